@@ -10,11 +10,13 @@ export PYTHONDONTWRITEBYTECODE =
 QUICK := not server and not long
 # Whoever is done takes over tests of the others.
 SHARED := -n auto --dist worksteal
+# Tests that share a server run one after the other, and mostly wait: so there are more workers than processors.
+WITH_SERVERS := -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2))) --dist loadgroup
 # What shows first that a release of somebody else's changes an answer, or a name that we use.
-WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_top_k.py \
-    tests/transforms/test_pinned.py tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
+WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_pinned.py \
+    tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
-.PHONY: rank test check lint newest oldest bench site clean
+.PHONY: rank test check lint newest oldest bench site flink-up flink-down kafka clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -25,22 +27,20 @@ rank: .venv/installed
 check: lint
 	$(BIN)/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
-# Everything. Tests with servers share them, and run one after the other.
+# Everything.
 test: lint
-	$(BIN)/python -m pytest -q $(SHARED) -m "not server"
-	$(BIN)/python -m pytest -q -m server
+	$(BIN)/python -m pytest -q $(WITH_SERVERS)
 
 lint: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# A few tests with the newest releases of everything, in an environment of their own.
-newest:
+# A few tests with the newest releases of everything, in a copy of the environment.
+newest: .venv/tested
 	rm -rf .venv-newest
-	$(PYTHON) -m venv .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --upgrade pip
-	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet '.[test]'
+	cp -a .venv .venv-newest
+	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager '.[test]'
 	.venv-newest/bin/python -m pytest -q $(SHARED) $(WITH_OTHER_RELEASES)
 
 # And the quick checks with the oldest that pyproject.toml lets in.
@@ -60,6 +60,18 @@ bench: .venv/tested
 # The pages as HTML, with pictures of every mechanism and the reference: a warning is an error.
 site: .venv/documented
 	$(BIN)/python docs/site/build.py out/site
+
+# For trying, on loopback: a standalone Flink cluster of a job manager, two task managers and a pool of Python workers,
+# and a Kafka broker with the topic `plays`, which ends with Ctrl-C.
+flink-up: .venv/installed
+	$(BIN)/python -m benchmarks.servers.flink up
+
+flink-down:
+	$(BIN)/python -m benchmarks.servers.flink down
+
+kafka: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[kafka]'
+	$(BIN)/python -m benchmarks.servers.kafka
 
 # The version check and the venv come first, so that what is missing is named by what it is.
 .venv/bin/python:
@@ -82,5 +94,3 @@ site: .venv/documented
 
 clean:
 	rm -rf .venv .venv-newest .venv-oldest out build src/*.egg-info
-
-include flink.mk

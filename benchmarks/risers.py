@@ -53,9 +53,7 @@ def by_mechanism(data: Data, risers: Risers, scores: np.ndarray, name: str, epsi
     own = {"delta": 1e-6} if name == "gaussian" else {}
     period = Period.of("2000-01-02", "2000-01-03")
     asked = resolve(
-        TopK.of(
-            data.k, make_mechanism(name, epsilon=epsilon, **own), [str(n) for n in range(data.items)], risers=risers
-        ),
+        TopK(data.k, make_mechanism(name, epsilon=epsilon, **own), [str(n) for n in range(data.items)], risers=risers),
         period=period,
     )
     named = Named.of(scores - scores.min())

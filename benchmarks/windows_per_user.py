@@ -79,7 +79,7 @@ def recall(data: Data, here: np.ndarray, truth: np.ndarray, most: int, epsilon: 
     period = Period.of("2000-01-01", f"2000-01-{data.windows + 1:02}", "1d")
     domain = [str(n) for n in range(data.items)]
     mechanism = resolve(
-        TopK.of(data.k, Joint(epsilon), domain, max_windows_per_user=most), period=period, privacy_unit="user"
+        TopK(data.k, Joint(epsilon), domain, max_windows_per_user=most), period=period, privacy_unit="user"
     ).top_k.mechanism
     bits = RandomBits.keyed(b"windows per user".ljust(32, b"."))
     found = 0.0

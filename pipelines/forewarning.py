@@ -15,7 +15,6 @@ from private_topk.pipelines.preview.outlook import NOISE
 from private_topk.pipelines.preview.reasons import short
 from private_topk.pipelines.preview.shapes import Expected
 from private_topk.pipelines.report_spec import ReportSpec
-from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal
 
 __all__ = ["forewarned"]
@@ -51,8 +50,7 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
         return None
     if top_k.mechanism.weighting is not None:
         return None  # it looks at weights of users, which numbers of users do not tell
-    unknown = isinstance(top_k.domain, UnknownDomain)
-    items = None if isinstance(top_k.domain, UnknownDomain) else top_k.domain.size
+    unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     expected = expected_of(like, items, spec.period) if like is not None else _first(earlier, items)
     if expected is None:
         return None

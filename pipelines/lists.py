@@ -29,7 +29,7 @@ def check_domain(options: Options) -> None:
 def check_unknown(options: Options) -> None:
     """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
     if options.get("unknown_domain"):
-        TopK.of(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
+        TopK(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
 
 
 def domain_of(options: Options) -> Domain:

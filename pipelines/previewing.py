@@ -16,7 +16,6 @@ from private_topk.pipelines.preview import Expected, InAmounts, PublicCounts, Ri
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, counts_of, declared_period, risers_of
 from private_topk.pipelines.select import read_counts
-from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.options import Options
@@ -119,7 +118,7 @@ def _items(options: Options) -> int | None:
     if "domain" not in options and "domain_range" not in options:
         return None
     domain = domain_of(options)
-    return None if isinstance(domain, UnknownDomain) else domain.size
+    return domain.size or None
 
 
 def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:

@@ -115,18 +115,9 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
+    given = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     spec = resolve(
-        TopK.of(
-            k,
-            mechanism,
-            domain,
-            max_items_per_user=max_items_per_user,
-            publish_counts=publish_counts,
-            amounts=amounts,
-            groups=groups,
-            max_windows_per_user=max_windows_per_user,
-            risers=risers,
-        ),
+        TopK(*given),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         spare_delta=delta,
         period=period,
         release=release,

@@ -136,7 +136,7 @@ def spec_of(options: Options, held: Total | None = None) -> ReportSpec:
     mechanism, spare_delta = mechanism_of(options)
     domain, counts = domain_of(options), counts_of(options)
     period, release = declared_period(options), release_of(options)
-    top_k = TopK.of(
+    top_k = TopK(
         options["k"],
         mechanism,
         domain,

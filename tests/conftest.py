@@ -37,18 +37,27 @@ __all__ = [
 ]
 
 SERVERS = {
-    "broker", "cloud", "cluster", "flink_cluster", "flink_home", "job_service", "postgres", "prism_binary",
-    "prism_runner", "workers",
+    "cluster": "flink", "flink_cluster": "flink", "flink_home": "flink", "workers": "flink", "broker": "kafka",
+    "postgres": "postgres", "cloud": "", "running": "", "job_service": "", "prism_binary": "", "prism_runner": "",
 }  # fmt: skip
-"""Fixtures that start a server, or fetch or build one."""
+"""Fixtures that start a server, or fetch or build one, and a name for the tests of several files that share it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a server, and keep together what shares one or a fixture of its file, which is then made once:
+    `--dist loadgroup` gives a group to one worker.
+    """
     for item in items:
-        names = set(getattr(item, "fixturenames", ()))
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if names & SERVERS or {"postgresql", "prism", "flink"} & set(map(str, parameters.values())):
+        names = getattr(item, "fixturenames", ())
+        parameters = set(map(str, getattr(getattr(item, "callspec", None), "params", {}).values()))
+        found = [SERVERS[name] for name in SERVERS if name in names]
+        found += [name for name in ("flink", "postgres") if parameters & {name, f"{name}ql"}]
+        if found or "prism" in parameters:
             item.add_marker(pytest.mark.server)
+        made = (fixture for name in names for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ())
+        shared = item.path.as_posix() if any(fixture.scope in ("module", "class") for fixture in made) else ""
+        if group := next(filter(None, [*found, shared]), ""):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session", autouse=True)

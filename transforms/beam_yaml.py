@@ -140,18 +140,18 @@ _PERIOD: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _period(given: Mapping[str, Any]) -> Period | None:
-    asked = {}
+    options = {}
     for word, value in given.items():
         if word not in _PERIOD:
             remedy = did_you_mean(str(word), _PERIOD, f"it has {', '.join(_PERIOD)}")
             raise ValueError(f"period has no field {word!r}: {remedy}")
         field, read = _PERIOD[word]
         try:
-            asked[field] = read(str(value))  # YAML has dates of its own
+            options[field] = read(str(value))  # YAML has dates of its own
         except ValueError as error:
             raise ValueError(f"period.{word} {error}") from None
     try:
-        return period_of(asked)
+        return period_of(options)
     except Refusal as refusal:
         raise ValueError(refusal.shown(_shown)) from None
 
@@ -167,8 +167,8 @@ _RankedRowOfGroup = beam.typehints.row_type.RowTypeConstraint.from_fields([*_FIE
 
 
 def _rows(ranking: Ranking) -> Iterator[beam.Row]:
-    for place, item in enumerate(ranking.items, 1):
-        rank = place if ranking.answer == "sequence" else None
+    for number, item in enumerate(ranking.items, 1):
+        rank = number if ranking.answer == "sequence" else None
         yield beam.Row(window=ranking.window.label(), rank=rank, item=item)
 
 

@@ -164,11 +164,11 @@ class RangeDomain:
     @classmethod
     def parse(cls, text: str) -> RangeDomain:
         """The range START:STOP. Raises Refusal for any other text."""
-        found = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
-        if not found:
+        match = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
+        if not match:
             raise Refusal("domain_range", f"must be a text START:STOP, got {verbatim(str(text))}",
                           "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
-        return cls(*map(int, found.groups()))
+        return cls(*map(int, match.groups()))
 
     @property
     def size(self) -> int:
@@ -234,11 +234,11 @@ class DomainByGroup(PublicDomain):
     @classmethod
     def by_group(cls, lists: Mapping[str | int, Iterable[str | int]]) -> DomainByGroup:
         """Of lists that travel inside the pipeline: `{"FR": ["tea", "cake"], "DE": ["tea"]}`. Raises Refusal."""
-        found = [(PublicDomain.of([group]), PublicDomain.of(items)) for group, items in lists.items()]
-        if not found:
+        parts = [(PublicDomain.of([group]), PublicDomain.of(items)) for group, items in lists.items()]
+        if not parts:
             raise Refusal("domain", "must have a list of items for every group, got none")
-        groups = pa.concat_arrays([pa.concat_arrays([group.load()] * items.size) for group, items in found])
-        items = pa.concat_arrays([items.load() for _, items in found])
+        groups = pa.concat_arrays([pa.concat_arrays([group.load()] * items.size) for group, items in parts])
+        items = pa.concat_arrays([items.load() for _, items in parts])
         return cls.of_pairs(_Embedded((groups, items)), PublicDomain.of(groups.unique()))
 
     @classmethod
@@ -266,8 +266,8 @@ class DomainByGroup(PublicDomain):
             return codes
         keys = self._keys()
         wanted = groups * self.size + codes
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where((codes >= 0) & (keys[place] == wanted), codes, -1)
+        index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where((codes >= 0) & (keys[index] == wanted), codes, -1)
 
     def listed(self, group: int) -> Codes:
         """The codes of a group's own items, in their order."""
@@ -295,11 +295,11 @@ class DomainByGroup(PublicDomain):
         return _once(_KEYS, self.pairs_digest, lambda: self._keys_of(*map(as_labels, self.load_pairs())))
 
     def _keys_of(self, groups: pa.Array, items: pa.Array) -> Codes:
-        found = self.groups.encode(groups)
-        if len(found) and found.min() < 0:
-            group = verbatim(repr(groups[int(np.argmin(found))].as_py()))
+        numbers = self.groups.encode(groups)
+        if len(numbers) and numbers.min() < 0:
+            group = verbatim(repr(groups[int(np.argmin(numbers))].as_py()))
             raise Refusal("domain", f"has items of a group that {{groups}} does not list, such as {group}")
-        keys = np.sort(found * self.size + self.encode(items))
+        keys = np.sort(numbers * self.size + self.encode(items))
         if np.any(keys[1:] == keys[:-1]):
             raise Refusal("domain", "must hold every item of a group once, and holds some twice")
         return keys

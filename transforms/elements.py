@@ -94,18 +94,18 @@ class Shape:
         """
         kind = type(element)
         if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
-            found = tuple(element)
+            parts = tuple(element)
         else:
-            found = tuple(_field(element, name) for name in self._names)
-        if len(found) != len(self._roles) or any(part is _ABSENT for part in found):
+            parts = tuple(_field(element, name) for name in self._names)
+        if len(parts) != len(self._roles) or any(part is _ABSENT for part in parts):
             return "unreadable"
-        if any(part is None for part in found):
+        if any(part is None for part in parts):
             return "null"
         try:
             if not self.amounts:
-                return tuple(map(_label, found))
-            amount = _amount(found[-1])
-            return "null" if math.isnan(amount) else (*map(_label, found[:-1]), amount)
+                return tuple(map(_label, parts))
+            amount = _amount(parts[-1])
+            return "null" if math.isnan(amount) else (*map(_label, parts[:-1]), amount)
         except (TypeError, ValueError):
             return "unreadable"
 
@@ -143,11 +143,11 @@ class Shape:
         elif not issubclass(kind, Mapping | beam.Row):
             raise self._refusal(kind.__name__)
 
-    def _check_fields(self, found: Mapping[str, Any]) -> None:
+    def _check_fields(self, types: Mapping[str, Any]) -> None:
         for name, role in zip(self._names, self._roles, strict=True):
-            if name not in found:
-                raise self._refusal(f"row of {', '.join(found)}")
-            _check_part(found[name], role)
+            if name not in types:
+                raise self._refusal(f"row of {', '.join(types)}")
+            _check_part(types[name], role)
 
     def _refusal(self, shown: str) -> Refusal:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"

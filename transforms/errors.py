@@ -1,4 +1,4 @@
-"""What is said when something asked for breaks a rule: one kind of refusal for every door."""
+"""The error of every argument, option and field that breaks a rule, and how values and near names show in it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Refusal(ValueError):
     def shown(self, name: Callable[[str], str] = str) -> str:
         """The sentence, with every field by the name that a door gives it."""
         whole = ": ".join(part for part in (self.rule, self.remedy) if part)
-        said = _OTHER.sub(lambda found: name(found[1]) if found[1] else found[0][0], whole)
-        return f"{name(self.field)} {said}" if self.field else said
+        sentence = _OTHER.sub(lambda match: name(match[1]) if match[1] else match[0][0], whole)
+        return f"{name(self.field)} {sentence}" if self.field else sentence
 
     def fields(self) -> list[str]:
         """Every field that is meant, the one that breaks the rule first."""
-        others = [found[1] for found in _OTHER.finditer(self.rule + self.remedy) if found[1]]
+        others = [match[1] for match in _OTHER.finditer(self.rule + self.remedy) if match[1]]
         return [self.field, *others] if self.field else others
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
@@ -86,8 +86,8 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     names = {_plain(name): name for name in known}
     word = _plain(word)
     begun = [name for name in names if len(word) >= _LEAST and name.startswith(word)]
-    found = sorted(begun, key=len)[:1] or get_close_matches(word, names, n=1)
-    return f"did you mean {names[found[0]]}?" if found else otherwise
+    near = sorted(begun, key=len)[:1] or get_close_matches(word, names, n=1)
+    return f"did you mean {names[near[0]]}?" if near else otherwise
 
 
 def _plain(name: str) -> str:

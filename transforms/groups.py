@@ -1,4 +1,4 @@
-"""A ranking per group: which groups there are, and which of them a user counts in. No Beam here."""
+"""Rankings by group: which groups there are, and which of them a user counts in."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ class Groups:
     per_user: int = 1
 
     @classmethod
-    def of(cls, labels: PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
+    def of(cls, labels: Groups | PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
         """Of a list. Raises Refusal."""
+        if isinstance(labels, Groups):
+            return labels
         if isinstance(labels, str | bytes):
             raise Refusal("groups", "must be a list of groups, got a single text")
         try:
@@ -97,9 +99,9 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     best = np.lexsort((group, tie, -held, window, user))
     user, window = user[best], window[best]
     first = np.flatnonzero(np.append(True, (user[1:] != user[:-1]) | (window[1:] != window[:-1])))
-    place = np.arange(len(best)) - np.repeat(first, np.diff(np.append(first, len(best))))
+    rank = np.arange(len(best)) - np.repeat(first, np.diff(np.append(first, len(best))))
     kept = np.zeros(len(best), bool)
-    kept[best[place < per_user]] = True
-    found = np.empty(len(users), bool)
-    found[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
-    return found
+    kept[best[rank < per_user]] = True
+    chosen_rows = np.empty(len(users), bool)
+    chosen_rows[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
+    return chosen_rows

@@ -1,4 +1,4 @@
-"""The labels of a public list: which they are, checked and named, and the code of each."""
+"""Columns of labels: the codes, checks and digest of a public list, and the integers that labels spell."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class DomainIndex:
         dictionary = items.dictionary_encode()
         distinct = dictionary.dictionary
         words = hash_labels(distinct, self._hash_key)
-        place = np.minimum(np.searchsorted(self._sorted, words), len(self._sorted) - 1)
-        codes = self._order[place].astype(np.int64)
+        index = np.minimum(np.searchsorted(self._sorted, words), len(self._sorted) - 1)
+        codes = self._order[index].astype(np.int64)
         known = pc.equal(self.labels.take(pa.array(codes)), distinct).to_numpy(zero_copy_only=False)
         return np.where(known, codes, -1)[dictionary.indices.to_numpy()]
 

@@ -1,4 +1,4 @@
-"""What a row's amount means: a number of units from 0 to the cap, or nothing. It depends on that row alone."""
+"""What items are ranked by, where that is not how many users hold them: clipped sums of amounts, and changes."""
 
 from __future__ import annotations
 

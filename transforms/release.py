@@ -1,4 +1,8 @@
-"""What is drawn in every window, and what is released of it."""
+"""A ranking as it is released, and the key and id that make its one draw repeatable.
+
+The noise of a release is a function of a secret key and of what is released. A bundle that a runner repeats must not
+publish a second noisy answer, so nothing is drawn from ambient randomness.
+"""
 
 from __future__ import annotations
 
@@ -138,10 +142,10 @@ class ReleaseKey:
         """The key. Raises Refusal if it cannot be read or is shorter than 16 bytes."""
         if self.source == _KNOWN:
             return _KNOWN_KEY
-        kind, _, place = self.source.partition(":")
+        kind, _, name = self.source.partition(":")
         if self.in_memory:
-            return _from_memory(place)
-        secret = _READERS[kind](place).strip()
+            return _from_memory(name)
+        secret = _READERS[kind](name).strip()
         if len(secret) < _LEAST_BYTES:
             rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
             raise Refusal("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
@@ -196,37 +200,37 @@ def release_seed(release: Release, window: str, parameters: Mapping[str, object]
     return hmac.digest(release.key.derive("release"), message.encode(), hashlib.sha256)
 
 
-def _from_file(place: str) -> bytes:
+def _from_file(path: str) -> bytes:
     try:
-        with open(place, "rb") as source:
+        with open(path, "rb") as source:
             secret = source.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise Refusal("release_key", f"file:{verbatim(place)} cannot be read: {error.strerror}") from None
+        raise Refusal("release_key", f"file:{verbatim(path)} cannot be read: {error.strerror}") from None
     if len(secret) > _MOST_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
-        raise Refusal("release_key", f"file:{verbatim(place)} must have at most {_MOST_BYTES:,} bytes")
+        raise Refusal("release_key", f"file:{verbatim(path)} must have at most {_MOST_BYTES:,} bytes")
     return secret
 
 
-def _from_environment(place: str) -> bytes:
-    value = os.environ.get(place)
+def _from_environment(name: str) -> bytes:
+    value = os.environ.get(name)
     if value is None:
         raise Refusal(
             "release_key",
-            f"env:{verbatim(place)} is not set",
-            f"export {verbatim(place)}, here and where the workers run",
+            f"env:{verbatim(name)} is not set",
+            f"export {verbatim(name)}, here and where the workers run",
         )
     return os.fsencode(value)  # whatever bytes it has: an error of decoding would show some of them
 
 
-def _from_secret_manager(place: str) -> bytes:
+def _from_secret_manager(name: str) -> bytes:
     try:
         from google.cloud import secretmanager
     except ImportError:
         raise Refusal("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
     try:
-        return secretmanager.SecretManagerServiceClient().access_secret_version(name=place).payload.data
+        return secretmanager.SecretManagerServiceClient().access_secret_version(name=name).payload.data
     except Exception as error:  # Google's layers raise a dozen kinds
-        raise Refusal("release_key", f"gcp-secret:{verbatim(place)} cannot be read here ({type(error).__name__})",
+        raise Refusal("release_key", f"gcp-secret:{verbatim(name)} cannot be read here ({type(error).__name__})",
                       "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the "
                       "secret") from None  # fmt: skip
 
@@ -237,10 +241,10 @@ def not_here() -> Refusal:
     return Refusal("release_key", rule, f"give {_FORMS}, which the workers can read")
 
 
-def _from_memory(place: str) -> bytes:
-    if place not in _HELD:
+def _from_memory(name: str) -> bytes:
+    if name not in _HELD:
         raise not_here()
-    return _HELD[place]
+    return _HELD[name]
 
 
 _IN_MEMORY = "in memory"

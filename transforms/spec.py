@@ -1,4 +1,4 @@
-"""What is drawn in every window, and the draw itself: plain arithmetic, without Beam."""
+"""The specification of a ranking, checked, and the draw that it stands for. Plain arithmetic, without Beam."""
 
 from __future__ import annotations
 
@@ -91,6 +91,8 @@ class Draws(NamedTuple):
 class TopK:
     """The specification of a ranking: all that is drawn in every window, but for the data. Valid once it is made.
 
+    Lists may stand for a domain and for groups, and an epsilon for a budget of counts: it has these as what they mean.
+
     Args:
         mechanism: its `cap` becomes what one user may move a score by, as `amounts` and `risers` say.
         max_items_per_user: None for all, or for what the mechanism says of itself.
@@ -116,28 +118,11 @@ class TopK:
     max_windows_per_user: int | None = field(default=None, metadata={"asked if given": True})
     risers: Risers | None = field(default=None, metadata={"asked if given": True})
 
-    @classmethod
-    def of(
-        cls,
-        k: int,
-        mechanism: Mechanism,
-        domain: Domain | Iterable[str | int],
-        max_items_per_user: int | None = None,
-        publish_counts: CountBudget | float | None = None,
-        amounts: Amounts | None = None,
-        groups: Groups | Iterable[str | int] | None = None,
-        max_windows_per_user: int | None = None,
-        risers: Risers | None = None,
-    ) -> TopK:
-        """With lists in place of a domain and groups, and an epsilon in place of a budget of counts."""
-        _check_kinds(mechanism, amounts, risers)
-        counts = None if publish_counts is None else CountBudget.of(publish_counts)
-        listed = as_domain(domain)
-        ranked = groups if groups is None or isinstance(groups, Groups) else Groups.of(groups)
-        return cls(k, mechanism, listed, max_items_per_user, counts, amounts, ranked, max_windows_per_user, risers)
-
     def __post_init__(self) -> None:
         _check_kinds(self.mechanism, self.amounts, self.risers)
+        self._set("publish_counts", None if self.publish_counts is None else CountBudget.of(self.publish_counts))
+        self._set("domain", as_domain(self.domain))
+        self._set("groups", None if self.groups is None else Groups.of(self.groups))
         about, guarantee = self.mechanism.about, self.mechanism.guarantee
         if not self.domain.is_public and guarantee.domain == "public":
             raise Refusal("mechanism", f"{about.name} needs a public domain: over an unknown one, that an item appears "

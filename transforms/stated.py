@@ -28,5 +28,5 @@ def number(value: Fraction | float, digits: int = 6, rounding: str = ROUND_CEILI
     exact = Fraction(value) if digits > _OF_A_FLOAT else Fraction(repr(stated(value)))
     with localcontext() as context:
         context.prec, context.rounding = digits, rounding
-        found = Decimal(exact.numerator) / Decimal(exact.denominator)
-    return f"{found:.{digits}g}" if digits > _OF_A_FLOAT else f"{float(found):.{digits}g}"
+        rounded = Decimal(exact.numerator) / Decimal(exact.denominator)
+    return f"{rounded:.{digits}g}" if digits > _OF_A_FLOAT else f"{float(rounded):.{digits}g}"

@@ -121,8 +121,8 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        spec = TopK.of(k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user,
-                       risers)  # fmt: skip
+        given = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+        spec = TopK(*given)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
         self._period, self._shape = period, shape
         self._rank = RankBlocks(

@@ -1,4 +1,4 @@
-"""What may be handed to a pipeline: checks of kinds, of windowing, and of whether all is there that is needed."""
+"""Checks of a pipeline's input where a ranking is applied: its windows, whether it ends, and where its workers are."""
 
 from __future__ import annotations
 

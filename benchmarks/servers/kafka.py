@@ -1,8 +1,9 @@
 """A Kafka broker on this machine, for trying and testing: one process in KRaft mode, listening on loopback only.
 
-    python -m benchmarks.servers.kafka --folder out/kafka --port 9092
+    python -m benchmarks.servers.kafka                     # `make kafka`: with a topic `plays`, until Ctrl-C or SIGTERM
+    python -m benchmarks.servers.kafka --send rows.jsonl   # each line a message of it
 
-The jars come from Maven's repository (some 60 MB, once) and need Java 17. Ends with SIGTERM or SIGINT.
+The jars come from Maven's repository (some 60 MB, once) and need Java 17.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.servers.parts import cache_folder, made_once
 from private_topk.runners import say
 from private_topk.runners.portable import reachable
 
-__all__ = ["VERSION", "Broker", "jars", "main"]
+__all__ = ["VERSION", "Broker", "create_topic", "jars", "main", "send"]
 
 VERSION = "3.9.1"
 
@@ -121,18 +125,54 @@ def _fetch(folder: Path) -> Path:
     return folder / "jars"
 
 
+def create_topic(address: str, topic: str, partitions: int = 1, **settings: str) -> None:
+    """Make a topic, unless it is there."""
+    admin = AdminClient({"bootstrap.servers": address})  # kept until the answer has come
+    try:
+        admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def send(address: str, topic: str, messages: Iterable[tuple[bytes, int]]) -> None:
+    """Send messages, each to its partition, in their order. Returns when the broker has them all."""
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
+    for message, partition in messages:
+        producer.produce(topic, message, partition=partition)
+        producer.poll(0)
+    if producer.flush(30):
+        raise RuntimeError(f"{address} did not take every message of {topic}")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.servers.kafka", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.servers.kafka", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--folder", type=Path, default=Path("out/kafka"))
     parser.add_argument("--port", type=int, default=9092)
+    parser.add_argument("--topic", default="plays")
+    parser.add_argument("--send", metavar="FILE", type=Path, help="only send its lines to the broker that is up")
     arguments = parser.parse_args(argv)
     broker = Broker(arguments.folder, arguments.port)
+    place = f"kafka://{broker.address}/{arguments.topic}"
+    if arguments.send:
+        lines = arguments.send.read_bytes().splitlines()
+        send(broker.address, arguments.topic, ((line, 0) for line in lines))
+        print(f"{len(lines):,} messages sent to {place}")
+        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of the `finally` below
-    broker.start()
-    assert broker.process is not None
-    print(f"Kafka is up at {broker.address}, logs in {arguments.folder}", flush=True)
+    if reachable(broker.address, 1):
+        sys.exit(f"port {arguments.port} is taken: give another --port")
     try:
+        broker.start()
+        # A report by the clock of the log needs messages that the broker has stamped.
+        create_topic(broker.address, arguments.topic, **{"message.timestamp.type": "LogAppendTime"})
+        print(f"Kafka is up, logs in {arguments.folder}: --input {place}", flush=True)
         broker.wait()
+    except KeyboardInterrupt:
+        pass
+    except (RuntimeError, ValueError) as error:  # a port that is taken, or what is missing and the way to get it
+        sys.exit(str(error))
     finally:
         broker.stop()
 

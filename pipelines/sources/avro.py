@@ -146,6 +146,7 @@ def _header(source: IO[bytes], path: str) -> Header:
     try:
         found = _record(source, _HEADER)
     except Exception:  # whatever a decoder makes of bytes that are none of its own
+        source.read(1)  # which raises, if it is the gzip stream that is broken
         raise refused(f"{path} is not an Avro file, or its header is truncated") from None
     if found["magic"] != _MAGIC:
         raise refused(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
@@ -199,7 +200,7 @@ def _whole(source: IO[bytes], schema: Any, path: str) -> Any:  # noqa: ANN401 - 
     try:
         return _record(source, schema)
     except (EOFError, IndexError, ValueError, MemoryError, OverflowError):
-        source.read(1)  # which raises, if it is the gzip stream that ended too early
+        source.read(1)  # as above
         raise _damaged(path) from None
 
 

@@ -44,7 +44,7 @@ class BigQuery(Source):
     bounded = True
 
     def __post_init__(self) -> None:
-        export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self._names(None), None)
+        export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
 
     def check(self, period: Period | None) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
@@ -76,23 +76,13 @@ class BigQuery(Source):
 
     def _fields(self, period: Period | None) -> dict[str, str]:
         """The columns that are read, by the field that names each."""
-        found = {"user_column": self.columns.user, "item_column": self.columns.item}
-        if period is not None and self.columns.time is not None:
-            found["time_column"] = self.columns.time
-        if self.columns.value is not None:
-            found["value_column"] = self.columns.value
-        if self.columns.group is not None:
-            found["group_column"] = self.columns.group
-        return found
-
-    def _names(self, period: Period | None) -> list[str]:
-        return list(dict.fromkeys(self._fields(period).values()))
+        return {f"{role}_column": name for role, name in self.columns.within(period).by_role().items()}
 
     def _files(self, period: Period | None) -> Files:
         within = None
         if period is not None and self.columns.time is not None:
             within = self.columns.time, period.start, period.end
-        found = exported(table_of(self.place, "input"), self.snapshot, self._names(period), within)
+        found = exported(table_of(self.place, "input"), self.snapshot, self.columns.within(period).names(), within)
         return Files(found, self.columns)
 
 

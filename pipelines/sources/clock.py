@@ -7,12 +7,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["Clock", "moment_of", "now_of", "this_moment"]
+__all__ = ["Clock", "StreamTracker", "moment_of", "now_of", "this_moment"]
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,38 @@ def moment_of(text: str, field: str) -> int:
     except ValueError:
         raise Refusal(field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}") from None
     return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+
+
+class StreamTracker(RestrictionTracker):
+    """Claims states of a reader that never ends: NamedTuples with a field `over`, whether nothing more belongs to this
+    part of the work. Its only split is the one that gives the rest back: nothing is half-way to the end of a stream.
+    """
+
+    def __init__(self, state: Any) -> None:  # noqa: ANN401
+        self._state = state
+
+    def current_restriction(self) -> Any:  # noqa: ANN401
+        return self._state
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=1.0 if self._state.over else 0.0)
+
+    def try_claim(self, state: Any) -> bool:  # noqa: ANN401
+        """Claim all before a state. False if the rest has been given back: it is read again."""
+        if self._state.over:
+            return False
+        self._state = state
+        return True
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[Any, Any] | None:
+        if self._state.over or fraction_of_remainder != 0:
+            return None
+        rest, self._state = self._state, self._state._replace(over=True)
+        return self._state, rest
+
+    def check_done(self) -> None:
+        if not self._state.over:
+            raise ValueError("the stream is still to be read")
+
+    def is_bounded(self) -> bool:
+        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from private_topk.transforms.errors import Refusal, refused, verbatim
 from private_topk.transforms.metric import as_numbers
 
 __all__ = [
+    "ROLES",
     "SAY_WHICH",
     "Columns",
     "Rows",
@@ -30,6 +31,7 @@ __all__ = [
 
 SAY_WHICH = "name the column that is meant as the user, item, time, value, group or domain column"
 
+ROLES = ("user", "item", "time", "value", "group")
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -58,7 +60,7 @@ class Columns:
     group: str | None = field(default=None, metadata={IF_GIVEN: True})
 
     def __post_init__(self) -> None:
-        for role in ("user", "item", "time", "value", "group"):
+        for role in ROLES:
             name = getattr(self, role)
             if not (isinstance(name, str) and name) and not (role not in ("user", "item") and name is None):
                 raise Refusal(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
@@ -69,16 +71,35 @@ class Columns:
         if self.time_unit not in _UNITS:
             raise Refusal("time_unit", f"must be one of {', '.join(_UNITS)}, got {verbatim(self.time_unit)}")
 
+    def by_role(self) -> dict[str, str]:
+        """The names of the columns that are read, by what each is: one of `ROLES`."""
+        return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
+
     def names(self) -> list[str]:
-        return list(
-            dict.fromkeys(
-                name for name in (self.user, self.item, self.time, self.value, self.group) if name is not None
-            )
-        )
+        """Each once."""
+        return list(dict.fromkeys(self.by_role().values()))
 
     def labels(self) -> list[str]:
         """Those whose values are labels, and neither times nor amounts."""
-        return [name for name in (self.user, self.item, self.group) if name is not None]
+        return [name for role, name in self.by_role().items() if role in ("user", "item", "group")]
+
+    def within(self, period: object) -> Columns:
+        """Those that are read of rows of a period: where there is None, no times."""
+        return self if period is not None else replace(self, time=None)
+
+    def why_not(self, role: str, kind: pa.DataType) -> str | None:
+        """Why a column of a type cannot be the one of a role; None where it can."""
+        empty = pa.nulls(0, kind)
+        try:
+            if role == "time":
+                to_microseconds(empty, self.time_unit)
+            else:
+                as_numbers(empty) if role == "value" else as_labels(empty)
+        except TypeError as error:
+            return str(error)
+        except pa.ArrowException:
+            return f"Arrow cannot convert {type_name(kind)}"
+        return None
 
 
 class Rows(NamedTuple):
@@ -192,22 +213,14 @@ def _any(masks: Iterable[pa.Array]) -> pa.Array:
     return pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
 
 
-def check_types(path: str, found: dict[str, pa.DataType], columns: Columns) -> None:
+def check_types(path: str, kinds: dict[str, pa.DataType], columns: Columns) -> None:
     """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers."""
-    for name in columns.names():
-        if name not in found:
-            raise refused(f"{path} has no column {name!r}: its columns are {', '.join(sorted(found))}; {SAY_WHICH}")
-        try:
-            empty = pa.array([], found[name])
-            if name == columns.value:
-                as_numbers(empty)
-            else:
-                to_microseconds(empty, columns.time_unit) if name == columns.time else as_labels(empty)
-        except TypeError as error:
-            raise refused(f"{path}: column {name!r} cannot be used: {error}") from None
-        except pa.ArrowException:
-            kind = type_name(found[name])
-            raise refused(f"{path}: column {name!r} cannot be used: Arrow cannot convert {kind}") from None
+    for role, name in columns.by_role().items():
+        if name not in kinds:
+            raise refused(f"{path} has no column {name!r}: its columns are {', '.join(sorted(kinds))}; {SAY_WHICH}")
+        rule = columns.why_not(role, kinds[name])
+        if rule is not None:
+            raise refused(f"{path}: column {name!r} cannot be used: {rule}")
 
 
 _TEXT = (r"^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeVar
 
@@ -40,7 +39,6 @@ __all__ = ["Files", "ReadBlocks"]
 
 _EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 _AT_ONCE = 1 << 20
-_END = object()
 
 T = TypeVar("T")
 
@@ -72,16 +70,16 @@ class Files(Source):
 
     def check(self, period: Period | None) -> None:
         with about_the_input():
-            check_files(self.files, self._columns(period))
+            check_files(self.files, self.columns.within(period))
 
     def read(self, period: Period | None) -> BlockReader:
         with about_the_input():
-            return ReadBlocks(cut_into_pieces(self.files), self._columns(period))
+            return ReadBlocks(cut_into_pieces(self.files), self.columns.within(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         with about_the_input():
             for path, start, stop, _ in cut_into_pieces(self.files):
-                yield from reader_of(path).read(path, start, stop, self._columns(period))
+                yield from reader_of(path).read(path, start, stop, self.columns.within(period))
 
     def stored_bytes(self) -> int:
         return sum(map(packed_size, self.files))
@@ -90,13 +88,10 @@ class Files(Source):
         with about_the_input(), ThreadPoolExecutor(16) as pool:
             contents = sorted(pool.map(_content, self.files))
         # Read as another format, the same bytes would be other rows.
-        return named({"kind": "files", "contents": contents, "columns": identity_of(self._columns(period))}, key)
+        return named({"kind": "files", "contents": contents, "columns": identity_of(self.columns.within(period))}, key)
 
     def local_places(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))
-
-    def _columns(self, period: Period | None) -> Columns:
-        return self.columns if period is not None else replace(self.columns, time=None)
 
 
 def _content(file: FileInfo) -> tuple[int, str, str]:
@@ -154,38 +149,10 @@ class _ReadDoFn(beam.DoFn):
 def read_ahead(source: Iterator[T], depth: int = 2) -> Iterator[T]:
     """The elements of `source`, made by a thread that runs at most `depth` ahead. What it raises is raised here.
 
-    The decoders release Python's lock, so this fills a second core. If the reader stops early, so does the thread.
+    The decoders release Python's lock, so this fills a second core.
     """
-    elements: queue.Queue = queue.Queue(depth)
-    stop = threading.Event()
-
-    def put(element: object) -> None:
-        while not stop.is_set():
-            try:
-                return elements.put(element, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def make() -> None:
-        try:
-            for element in source:
-                put((element, None))
-                if stop.is_set():
-                    return
-            put((_END, None))
-        except BaseException as error:
-            put((_END, error))
-
-    thread = threading.Thread(target=make, daemon=True)
-    thread.start()
-    try:
-        while True:
-            element, error = elements.get()
-            if error is not None:
-                raise error
-            if element is _END:
-                return
+    with ThreadPoolExecutor(1) as pool:
+        ahead = deque(pool.submit(next, source, None) for _ in range(depth))
+        while (element := ahead.popleft().result()) is not None:
+            ahead.append(pool.submit(next, source, None))
             yield element
-    finally:
-        stop.set()
-        thread.join()

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
@@ -26,7 +25,7 @@ from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
 from private_topk.pipelines.identity import named, unasked
-from private_topk.pipelines.sources.clock import Clock, now_of
+from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
@@ -111,11 +110,13 @@ class _Read(NamedTuple):
     Args:
         over: whether no more belong to this part of the work.
         sent: what has been sent of every window, of all of the files.
+        reading: whether the last of the files is being read.
     """
 
     files: bytes
     over: bool = False
     sent: Sent = Sent()
+    reading: bool = False
 
     def digests(self) -> dict[bytes, bytes]:
         """How each file was, by its path's digest."""
@@ -123,47 +124,11 @@ class _Read(NamedTuple):
         return {digest[:_NAME]: digest for digest in found}
 
 
-class _ReadTracker(RestrictionTracker):
-    """Claims files one by one, and after each what has been sent by then. Its only split is the one that gives the rest
-    back, and not in the midst of a file: nobody knows by then what will have been sent.
-    """
-
-    def __init__(self, restriction: _Read) -> None:
-        self._read, self._reading = restriction, False
-
-    def current_restriction(self) -> _Read:
-        return self._read
-
-    def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(fraction=1.0 if self._read.over else 0.0)
-
-    def try_claim(self, claim: FileInfo | Sent | None) -> bool:
-        """Claim a file; or what has been sent, which is granted after a file; None says that nothing is left to
-        claim.
-        """
-        if self._read.over:
-            return False
-        if claim is None:
-            self._read = self._read._replace(over=True)
-        elif isinstance(claim, Sent):
-            self._read = self._read._replace(sent=claim)
-        else:
-            self._read = self._read._replace(files=self._read.files + _digest(claim))
-        self._reading = isinstance(claim, FileInfo)
-        return True
+class _ReadTracker(StreamTracker):
+    """No split in the midst of a file: nobody knows by then what will have been sent."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[_Read, _Read] | None:
-        if self._read.over or self._reading or fraction_of_remainder != 0:
-            return None
-        rest, self._read = self._read, self._read._replace(over=True)
-        return self._read, rest
-
-    def check_done(self) -> None:
-        if not self._read.over:
-            raise ValueError("the folder is still to be watched")
-
-    def is_bounded(self) -> bool:
-        return False
+        return None if self.current_restriction().reading else super().try_split(fraction_of_remainder)
 
 
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
@@ -188,8 +153,9 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
     ) -> Iterator[TimestampedValue]:
         looked, deadline = time.time(), time.monotonic() + _TURN
-        read, sent = tracker.current_restriction().digests(), tracker.current_restriction().sent
-        self._clock.catch_up(estimator, sent.closed)
+        state = tracker.current_restriction()
+        read = state.digests()
+        self._clock.catch_up(estimator, state.sent.closed)
         for file in arrived(pattern):
             digest = _digest(file)
             known = read.get(digest[:_NAME])
@@ -200,22 +166,25 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             if time.monotonic() > deadline:  # before the clock may move: there are more files
                 tracker.defer_remainder(Duration(0))
                 return
-            if not tracker.try_claim(file):
+            state = state._replace(files=state.files + digest, reading=True)
+            if not tracker.try_claim(state):
                 return
-            sent, latest = yield from self._send(file, digest, sent, estimator)
+            sent, latest = yield from self._send(file, digest, state.sent, estimator)
             said, sent = self._close(sent, latest if self._clock.by_rows else None)
-            tracker.try_claim(sent)
+            state = state._replace(sent=sent, reading=False)
+            tracker.try_claim(state)
             yield from (TimestampedValue(block, now_of(estimator)) for block in said)
             if self._clock.by_rows:
                 self._clock.advance(estimator, latest)
         if not self._clock.by_rows:
-            said, sent = self._close(sent, int(looked * 1e6))
-            if not tracker.try_claim(sent):
+            said, sent = self._close(state.sent, int(looked * 1e6))
+            state = state._replace(sent=sent)
+            if not tracker.try_claim(state):
                 return
             yield from (TimestampedValue(block, now_of(estimator)) for block in said)
             self._clock.advance(estimator, int(looked * 1e6))
         if self._clock.is_over(estimator):
-            tracker.try_claim(None)
+            tracker.try_claim(state._replace(over=True))
         else:
             tracker.defer_remainder(Duration(self._poll))
 

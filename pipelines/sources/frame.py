@@ -14,7 +14,7 @@ import io
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from dataclasses import field as field_of
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -27,13 +27,11 @@ import pyarrow as pa
 from polars import selectors
 
 from private_topk.pipelines.identity import identity_of, named, unasked
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text, to_microseconds
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
-from private_topk.transforms.columnar import as_labels, type_name
 from private_topk.transforms.completeness import stated
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -79,19 +77,16 @@ class Frame(Source):
             raise Refusal("runner", f"{launch.name} cannot see a table in the memory of this process", "use direct")
 
     def read(self, period: Period | None) -> BlockReader:
-        return _ReadTable(self.digest, self._columns(period))
+        return _ReadTable(self.digest, self.columns.within(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
-        return _parts(self.table, self._columns(period))
+        return _parts(self.table, self.columns.within(period))
 
     def stored_bytes(self) -> int:
         return self.size
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        return named({"kind": "frame", "digest": self.digest, "columns": identity_of(self._columns(period))}, key)
-
-    def _columns(self, period: Period | None) -> Columns:
-        return self.columns if period is not None else replace(self.columns, time=None)
+        return named({"kind": "frame", "digest": self.digest, "columns": identity_of(self.columns.within(period))}, key)
 
 
 def _parts(table: pa.Table, columns: Columns) -> Iterator[Rows]:
@@ -180,7 +175,6 @@ class _ReadDoFn(beam.DoFn):
             yield block
 
 
-_FIELDS = ("user", "item", "time", "value", "group")
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
 _UNREADABLE = b"\xff"
 """No UTF-8, as which it is left out and counted."""
@@ -301,13 +295,7 @@ def _is_missing(value: Any) -> bool:  # noqa: ANN401
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if isinstance(rows, pa.RecordBatchReader):
-        return rows.read_all()
-    if hasattr(rows, "__arrow_c_stream__") and hasattr(pa.RecordBatchReader, "from_stream"):
+    if hasattr(rows, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(rows).read_all()
     for name in ("to_arrow", "fetch_arrow_table", "to_arrow_table", "arrow"):
         if callable(getattr(rows, name, None)):
@@ -320,39 +308,19 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
 
 def _check_names(known: list[Any], columns: Columns) -> None:
     """Raise Refusal unless the columns are there, once."""
-    for field in _FIELDS:
-        name = getattr(columns, field)
-        if name is not None and known.count(name) != 1:
-            there = known.count(name)
-            found = f"has {there} columns of that name" if there else f"has {', '.join(map(str, known))}"
-            raise Refusal(field, verbatim(f"must name a column of the table, got {name!r}: it {found}"), _hint(field))
+    for field, name in columns.by_role().items():
+        count = known.count(name)
+        if count != 1:
+            has = f"{count} columns of that name" if count else ", ".join(map(str, known))
+            raise Refusal(field, verbatim(f"must name a column of the table, got {name!r}: it has {has}"),
+                          f"name it, as in rank(..., {field}='...'); an index of pandas becomes columns by "
+                          ".reset_index()")  # fmt: skip
 
 
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
     """Raise Refusal unless users and items are labels, the time is a time, and the amount a number."""
-    for field in _FIELDS:
-        name = getattr(columns, field)
-        if name not in kinds:
-            continue
-        try:
-            _read(field, pa.nulls(0, kinds[name]), columns)
-            continue
-        except TypeError as error:
-            rule = str(error)
-        except pa.ArrowException:
-            rule = f"Arrow cannot convert {type_name(kinds[name])}"
-        remedy = "cast it first, such as .astype('Int64') in pandas" if pa.types.is_floating(kinds[name]) else ""
-        raise Refusal(field, verbatim(f"cannot be the column {name!r}: {rule}"), remedy)
-
-
-def _read(field: str, values: pa.Array, columns: Columns) -> None:
-    if field == "time":
-        to_microseconds(values, columns.time_unit)
-    elif field == "value":
-        as_numbers(values)
-    else:
-        as_labels(values)
-
-
-def _hint(field: str) -> str:
-    return f"name it, as in rank(..., {field}='...'); an index of pandas becomes columns by .reset_index()"
+    for field, name in columns.by_role().items():
+        rule = columns.why_not(field, kinds[name]) if name in kinds else None
+        if rule is not None:
+            remedy = "cast it first, such as .astype('Int64') in pandas" if pa.types.is_floating(kinds[name]) else ""
+            raise Refusal(field, verbatim(f"cannot be the column {name!r}: {rule}"), remedy)

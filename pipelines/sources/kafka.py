@@ -19,18 +19,17 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.identity import unasked
-from private_topk.pipelines.sources.clock import Clock, moment_of, now_of
+from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
-from private_topk.runners import Launch
+from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import Sender, Sent
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
@@ -42,7 +41,6 @@ __all__ = [
     "KafkaTopic",
     "Log",
     "Positions",
-    "PositionsTracker",
     "ReadPartitionsDoFn",
     "TopicFacts",
     "check_repeatable",
@@ -316,39 +314,6 @@ class Positions(NamedTuple):
         return min(known) if len(known) == len(self.reached) else None
 
 
-class PositionsTracker(RestrictionTracker):
-    """Its only split is the one that gives the rest back: no offset is half-way to the end of a log."""
-
-    def __init__(self, positions: Positions) -> None:
-        self._positions = positions
-
-    def current_restriction(self) -> Positions:
-        return self._positions
-
-    def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(fraction=1.0 if self._positions.over else 0.0)
-
-    def try_claim(self, positions: Positions) -> bool:
-        """Claim all messages before these positions. False if the rest has been given back: they are read again."""
-        if self._positions.over:
-            return False
-        self._positions = positions
-        return True
-
-    def try_split(self, fraction_of_remainder: float) -> tuple[Positions, Positions] | None:
-        if self._positions.over or fraction_of_remainder != 0:
-            return None
-        rest, self._positions = self._positions, self._positions._replace(over=True)
-        return self._positions, rest
-
-    def check_done(self) -> None:
-        if not self._positions.over:
-            raise ValueError("the partitions are still to be read")
-
-    def is_bounded(self) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
 class Log:
     """A topic as it was at the launch.
@@ -388,8 +353,8 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         nothing = (None,) * len(group)
         return Positions(tuple(offsets), nothing, nothing)
 
-    def create_tracker(self, restriction: Positions) -> PositionsTracker:
-        return PositionsTracker(restriction)
+    def create_tracker(self, restriction: Positions) -> StreamTracker:
+        return StreamTracker(restriction)
 
     def restriction_size(self, group: Group, restriction: Positions) -> int:
         return 1
@@ -503,6 +468,7 @@ class GroupReader:
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
         self._troubled: float | None = None
+        self._away: float | None = None
 
     def close(self) -> None:
         self._consumer.close()
@@ -526,9 +492,11 @@ class GroupReader:
             if not message.error():
                 found[message.partition()].append(message)
                 self._troubled = None
+                self._hears(True)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._ends[message.partition()] = message.offset()
                 self._troubled = None
+                self._hears(True)
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 raise Refusal("", f"{self._topic.place} has lost messages before they were read, by its retention or "
                               "by a broker that took over with less", _GONE)  # fmt: skip
@@ -538,9 +506,20 @@ class GroupReader:
 
     def _gives_up(self) -> bool:
         """Whether errors have gone on for too long: a partition is without a leader while another takes over."""
+        self._hears(False)
         now = time.monotonic()
         self._troubled = now if self._troubled is None else self._troubled
         return now - self._troubled > _PATIENCE
+
+    def _hears(self, there: bool) -> None:
+        """Say once that the topic is away, and once that it is back: windows wait for it."""
+        place = self._topic.place
+        if not there and self._away is None:
+            self._away = time.monotonic()
+            say(Line(f"{place} does not answer: windows wait for it", event="away", place=place))
+        elif there and self._away is not None:
+            seconds, self._away = round(time.monotonic() - self._away), None
+            say(Line(f"{place} answers again, after {seconds} s", event="back", place=place, seconds=seconds))
 
     def moved(self, offsets: tuple[int, ...]) -> None:
         """The messages before these offsets were taken."""
@@ -553,7 +532,9 @@ class GroupReader:
         try:
             _, end = self._observer.get_watermark_offsets(TopicPartition(self._topic.topic, partition), timeout=5)
         except KafkaException:
+            self._hears(False)
             return False
+        self._hears(True)
         return end <= max(offset, self._ends.get(partition, offset))
 
     def check_partitions(self) -> None:

@@ -85,7 +85,7 @@ def differences(shown: list[str], printed: str, moments: Mapping[str, str]) -> s
 
 def clone(folder: Path) -> None:
     """A clone in which `make rank` has been called before: its environment is the one that runs the tests."""
-    for name in ("Makefile", "flink.mk", "setup.py", "pyproject.toml", "deploy", "benchmarks", "src"):
+    for name in ("Makefile", "setup.py", "pyproject.toml", "deploy", "benchmarks", "src"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").mkdir()
     (folder / ".venv" / "bin").symlink_to(BIN)

@@ -177,9 +177,9 @@ def kill_when_charged(*arguments: object) -> None:
 
 
 def resolved(*drawn: Any, **more: Any) -> ReportSpec:  # noqa: ANN401
-    """As `resolve`, given what `TopK.of` takes and all else side by side."""
-    own = {name: more.pop(name) for name in inspect.signature(TopK.of).parameters.keys() & more.keys()}
-    return resolve(TopK.of(*drawn, **own), **more)
+    """As `resolve`, given what `TopK` takes and all else side by side."""
+    own = {name: more.pop(name) for name in inspect.signature(TopK).parameters.keys() & more.keys()}
+    return resolve(TopK(*drawn, **own), **more)
 
 
 def options(**values: object) -> list[str]:

@@ -65,17 +65,17 @@ def test_a_text_that_is_no_shape_is_refused_before_anything(folder: Path) -> Non
 
 
 def test_questions_of_which_nothing_is_known() -> None:
-    spec = resolve(TopK.of(3, Joint(epsilon=0.001), ITEMS))
+    spec = resolve(TopK(3, Joint(epsilon=0.001), ITEMS))
     assert forewarned(spec) is None
     assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) is None
     found = forewarned(spec, SHAPE)
     assert found is not None and found.startswith(
         "close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each"
     )
-    assert forewarned(resolve(TopK.of(3, Joint(epsilon=100.0), ITEMS)), SHAPE) is None
+    assert forewarned(resolve(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE) is None
     with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
-    amounts = resolve(TopK.of(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60)))
+    amounts = resolve(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60)))
     assert forewarned(amounts, earlier=["nowhere.avro"]) is None
     with pytest.raises(Refusal, match="like is of numbers of users"):
         forewarned(amounts, SHAPE)

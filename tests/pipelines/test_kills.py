@@ -105,7 +105,7 @@ def outcomes() -> list[str]:
     return sorted(entry.outcome for entry in Ledger("sqlite:///b.db").read("d")[1])
 
 
-@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "sent", "after", "twice"),
     [("run", signal.SIGKILL, 0.4, True), ("run", signal.SIGTERM, 0.8, False), ("report", signal.SIGKILL, 1.5, False)],

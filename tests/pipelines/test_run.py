@@ -38,7 +38,7 @@ def charged(tmp_path: Path) -> Report:
     url = f"sqlite:///{tmp_path}/b.db"
     assert command("budget", "create", "--ledger", url, "--dataset=d", "--epsilon=9").status == 0
     spec = resolve(
-        TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"]), release=Release(ReleaseKey(f"file:{tmp_path}/key"), "r")
+        TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), release=Release(ReleaseKey(f"file:{tmp_path}/key"), "r")
     )
     source, sink = source_of(f"{tmp_path}/rows.csv", Columns()), sink_of(f"{tmp_path}/ranking.csv")
     return Report(spec, source, sink, Account(url, "d"))
@@ -84,9 +84,7 @@ def test_no_folder_stays_of_a_pipeline_that_does_not_run(
         with monkeypatch.context() as patch, pytest.raises((Refusal, KeyboardInterrupt)):
             patch.setattr(RankBlocks, "expand", raising(error))
             run(charged, prepare("direct", []))
-    dear = replace(
-        charged, spec=replace(charged.spec, top_k=resolve(TopK.of(2, Joint(epsilon=10.0), ["a", "b"])).top_k)
-    )
+    dear = replace(charged, spec=replace(charged.spec, top_k=resolve(TopK(2, Joint(epsilon=10.0), ["a", "b"])).top_k))
     with pytest.raises(Refusal, match="budget"):
         run(dear, prepare("direct", []))
     assert list(folder.iterdir()) == [] and charges(charged) == []

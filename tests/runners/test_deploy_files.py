@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,10 +20,12 @@ from setuptools import find_packages
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.describe import as_command_line, metadata
+from private_topk.pipelines.cli.output import BAD_INPUT
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 
 ROOT = Path(__file__).resolve().parents[2]
+SERVICE = ROOT / "deploy/systemd/private-topk-stream@.service"
 INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
 
 
@@ -115,6 +118,21 @@ def test_the_kubernetes_files_are_well_formed() -> None:
     _, beams = parser_of("run").read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
     assert beams[:2] == ["--flink_master", f"{cluster['metadata']['name']}-rest:8081"]
     assert beams[-1] == f"localhost:{pool['ports'][0]['containerPort']}"
+
+
+def test_the_service_starts_a_stream() -> None:
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(SERVICE)
+    program, name, *words = unit["Service"]["ExecStart"].split()
+    assert Path(program).name == "private-topk" and name == "stream"
+    given, beams = parser_of("stream").read(words)
+    assert not beams and given.config == "/etc/private-topk/%i.yaml" and given.log_format == "json"
+    assert given.release_key == f"file:%d/{unit['Service']['LoadCredential'].partition(':')[0]}"
+    assert unit["Service"]["RestartPreventExitStatus"] == str(BAD_INPUT)
+    if shutil.which("systemd-analyze"):
+        verified = subprocess.run(["systemd-analyze", "verify", SERVICE], capture_output=True, text=True)
+        assert all("not executable" in line for line in verified.stderr.splitlines()), verified.stderr
 
 
 def test_the_weekly_workflow_gives_known_parameters() -> None:

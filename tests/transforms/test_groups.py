@@ -36,11 +36,10 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples
-from tests.transforms.mechanisms import test_joint
+from tests.transforms.mechanisms import test_sequences
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
-Counts = dict[tuple[str, str], int]
 
 
 @examples(60)
@@ -68,9 +67,6 @@ def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: i
         mine = (users == who[0]) & (windows == who[1])
         alone = chosen(words[mine], windows[mine], groups[mine], held[mine], most)
         assert alone.tolist() == kept[mine].tolist(), "a user's groups hang on others"
-
-
-WAYS = [(1, 1, False), (2, 3, True), (8, 2, False), (1, 4, True)]
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))
@@ -144,14 +140,14 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
     """Two groups, all user types: the law of both rankings together, on neighbours both ways. Who is replaced may leave
     one and enter the other, for no more than a swap within one: tests/transforms/mechanisms/test_moves.py has the rest.
     """
-    spec = resolve(TopK.of(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"]))
+    spec = resolve(TopK(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"]))
     share = spec.top_k.mechanism
     assert spec.top_k.rankings_of_a_user() == 1 and share.epsilon == 1
     users = [(g, items) for g in (0, 1) for items in ((1, 0), (0, 1), (1, 1))]
     base, worst = np.array([[3, 2], [1, 1]]), 0.0
 
     def law(counts: np.ndarray) -> dict[tuple[int, ...], Any]:
-        north, south = (test_joint.law(share, tuple(row), 1) for row in counts.tolist())
+        north, south = (test_sequences.joint_law(share, tuple(row), 1) for row in counts.tolist())
         return {(*a, *b): p * q for a, p in north.items() for b, q in south.items()}
 
     def with_user(user: tuple[int, tuple[int, int]] | None) -> np.ndarray:
@@ -183,30 +179,29 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
         (Joint(1.0, neighbours="swap"), NAMES, True), (Joint(1.0, neighbours="swap"), None, False),
         (Joint(1.0), NAMES, False), (_Own(1.0), NAMES, False),
     ]:  # fmt: skip
-        spec = TopK.of(3, mechanism, ITEMS, limit, counts, None, groups)
+        spec = TopK(3, mechanism, ITEMS, limit, counts, None, groups)
         noise = noise_of_counts(3, 1.0, delta or None, limit, mechanism.neighbours, 1, moving)
         assert spec.users_move() == moving and spec.noise(3).stddev == noise.stddev()
 
 
 def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
-    one, three = (resolve(TopK.of(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most))) for most in (1, 3))
+    one, three = (resolve(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most))) for most in (1, 3))
     assert one.top_k.mechanism.epsilon == 0.75 and one.privacy.total is None
     assert three.top_k.mechanism.epsilon == 0.25 and three.privacy.each == 3
     assert cost_of(three.top_k).epsilon == Fraction(3, 4) and cost_of(one.top_k).epsilon == Fraction(3, 4)
     swapped = [
-        resolve(TopK.of(2, kind, ITEMS, groups=Groups.of(NAMES, 1)))
-        for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))
+        resolve(TopK(2, kind, ITEMS, groups=Groups.of(NAMES, 1))) for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))
     ]
     assert [its.top_k.rankings_of_a_user() for its in swapped] == [1, 2], "who proves nothing pays for both"
     assert swapped[1].top_k.mechanism.epsilon == 0.5
-    all_of_them = resolve(TopK.of(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99)))
+    all_of_them = resolve(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99)))
     assert all_of_them.top_k.rankings_of_a_user() == 4, "there are no more groups than four"
-    weeks = resolve(TopK.of(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user")
+    weeks = resolve(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user")
     described = weeks.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert described["windows"] == 3 and described["rankings_of_a_user_in_a_window"] == 2
     assert weeks.top_k.mechanism.epsilon == pytest.approx(1 / 6)
     with pytest.raises(ValueError, match="horizon must be at least the 3 windows of this run, got 2"):
-        resolve(TopK.of(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user", horizon=2)
+        resolve(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user", horizon=2)
 
 
 @pytest.mark.parametrize(

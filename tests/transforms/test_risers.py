@@ -244,7 +244,7 @@ def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     """Every rank is named by the item that holds it, those without a count among them; the histogram starts at 0."""
     items, counts = np.flatnonzero(scores), np.array([score for score in scores if score], np.int64)
     totals = make_table(item=items.astype(np.uint32), count=counts)
-    found = WindowCounts.of(TopK.of(1, Joint(1.0), RangeDomain(0, 6)), [totals])
+    found = WindowCounts.of(TopK(1, Joint(1.0), RangeDomain(0, 6)), [totals])
     histogram = found.histogram
     assert histogram.smallest == max(min(scores), 0) and histogram.items == 6
     assert (histogram.counts() + min(*scores, 0)).tolist() == sorted(scores, reverse=True)
@@ -286,15 +286,15 @@ def test_what_it_costs() -> None:
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
         spec = resolve(
-            TopK.of(2, Joint(1.0, neighbours=relation), ITEMS, risers=Risers(HALF)), period=period, privacy_unit=unit
+            TopK(2, Joint(1.0, neighbours=relation), ITEMS, risers=Risers(HALF)), period=period, privacy_unit=unit
         )
         mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
         assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
-    minutes = resolve(TopK.of(2, Joint(1.0), ITEMS, risers=Risers(HALF), amounts=Amounts.of(60)), period=ONE_DAY)
+    minutes = resolve(TopK(2, Joint(1.0), ITEMS, risers=Risers(HALF), amounts=Amounts.of(60)), period=ONE_DAY)
     assert minutes.top_k.mechanism.cap == 180
     grouped = resolve(
-        TopK.of(2, Joint(1.0), ITEMS, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"])), period=ONE_DAY
+        TopK(2, Joint(1.0), ITEMS, risers=Risers(1), groups=Groups.of(["n", "s", "w", "e"])), period=ONE_DAY
     )
     assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 

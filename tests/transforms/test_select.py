@@ -62,7 +62,7 @@ def totals_of(layout: Layout, shard: int) -> pa.RecordBatch:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
     layout = LAYOUTS[name]
-    spec = TopK.of(1, Joint(1.0), RangeDomain(0, layout.size))
+    spec = TopK(1, Joint(1.0), RangeDomain(0, layout.size))
     tables = [totals_of(layout, shard) for shard in range(layout.item_shards)]
     pieces = [table.slice(start, 7) for table in tables for start in range(0, len(table), 7)]
     digests = set()
@@ -80,7 +80,7 @@ def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
 
 def test_other_counts_items_or_users_have_another_digest() -> None:
     """Of a mechanism of two rounds the second is drawn from the numbers of users: they are in the digest too."""
-    spec = TopK.of(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), RangeDomain(0, 9))
+    spec = TopK(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), RangeDomain(0, 9))
     columns = {"item": np.array([3, 4], np.uint32), "count": [70, 70], "users": [1, 2]}
     changes = ({}, {"item": np.array([3, 5], np.uint32)}, {"count": [70, 71]}, {"users": [1, 1]})
     found = {WindowCounts.of(spec, [make_table(**{**columns, **change})]).digest for change in changes}
@@ -112,7 +112,7 @@ def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None
 
 @pytest.mark.parametrize("size", [1, 10, 1 << 40])
 def test_nothing_at_all_is_all_zeros(size: int) -> None:
-    found = WindowCounts.of(TopK.of(1, Joint(1.0), RangeDomain(0, size)), [])
+    found = WindowCounts.of(TopK(1, Joint(1.0), RangeDomain(0, size)), [])
     assert found.histogram.values.tolist() == [0] and found.histogram.sizes.tolist() == [size]
     assert found.items(np.array([size - 1])).tolist() == [size - 1]
 
@@ -141,7 +141,7 @@ def totals_of_pairs(pairs: np.ndarray, mechanism: CandidatesThenRank) -> list[pa
 def test_a_ranking_of_two_rounds_is_the_draw_of_both_vectors(epsilon: float, k: int) -> None:
     """Of sums and users counted here; with k = 60 also items that nobody holds."""
     mechanism = CandidatesThenRank(epsilon, 0.01, 200, whole_items=2)
-    spec = TopK.of(k, mechanism, RangeDomain(0, SIZE))
+    spec = TopK(k, mechanism, RangeDomain(0, SIZE))
     pairs, totals = some_pairs(), totals_of_pairs(some_pairs(), mechanism)
     sums, users = np.zeros((2, SIZE), np.int64)
     for user in np.unique(pairs[:, 0]):
@@ -197,7 +197,7 @@ def test_shards_may_come_in_any_order() -> None:
 def test_more_items_than_a_worker_holds_are_refused_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "MOST_HELD", 3)
     totals = make_table(item=np.arange(4, dtype=np.uint32), count=np.ones(4, np.int64))
-    draw = _SelectDoFn(TopK.of(1, Joint(1.0), RangeDomain(0, 99)), RELEASE, 1, Layout(99), None)
+    draw = _SelectDoFn(TopK(1, Joint(1.0), RangeDomain(0, 99)), RELEASE, 1, Layout(99), None)
     assert next(draw.process((0, list(with_manifest(0, [(0, totals.slice(0, 3))]))), GlobalWindow(), PANE))
     with pytest.raises(Refusal, match="more than 3 different items are held in a window, .*: rank shorter windows"):
         next(draw.process((0, list(with_manifest(0, [(0, totals)]))), GlobalWindow(), PANE))

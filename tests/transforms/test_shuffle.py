@@ -74,7 +74,7 @@ def released(domain: Domain, cut: str | None, by_reference: bool) -> list[Any]:
     blocks = pipeline | beam.Create(stamped(some_rows(3, 72, 2_000))) | MakeBlocks(with_times=period is not None)
     if period is not None:
         blocks = blocks | AssignWindows(period)
-    spec = TopK.of(5, mechanism, domain, 3)
+    spec = TopK(5, mechanism, domain, 3)
     rankings = blocks | RankBlocks(spec, RELEASE, period, 8, cores=2, by_reference=by_reference)
     _ = rankings | beam.ParDo(Collect(f"by reference {by_reference}"))
     pipeline.run().wait_until_finish()

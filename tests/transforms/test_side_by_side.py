@@ -68,7 +68,7 @@ def test_what_goes_wrong_is_raised() -> None:
 
 def released(cores: int, domain: Domain, cut: str | None, windowed: bool = False) -> tuple[list[Any], dict[str, str]]:
     mechanism = LimitDomain(epsilon=5.0, delta=1e-2) if isinstance(domain, UnknownDomain) else Joint(epsilon=1.0)
-    spec = TopK.of(5, mechanism, domain, 3)
+    spec = TopK(5, mechanism, domain, 3)
     period = period_of(cut) if cut else None
     pipeline = beam.Pipeline(runner=FnApiRunner())
     rows = pipeline | beam.Create(stamped(some_rows(3, 72, 4_000)))

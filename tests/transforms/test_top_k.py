@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -11,7 +10,6 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
@@ -37,9 +35,8 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, make_mechanism, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.restricted import Restricted
 from private_topk.transforms.spec import CountBudget, TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
 from private_topk.transforms.windows.assign import window_named
@@ -254,23 +251,6 @@ def test_what_could_fire_twice_is_refused_at_construction(case: str) -> None:
         windowed | PrivateTopK(1, JOINT, ["a"])
 
 
-def test_the_bound_inside_a_restricted_mechanism_is_enforced() -> None:
-    mechanism = Restricted(Laplace(1.0, max_items_per_user=2), 1.0, 1e-3)
-    assert TopK.of(3, mechanism, UnknownDomain()).max_items_per_user == 2
-    with pytest.raises(ValueError, match="max_items_per_user must be the mechanism's own bound, got 50 and 2"):
-        TopK.of(3, mechanism, UnknownDomain(), max_items_per_user=50)
-
-
-def test_numbers_of_any_kind_are_one_selection() -> None:
-    """The release's seed is made of them as JSON, which knows no numpy and tells 1 from 1.0."""
-    written = [
-        json.dumps(TopK.of(one(2), Joint(one(1)), ITEMS, one(3), CountBudget(one(1))).parameters())
-        for one in (int, np.int64, np.uint8)
-    ]
-    written.append(json.dumps(TopK.of(2, Joint(1.0), ITEMS, 3, CountBudget(1.0, 0)).parameters()))
-    assert len(set(written)) == 1
-
-
 def test_windows_inferred_from_the_data_are_refused() -> None:
     rows = beam.Pipeline(BundleBasedDirectRunner()) | beam.Create([("u", "a")]) | beam.WindowInto(Sessions(10))
     with pytest.raises(ValueError, match="inferred from the data"):
@@ -307,6 +287,8 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("change", "error", "message"),
         [
+            ({"amounts": 60}, TypeError, r"amounts must be Amounts such as Amounts\(max_value=60\), got int"),
+            ({"risers": 0.5}, TypeError, r"risers must be Risers such as Risers\(0.5\), got float"),
             ({"k": 0}, ValueError, "k must be at least 1, got 0"),
             ({"k": 201}, ValueError, "k must be at most the number of items, got k = 201 and 200 items"),
             ({"k": 1.5}, TypeError, "k must be an integer"),
@@ -341,17 +323,6 @@ class TestArguments:
     def test_k_may_be_d_and_d_may_be_one(self) -> None:
         assert rankings([("u", 5)], domain=[5], k=1) == [["all", ["5"], 1, "sequence"]]
         assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
-
-    def test_a_number_is_the_epsilon_of_published_counts(self) -> None:
-        by_number, by_budget = (TopK.of(2, JOINT, ITEMS, publish_counts=given) for given in (0.5, CountBudget(0.5)))
-        assert by_number == by_budget
-
-    @pytest.mark.parametrize(
-        "listed", [{"b", "c", "a"}, np.array(["a", "b", "c"]), pa.chunked_array([["a"], ["b", "c"]])]
-    )
-    def test_a_domain_is_any_collection_of_items(self, listed: Any) -> None:  # noqa: ANN401
-        """A set has another order in every process, and an answer hangs on the order."""
-        assert TopK.of(2, JOINT, listed).domain == PublicDomain.of(["a", "b", "c"])
 
 
 def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:

@@ -1,10 +1,16 @@
+"""Declared windows, fixed, sliding and of a calendar, and the windows of Beam's that stand for them on a runner."""
+
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
+import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
+from apache_beam.testing import test_stream
 
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.windows import (
@@ -15,106 +21,219 @@ from private_topk.transforms.windows import (
     from_microseconds,
     microseconds,
 )
+from private_topk.transforms.windows.assign import (
+    AssignWindows,
+    _SplitDoFn,
+    beam_windows,
+    declared_window,
+    into_windows,
+    last_moment,
+)
+from private_topk.transforms.windows.calendar import skipped_days
 
-UTC = timezone.utc
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def day(number: int) -> datetime:
-    return START + timedelta(days=number)
-
-
-def test_windows_cover_the_period_and_the_last_is_cut() -> None:
-    period = Period(START, day(10), timedelta(days=4))
-    assert period.windows() == [
-        WindowBounds(day(0), day(4)), WindowBounds(day(4), day(8)), WindowBounds(day(8), day(10)),
-    ]  # fmt: skip
-    assert Period(START, day(10)).windows() == [WindowBounds(START, day(10))]
-    assert Period(START, day(8), timedelta(days=4)).windows() == period.windows()[:2]
-    assert Period(START, day(10), timedelta(days=10**6)).windows() == [WindowBounds(START, day(10))]
+UTC, BERLIN = timezone.utc, ZoneInfo("Europe/Berlin")
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+START, END = datetime(2026, 1, 5, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
-def test_the_end_of_the_calendar_is_no_edge() -> None:
-    last = datetime(9999, 12, 31, tzinfo=UTC)
-    assert Period(last - timedelta(days=3), last, timedelta(weeks=10**6)).windows()[-1].end == last
+def calendar_period(unit: str, zone: str, first: tuple[int, int, int], last: tuple[int, int, int]) -> Period:
+    start, end = (datetime(*day, tzinfo=ZoneInfo(zone)) for day in (first, last))
+    return Period(start, end, CalendarWindows(unit, zone))
 
 
-@pytest.mark.parametrize("start", [START, datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)])
-def test_number_agrees_with_the_bounds(start: datetime) -> None:
-    period = Period(start, start + timedelta(seconds=10, milliseconds=1), timedelta(seconds=3))
-    edges = [microseconds(edge) for bounds in period.windows() for edge in (bounds.start, bounds.end)]
-    times = sorted({edge + step for edge in edges for step in (-1, 0, 1)} | {-(2**62), 2**62})
-    for time, number in zip(times, period.number(np.array(times)).tolist(), strict=True):
-        inside = [
-            n for n, bounds in enumerate(period.windows())
-            if microseconds(bounds.start) <= time < microseconds(bounds.end)
-        ]  # fmt: skip
-        assert [number] == (inside or [-1])
+TO_THE_MILLISECOND = Period(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
+                            datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC), timedelta(seconds=3))  # fmt: skip
+PERIODS = [
+    Period(START, START + 10 * DAY, SlidingWindows(7 * DAY, DAY)),
+    Period(START, START + 10 * DAY, SlidingWindows(5 * HOUR, 2 * HOUR)),
+    Period(START, START + 10 * DAY, SlidingWindows(3 * DAY, 3 * DAY), slack=HOUR),
+    Period(START, START + 10 * DAY, timedelta(hours=7), slack=timedelta(minutes=1)),
+    Period(START, START + 10 * DAY),
+    TO_THE_MILLISECOND,
+    calendar_period("day", "Europe/Berlin", (2026, 1, 1), (2027, 1, 1)),
+    calendar_period("week", "Asia/Kathmandu", (2026, 1, 5), (2026, 2, 2)),
+    calendar_period("month", "America/New_York", (2024, 1, 1), (2026, 4, 1)),
+]  # fmt: skip
 
 
-def test_a_zone_with_summer_time_moves_no_window() -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    period = Period(datetime(2026, 3, 28, tzinfo=berlin), datetime(2026, 3, 31, tzinfo=berlin), timedelta(days=1))
-    for number, bounds in enumerate(period.windows()):
-        assert period.number(np.array([microseconds(bounds.start)])).tolist() == [number]
-        assert bounds.start.utcoffset() == timedelta(0)
-    assert period.windows()[0].end - period.windows()[0].start == timedelta(days=1)
+@pytest.mark.parametrize("period", PERIODS)
+def test_spans_and_numbers_agree_with_the_bounds(period: Period) -> None:
+    windows = period.windows()
+    assert len(windows) == len(period) and windows[0].start == period.start and windows[-1].end <= period.end
+    edges = [microseconds(edge) for window in windows for edge in (window.start, window.end)]
+    times = np.array(sorted({edge + step for edge in edges for step in (-1, 0, 1)} | {-(2**62), 2**62}))
+    found = (*(part.tolist() for part in period.spans(times)), period.number(times).tolist())
+    for time, first, after, number in zip(times.tolist(), *found, strict=True):
+        inside = [n for n, w in enumerate(windows) if microseconds(w.start) <= time < microseconds(w.end)]
+        assert list(range(first, after)) == inside and [number] == (inside or [-1])[:1]
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_a_window_of_beams_ends_when_the_declared_one_closes(period: Period) -> None:
+    found = beam_windows(period)
+    assert len(set(found)) == len(period)
+    assign = into_windows(period).windowing.windowfn
+    for number, window in enumerate(found):
+        declared = period.window(number)
+        closes = microseconds(declared.end + period.slack)
+        assert window.max_timestamp().micros // 1000 == closes // 1000
+        assert last_moment(period, number).micros < closes or period is TO_THE_MILLISECOND
+        assert assign.assign(assign.AssignContext(last_moment(period, number))) == [window]
+        assert declared_window(period, window) == declared
+    with pytest.raises(RuntimeError, match="not declared"):
+        declared_window(period, assign.assign(assign.AssignContext(last_moment(period, -1) + 10**8))[0])
+
+
+@pytest.mark.parametrize("arrivals", [False, True], ids=["by time", "by time and arrival"])
+@pytest.mark.parametrize("period", PERIODS)
+def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(period: Period, arrivals: bool) -> None:
+    state = np.random.RandomState(1)
+    start, end = (microseconds(edge) for edge in (period.start, period.end))
+    times = state.randint(start - 10**10, end + 10**10, 2000)
+    arrived = times + state.randint(0, 2 * (end - start) // min(len(period), 5), 2000)
+    names = [str(n) for n in range(2000)]
+    columns = {"user": names, "item": names, "time": times, **({"arrived": arrived} if arrivals else {})}
+    split = _SplitDoFn(period)
+    split.setup()
+    found = [(int(row), declared_window(period, window)) for part in split.process(pa.RecordBatch.from_pydict(columns))
+             for window in part.windows for row in part.value["user"].to_pylist()]  # fmt: skip
+    expected = [
+        (row, window)
+        for row, (time, came) in enumerate(zip(times.tolist(), arrived.tolist(), strict=True))
+        for window in period.windows()[slice(*(int(edge[0]) for edge in period.spans(np.array([time]))))]
+        if not arrivals or came < microseconds(window.end + period.slack)
+    ]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_a_stream_needs_windows_that_no_single_millisecond_tells_apart() -> None:
+    stream = test_stream.TestStream().add_elements([0]).advance_watermark_to_infinity()
+    with pytest.raises(Refusal, match="the windows of a stream must close on a grid of two milliseconds or more"):
+        beam.Pipeline() | stream.with_output_types(pa.RecordBatch) | AssignWindows(TO_THE_MILLISECOND)
+
+
+def days(*bounds: tuple[int, int]) -> list[WindowBounds]:
+    return [WindowBounds(START + first * DAY, START + last * DAY) for first, last in bounds]
+
+
+@pytest.mark.parametrize(
+    ("period", "windows"),
+    [
+        (Period(START, START + 10 * DAY, 4 * DAY), days((0, 4), (4, 8), (8, 10))),
+        (Period(START, START + 8 * DAY, 4 * DAY), days((0, 4), (4, 8))),
+        (Period(START, START + 10 * DAY), days((0, 10))),
+        (Period(START, START + 10 * DAY, 10**6 * DAY), days((0, 10))),
+        (Period(START, START + 10 * DAY, SlidingWindows(7 * DAY, 2 * DAY)), days((0, 7), (2, 9))),
+        (Period(END - 3 * DAY, END, timedelta(weeks=10**6)), [WindowBounds(END - 3 * DAY, END)]),
+    ],
+)
+def test_windows_lie_in_the_period(period: Period, windows: list[WindowBounds]) -> None:
+    assert period.windows() == windows
+
+
+@pytest.mark.parametrize(
+    ("period", "hours"),
+    [
+        (calendar_period("day", "Europe/Berlin", (2026, 3, 28), (2026, 3, 31)), [24, 23, 24]),
+        (calendar_period("day", "Pacific/Apia", (2011, 12, 28), (2012, 1, 2)), [24, 24, 24, 24]),
+        (Period(datetime(2026, 3, 28, tzinfo=BERLIN), datetime(2026, 3, 31, tzinfo=BERLIN), DAY), [24, 24, 23]),
+    ],
+    ids=["days follow the clock", "a day that a zone left out is no window", "a length is a length"],
+)
+def test_days_of_zones(period: Period, hours: list[int]) -> None:
+    assert [(w.end - w.start) // HOUR for w in period.windows()] == hours
+    assert all(w.start.utcoffset() == timedelta(0) for w in period.windows())
+
+
+@pytest.mark.parametrize(("zone", "skipped"), [
+    ("Pacific/Apia", [date(2011, 12, 30)]), ("Pacific/Kwajalein", [date(1993, 8, 21)]), ("Europe/Berlin", []),
+])  # fmt: skip
+def test_days_that_a_zone_left_out(zone: str, skipped: list[date]) -> None:
+    assert skipped_days(ZoneInfo(zone)) == tuple(skipped)
+
+
+@pytest.mark.parametrize(("zone", "year"), [
+    ("Europe/Berlin", 2026), ("America/Sao_Paulo", 2018), ("Africa/Cairo", 2014), ("Australia/Lord_Howe", 2025),
+    ("America/Havana", 2025),
+])  # fmt: skip
+@pytest.mark.parametrize("unit", ["day", "week", "month"])
+def test_calendar_windows_hold_the_moments_of_their_date(zone: str, year: int, unit: str) -> None:
+    """Zones that change the clock at midnight are among them: a skipped midnight and one that comes twice."""
+    first = datetime(year, 1, 1) - timedelta(days=datetime(year, 1, 1).weekday()) * (unit == "week")
+    last = first + timedelta(weeks=52) if unit == "week" else datetime(year + 1, 1, 1)
+    start, end = (at.replace(tzinfo=ZoneInfo(zone)) for at in (first, last))
+    period, quarter = Period(start, end, CalendarWindows(unit, zone)), timedelta(minutes=15)
+    moments = [period.start + n * quarter for n in range((period.end - period.start) // quarter)]
+    numbers = period.number(np.array([microseconds(at) for at in moments]))
+    shown = [at.astimezone(ZoneInfo(zone)) for at in moments]
+    names = [{"day": at.date(), "week": at.isocalendar()[:2], "month": (at.year, at.month)}[unit] for at in shown]
+    assert len(set(names)) == len(period) and numbers[0] == 0
+    changes = np.array([one != other for one, other in zip(names, names[1:], strict=False)])
+    assert np.array_equal(np.diff(numbers), changes.astype(int))
 
 
 def test_labels_are_of_utc_and_exact() -> None:
-    berlin = START.astimezone(ZoneInfo("Europe/Berlin"))
-    assert WindowBounds(berlin, day(1)).label() == "20260101T000000Z--20260102T000000Z"
+    berlin = START.astimezone(BERLIN)
+    assert WindowBounds(berlin, START + DAY).label() == "20260105T000000Z--20260106T000000Z"
     assert WindowBounds().label() == "all"
-    odd = WindowBounds(START, START + timedelta(microseconds=1)).label()
-    assert odd == "20260101T000000Z--20260101T000000.000001Z"
-
-
-def test_microseconds_are_exact_both_ways() -> None:
+    odd = WindowBounds(START, START + timedelta(microseconds=1)).label("g")
+    assert odd == "20260105T000000Z--20260105T000000.000001Z|g"
     for value in (0, -1, 1, 1767225600123457, -62135596800000000, 253402300799999999):
         assert microseconds(from_microseconds(value)) == value
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "message"),
     [
-        ((datetime(2026, 1, 1), day(1)), "start must have a time zone"),
-        ((START, datetime(2026, 2, 1)), "end must have a time zone"),
-        ((datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10))), day(1)), "start must lie in the years 1 to 9999"),
+        (lambda: Period(datetime(2026, 1, 1), START), "start must have a time zone"),
+        (lambda: Period(START, datetime(2026, 2, 1)), "end must have a time zone"),
+        (lambda: Period(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10))), START), "lie in the years 1 to 9999"),
+        (lambda: Period(END - 30 * DAY, END, CalendarWindows("month")), "whole months within the years 1 to 9999"),
+        (lambda: Period(END - 4 * DAY, END, CalendarWindows("week")), "whole weeks within the years 1 to 9999"),
+        (lambda: Period(START, START), "must end after it starts"),
+        (lambda: Period(START + DAY, START), "must end after it starts"),
+        (lambda: Period(START, START + DAY, timedelta(0)), "longer than nothing"),
+        (lambda: Period(START, START + DAY, -DAY), "longer than nothing"),
+        (lambda: Period(START, START + DAY, MILLISECOND / 1000), "window must be whole milliseconds"),
+        (lambda: Period(START + MILLISECOND / 1000, START + DAY), "start must be a whole millisecond"),
+        (lambda: Period(START, START + DAY, MILLISECOND), "at most 100,000 windows, got 86,400,000: choose a longer"),
+        (lambda: Period(START, START + DAY, slack=-HOUR), "slack must not be negative"),
         (
-            (datetime(9999, 12, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), CalendarWindows("month")),
-            "period must be made of whole months within the years 1 to 9999",
+            lambda: Period("2026-01-01", "2026-01-11"),
+            "^period start must be a datetime, got str: Period.of takes texts",
         ),
         (
-            (datetime(9999, 12, 27, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), CalendarWindows("week")),
-            "period must be made of whole weeks within the years 1 to 9999",
+            lambda: Period(START, START + DAY, "7d"),
+            "must be a timedelta or a Windowing, got str: Period.of takes texts",
         ),
-        ((START, START), "must end after it starts"),
-        ((day(1), START), "must end after it starts"),
-        ((START, day(1), timedelta(0)), "longer than nothing"),
-        ((START, day(1), timedelta(days=-1)), "longer than nothing"),
-        ((START, day(1), timedelta(microseconds=1)), "window must be whole milliseconds"),
-        ((START + timedelta(microseconds=1), day(1)), "start must be a whole millisecond"),
-        ((START, day(1), timedelta(milliseconds=1)), "at most 100,000 windows, got 86,400,000: choose a longer"),
+        (lambda: SlidingWindows(DAY, 2 * DAY), "above 0 and at most the length of a window"),
+        (lambda: SlidingWindows(DAY, 0 * DAY), "above 0 and at most the length of a window"),
+        (lambda: Period(START, START + DAY, SlidingWindows(2 * DAY, DAY)), "must hold a whole window"),
+        (lambda: CalendarWindows("year"), "one of day, week, month, got year"),
+        (lambda: CalendarWindows("day", "Berlin"), "IANA database such as Europe/Berlin, got 'Berlin'"),
+        (lambda: CalendarWindows("day", "../x"), "IANA database"),
+        (lambda: Period(START + HOUR, START + 3 * DAY, CalendarWindows("day")), "from 2026-01-05T00:00:00"),
+        (lambda: Period(START, START + 3 * DAY, CalendarWindows("week")), "to 2026-01-12T00:00:00"),
+        (lambda: Period(START, START + 7 * DAY, CalendarWindows("week", "Europe/Berlin")), "weeks of Europe/B"),
     ],
 )
-def test_bad_periods(arguments: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Period(*arguments)
+def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(Refusal, match=message):
+        make()
 
 
-BERLIN = ZoneInfo("Europe/Berlin")
-WRITTEN = [
-    (("2026-01-01", "2026-01-11"), {}, Period(START, day(10))),
-    (("2026-01-01", "2026-01-11", "4d"), {}, Period(START, day(10), timedelta(days=4))),
-    (("2026-01-01T00:00Z", day(8), timedelta(days=4)), {"every": "1d", "slack": "2h"},
-     Period(START, day(8), SlidingWindows(timedelta(days=4), timedelta(days=1)), timedelta(hours=2))),
-    (("2026-03-28", "2026-04-01", "day"), {"time_zone": "Europe/Berlin"},
-     Period(datetime(2026, 3, 28, tzinfo=BERLIN), datetime(2026, 4, 1, tzinfo=BERLIN),
-            CalendarWindows("day", "Europe/Berlin"))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("texts", "others", "period"), WRITTEN)
+@pytest.mark.parametrize(
+    ("texts", "others", "period"),
+    [
+        (("2026-01-05", "2026-01-15"), {}, Period(START, START + 10 * DAY)),
+        (("2026-01-05", "2026-01-15", "4d"), {}, Period(START, START + 10 * DAY, 4 * DAY)),
+        (("2026-01-05T00:00Z", START + 8 * DAY, 4 * DAY), {"every": "1d", "slack": "2h"},
+         Period(START, START + 8 * DAY, SlidingWindows(4 * DAY, DAY), 2 * HOUR)),
+        (("2026-03-28", "2026-04-01", "day"), {"time_zone": "Europe/Berlin"},
+         calendar_period("day", "Europe/Berlin", (2026, 3, 28), (2026, 4, 1))),
+    ],
+)  # fmt: skip
 def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -> None:
     assert Period.of(*texts, **others) == period
 
@@ -140,10 +259,3 @@ def test_what_is_no_period_is_told_by_its_field(texts: tuple, others: dict, fiel
     with pytest.raises(Refusal) as caught:
         Period.of(*texts, **others)
     assert caught.value.field == field
-
-
-def test_texts_in_place_of_moments_are_told_where_they_belong() -> None:
-    with pytest.raises(Refusal, match=r"^period start must be a datetime, got str: Period.of takes texts, such as"):
-        Period("2026-01-01", "2026-01-11", "7d")  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match=r"must be a timedelta or a Windowing, got str: Period.of takes texts such"):
-        Period(START, day(10), "7d")  # type: ignore[arg-type]

@@ -238,7 +238,7 @@ def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_chang
 def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> ReportSpec:
     period = Period(START, START + timedelta(days=windows), timedelta(days=1))
     return resolve(
-        TopK.of(1, Peeling(1.0, neighbours=relation), ["x", "y"], max_windows_per_user=most, groups=groups),
+        TopK(1, Peeling(1.0, neighbours=relation), ["x", "y"], max_windows_per_user=most, groups=groups),
         period=period,
         privacy_unit="user",
     )

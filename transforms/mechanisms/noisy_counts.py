@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isqrt
 
 import numpy as np
@@ -265,14 +265,13 @@ class _Rounded(CountNoise):
         """P(|noise| > distance) before it is rounded."""
 
     def sample(self, size: int, draw: Draw) -> list[int]:
-        return [floor(_half_more(noise)) for noise in self.reals(size, draw)]
+        def rounded(noise: Real) -> int:
+            return floor(lambda: noise() + arb(0.5))
+
+        return [rounded(noise) for noise in self.reals(size, draw)]
 
     def beyond(self, whole: int) -> Real:
         return self.tail(whole + Fraction(1, 2))
-
-
-def _half_more(noise: Real) -> Real:
-    return lambda: noise() + arb(0.5)
 
 
 @dataclass(frozen=True)
@@ -284,12 +283,14 @@ class CorrelatedGaussian(_Rounded):
 
     def reals(self, size: int, draw: Draw) -> list[Real]:
         shared = noise_real(draw, _SHARED, 0, "gaussian")
-        return [self._sum(noise_real(draw, _OWN, i, "gaussian"), shared) for i in range(size)]
 
-    def _sum(self, own: Real, shared: Real) -> Real:
-        if not self.shared:
-            return lambda: ball(self.own).sqrt() * own()
-        return lambda: ball(self.own).sqrt() * own() + ball(self.shared).sqrt() * shared()
+        def noise(i: int) -> Real:
+            own = noise_real(draw, _OWN, i, "gaussian")
+            if not self.shared:
+                return lambda: ball(self.own).sqrt() * own()
+            return lambda: ball(self.own).sqrt() * own() + ball(self.shared).sqrt() * shared()
+
+        return [noise(i) for i in range(size)]
 
     def tail(self, distance: Fraction) -> Real:
         return lambda: (ball(distance**2 / (2 * self.variance())).sqrt()).erfc()
@@ -306,8 +307,12 @@ class Cube(_Rounded):
     rate: Fraction
 
     def reals(self, size: int, draw: Draw) -> list[Real]:
-        radius = gamma_real(size + 1, draw, _RADIUS)
-        return [_times(radius, self.rate, _centred(uniform(draw, _OWN, i))) for i in range(size)]
+        radius, points = gamma_real(size + 1, draw, _RADIUS), [uniform(draw, _OWN, i) for i in range(size)]
+
+        def noise(point: Real) -> Real:
+            return lambda: radius() / ball(self.rate) * (2 * point() - 1)
+
+        return [noise(point) for point in points]
 
     def tail(self, distance: Fraction) -> Real:
         x = distance * self.rate
@@ -333,8 +338,12 @@ class Spread(_Rounded):
 
     def reals(self, size: int, draw: Draw) -> list[Real]:
         radius, least = gamma_real(size + 1, draw, _RADIUS), draw.below(size + 1)
-        points: list[Real] = [_zero if i == least else uniform(draw, _OWN, i) for i in range(size + 1)]
-        return [_times(radius, self.rate, _difference(point, points[0])) for point in points[1:]]
+        first, *points = (partial(arb, 0) if i == least else uniform(draw, _OWN, i) for i in range(size + 1))
+
+        def noise(point: Real) -> Real:
+            return lambda: radius() / ball(self.rate) * (point() - first())
+
+        return [noise(point) for point in points]
 
     def tail(self, distance: Fraction) -> Real:
         n, x = self.size, distance * self.rate
@@ -347,22 +356,6 @@ class Spread(_Rounded):
 
     def variance(self) -> Fraction:
         return Fraction((self.size + 2) * (self.size + 3), 6) / self.rate**2
-
-
-def _zero() -> arb:
-    return arb(0)
-
-
-def _centred(of: Real) -> Real:
-    return lambda: 2 * of() - 1
-
-
-def _difference(left: Real, right: Real) -> Real:
-    return lambda: left() - right()
-
-
-def _times(radius: Callable[[], arb], rate: Fraction, place: Real) -> Real:
-    return lambda: radius() / ball(rate) * place()
 
 
 def _upper(shape: int, x: Fraction) -> arb:

@@ -12,13 +12,14 @@ are still to come, and these would be lost.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.transforms import trigger
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalWindow, TimestampedValue, WindowFn
+from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -35,7 +36,6 @@ __all__ = [
     "IntoWindows",
     "beam_windows",
     "declared_window",
-    "fire_once",
     "into_windows",
     "last_moment",
     "window_named",
@@ -69,6 +69,9 @@ class AssignWindows(beam.PTransform):
             # block with the column time  ->  block of users and items and the numbers of their windows
             everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
             return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period))
+        if _grid(self._period)[0] == _TICK:
+            raise Refusal("", "the windows of a stream must close on a grid of two milliseconds or more",
+                          "end the period by the second")  # fmt: skip
         # block with the column time  ->  block of users and items, in its windows
         return (
             blocks
@@ -118,9 +121,9 @@ class _SplitDoFn(beam.DoFn):
         self._stretches = Stretches(self._period)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
-        said = statement_in(block)
-        if said is not None:
-            yield from self._by_window(said)
+        statement = statement_in(block)
+        if statement is not None:
+            yield from self._by_window(statement)
             return
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
         stretch, open_from = self._stretches.of(block["time"].to_numpy(), arrived, closed_in(block))
@@ -129,18 +132,18 @@ class _SplitDoFn(beam.DoFn):
         _count(self._late, (firsts < afters) & (open_from >= afters))
         rows, mark = of_rows(block), mark_in(block)
         late = bool(np.any(open_from > firsts))
-        for place, members in partition(stretch, len(self._stretches)):
-            first = int(self._stretches.first[place])
+        for at, members in partition(stretch, len(self._stretches)):
+            first = int(self._stretches.first[at])
             for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
-                windows = self._beam_windows[opening : int(self._stretches.after[place])]
+                windows = self._beam_windows[opening : int(self._stretches.after[at])]
                 if windows:
-                    own = None if mark is None else mark_of_piece(mark, place, opening, len(self._beam_windows))
+                    own = None if mark is None else mark_of_piece(mark, at, opening, len(self._beam_windows))
                     piece = with_mark(rows.take(pa.array(some)), own)
                     yield WindowedValue(piece, self._moments[opening], tuple(windows))
 
-    def _by_window(self, said: Statement) -> Iterator[WindowedValue]:
-        for number, total in enumerate(said.sums, said.first):
-            block = Statement(said.reader, number, [total]).block()
+    def _by_window(self, statement: Statement) -> Iterator[WindowedValue]:
+        for number, total in enumerate(statement.sums, statement.first):
+            block = Statement(statement.reader, number, [total]).block()
             yield WindowedValue(block, self._moments[number], (self._beam_windows[number],))
 
 
@@ -164,17 +167,16 @@ def beam_windows(period: Period) -> list[IntervalWindow]:
 def into_windows(period: Period) -> beam.WindowInto:
     """The windowing of `beam_windows`: one firing each, at the watermark, no lateness."""
     size, offset = _grid(period)
-    return fire_once(FixedWindows(Duration(micros=size), Timestamp(micros=offset)))
-
-
-def fire_once(windowfn: WindowFn) -> beam.WindowInto:
-    discarding = trigger.AccumulationMode.DISCARDING
-    return beam.WindowInto(windowfn, trigger=trigger.AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
+    windowfn, discarding = FixedWindows(Duration(micros=size), Timestamp(micros=offset)), AccumulationMode.DISCARDING
+    return beam.WindowInto(windowfn, trigger=AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
 
 
 def last_moment(period: Period, number: int) -> Timestamp:
-    """The last moment before a window closes, for whatever is of that window: just before the last one of Beam's."""
-    return Timestamp(micros=int(period.closing[number]) - 1)
+    """The last moment before a window closes, for whatever is of that window: just before the last one of Beam's, of
+    which it is one itself only where Beam's is no longer than a millisecond.
+    """
+    size, _ = _grid(period)
+    return Timestamp(micros=int(period.closing[number]) - (size > _TICK))
 
 
 @beam.typehints.with_output_types(Ranking)
@@ -220,6 +222,7 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
     return WindowBounds() if period is None else period.window(0)
 
 
+@lru_cache(maxsize=64)
 def _grid(period: Period) -> tuple[int, int]:
     """Size and offset of the coarsest grid on which every window closes in the last tick of a piece, no two in one."""
     closing = period.closing

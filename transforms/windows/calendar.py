@@ -81,15 +81,15 @@ class CalendarWindows(Windowing):
 
         Raises Refusal where one lies outside of the years 1 to 9999.
         """
-        found: list[datetime] = []
+        edges: list[datetime] = []
         try:
             for moment in self._from(start.astimezone(time_zone(self.zone)).replace(tzinfo=None)):
-                found.append(moment)
+                edges.append(moment)
                 if moment >= end:
                     break
         except (OverflowError, ValueError):
             raise Refusal("", f"period must be made of whole {self.unit}s within the years 1 to 9999") from None
-        return found
+        return edges
 
     def check(self, start: datetime, end: datetime) -> None:
         edges = self.edges(start, end)
@@ -107,12 +107,12 @@ class CalendarWindows(Windowing):
         So a ledger holds the moments themselves, and a later edition of the time zone database changes no old charge.
         """
         edges = [microseconds(edge) for edge in self.edges(start, end)]
-        found, at = [], edges[0]
+        runs, at = [], edges[0]
         for size, group in groupby(after - before for before, after in zip(edges, edges[1:], strict=False)):
             number = len(list(group))
-            found.append(Run(at, at + number * size, size, size, number))
+            runs.append(Run(at, at + number * size, size, size, number))
             at += number * size
-        return found
+        return runs
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
         return self.edges(start - _SHORTEST, start)[0], self
@@ -153,13 +153,13 @@ def came_before(moment: datetime, zone: ZoneInfo) -> datetime | None:
 @lru_cache(maxsize=64)
 def skipped_days(zone: ZoneInfo) -> tuple[date, ...]:
     """The days that a zone left out, moving across the date line. No zone is known to plan one."""
-    found = []
+    skipped = []
     for year in range(1840, 2100):
         new_year, next_one = (datetime(at, 1, 1, tzinfo=zone).utcoffset() for at in (year, year + 1))
         if (next_one or _DAY) - (new_year or _DAY) > _DAY / 2:
             days = [datetime(year, 1, 1) + number * _DAY for number in range(366)]
-            found += [day.date() for day in days if first_moment(day, zone) == first_moment(day + _DAY, zone)]
-    return tuple(found)
+            skipped += [day.date() for day in days if first_moment(day, zone) == first_moment(day + _DAY, zone)]
+    return tuple(skipped)
 
 
 def time_zone(name: str) -> ZoneInfo:

@@ -227,10 +227,10 @@ _LENGTH_RULE = "a number and one of s, m, h, d, w, such as 7d"
 
 def duration(text: str) -> timedelta:
     """A length of time such as 7d, 12h or 90m."""
-    found = re.fullmatch(r"([0-9]{1,7})\s*([smhdw])", text.strip())
-    if not found or not 0 < int(found[1]) <= 10**6:
+    match = re.fullmatch(r"([0-9]{1,7})\s*([smhdw])", text.strip())
+    if not match or not 0 < int(match[1]) <= 10**6:
         raise ValueError(f"must be {_LENGTH_RULE}; got {text!r}")
-    return timedelta(**{_LENGTHS[found[2]]: int(found[1])})
+    return timedelta(**{_LENGTHS[match[2]]: int(match[1])})
 
 
 def window_length(text: str) -> timedelta | str:
@@ -248,15 +248,15 @@ def moment(text: str) -> datetime:
 
     The same texts on every Python: `datetime.fromisoformat` of 3.11 takes week dates, and that of 3.10 knows few.
     """
-    found = _MOMENT.fullmatch(text.strip())
+    match = _MOMENT.fullmatch(text.strip())
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        hour, minute, second = (found[name] or "00" for name in ("hour", "minute", "second"))
-        zone = (found["zone"] or "").replace(":", "")
+        hour, minute, second = (match[name] or "00" for name in ("hour", "minute", "second"))
+        zone = (match["zone"] or "").replace(":", "")
         zone = "+00:00" if zone == "Z" else zone and f"{zone[:3]}:{zone[3:] or '00'}"
-        fraction = (found["fraction"] or "").ljust(6, "0")
-        return datetime.fromisoformat(f"{found['day']}T{hour}:{minute}:{second}.{fraction}{zone}")
+        fraction = (match["fraction"] or "").ljust(6, "0")
+        return datetime.fromisoformat(f"{match['day']}T{hour}:{minute}:{second}.{fraction}{zone}")
     except ValueError:
         rule = "must be a date or time such as 2026-01-05"
         raise ValueError(f"{rule}, got {text!r}") from None
@@ -293,22 +293,22 @@ class Stretches:
         return stretch, first
 
 
-def period_of(asked: Mapping[str, Any]) -> Period | None:
+def period_of(options: Mapping[str, Any]) -> Period | None:
     """The declared period, or None where all rows are ranked together.
 
     Args:
-        asked: the fields period_from, period_to, window, every, time_zone and slack, read; those that were given.
+        options: the fields period_from, period_to, window, every, time_zone and slack, read; those that were given.
 
     Raises:
         Refusal: half of a period was given, or it breaks a rule.
     """
-    start, end, zone = asked.get("period_from"), asked.get("period_to"), asked.get("time_zone", "UTC")
+    start, end, zone = options.get("period_from"), options.get("period_to"), options.get("time_zone", "UTC")
     if start is None and end is None:
-        if "window" in asked:
+        if "window" in options:
             raise Refusal("window", "needs {period_from} and {period_to}", "windows that are inferred from the data "
                           "would tell of a user who is alone in one, so the period must be public")  # fmt: skip
         return None
     if start is None or end is None:
         raise Refusal("period_from", "and {period_to} go together", "give both, so that the period is public")
-    slack = asked.get("slack", timedelta(0))
-    return Period.of(start, end, asked.get("window"), every=asked.get("every"), time_zone=zone, slack=slack)
+    slack = options.get("slack", timedelta(0))
+    return Period.of(start, end, options.get("window"), every=options.get("every"), time_zone=zone, slack=slack)

@@ -50,7 +50,7 @@ def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) ->
         resolved(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
     resolved(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
     resolved(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
-    resolve(TopK.of(1, Joint(1.0), ITEMS), period=SLIDING)
+    resolve(TopK(1, Joint(1.0), ITEMS), period=SLIDING)
     resolved(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
 
 

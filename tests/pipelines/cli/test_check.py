@@ -170,7 +170,7 @@ class TestTheOperatorsLook:
         assert "null: 3" in told and "not in the domain: 3" in told
 
     def test_streams_and_ranges(self, folder: Path) -> None:
-        spec = resolve(TopK.of(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
+        spec = resolve(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))

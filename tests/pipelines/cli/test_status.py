@@ -46,7 +46,7 @@ def endless(*more: str) -> list[str]:
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
-@pytest.mark.server  # by itself: the workers of parallel tests are deaf to SIGINT, and so would be their children
+@pytest.mark.long
 @pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
 def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
@@ -111,7 +111,7 @@ leave(main(sys.argv[3:]))
 """
 
 
-@pytest.mark.server  # as above
+@pytest.mark.long
 @pytest.mark.parametrize(("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130),
                                                       ("SIGINT", "Python's", 130)])  # fmt: skip
 def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:
@@ -136,7 +136,7 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
-    spec = resolve(TopK.of(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
+    spec = resolve(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
     return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 

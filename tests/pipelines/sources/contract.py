@@ -1,7 +1,10 @@
-"""What every source must hold to. A new one inherits `SourceContract`, says how it is made, and has these tests."""
+"""What every source, and every format of files, must hold to. A new one inherits `SourceContract` or `FormatContract`,
+says how it is made, and has these tests.
+"""
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +19,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.identity import UNASKED
+from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
+from tests.pipelines.support import Read, Rows, read, write
 
 KEY = ReleaseKey.held(b"a key of the tests, which is no secret")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -100,6 +105,48 @@ class SourceContract:
             pytest.skip("needs a service")
         first, second = rows_of(source), rows_of(source)
         assert first == second == Counter((row["user"], row["item"]) for row in ROWS)
+
+
+class FormatContract:
+    """A subclass names the ending and writes rows; it is held to what a file of them is, in any pieces and zipped."""
+
+    ending = ""
+
+    headed = True
+    """Whether a file names its columns before its rows."""
+
+    rows = [{"user": f"user {n}", "item": None if n % 11 == 0 else f"item {n % 50}"} for n in range(3000)]
+    expected = Read([(row["user"], row["item"]) for row in rows if row["item"] is not None], 273)
+
+    def content(self, rows: Rows) -> bytes:
+        """A file of users and items, of many blocks where the format has any."""
+        raise NotImplementedError
+
+    def test_every_row_once_for_every_size_of_the_pieces(self, tmp_path: Path) -> None:
+        path = write(tmp_path / f"rows{self.ending}", self.content(self.rows))
+        size = path.stat().st_size
+        for piece in (1, 17, 100, 999, size // 3, size - 1, size, size + 1):
+            assert read(path, size=piece) == self.expected
+
+    def test_zipped_it_is_the_same_or_refused(self, tmp_path: Path) -> None:
+        content = gzip.compress(self.content(self.rows))
+        path = write(tmp_path / f"rows{self.ending}.gz", content)
+        assert read(path, size=100) == self.expected
+        for broken in (b"", content[:15], content[:-4], content[: len(content) // 2], self.content(self.rows)):
+            with pytest.raises(Refusal, match=r"rows.*gz is not a whole gzip file"):
+                read(write(path, broken))
+
+    def test_no_rows(self, tmp_path: Path) -> None:
+        assert read(write(tmp_path / f"rows{self.ending}", self.content([])), size=50) == ([], 0)
+
+    def test_a_column_that_is_not_there(self, tmp_path: Path) -> None:
+        path = write(tmp_path / f"rows{self.ending}", self.content(self.rows))
+        if not self.headed:
+            assert read(path, Columns(item="track")) == ([], 3000)
+            return
+        with pytest.raises(Refusal, match=r"rows\..*'track'") as refusal:
+            read(path, Columns(item="track"))
+        assert "item 4" not in str(refusal.value)
 
 
 def rows_of(source: Source) -> Counter[tuple[str, str]]:

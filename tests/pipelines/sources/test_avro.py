@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
-import io
+import json
+import lzma
 import random
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
+from private_topk.pipelines.files import FileInfo, match
 from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources.formats import reader_of
 from private_topk.transforms.errors import Refusal
+from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.sources.test_avro_types import container, number
-from tests.pipelines.support import avro_schema, read, to_avro, write
+from tests.pipelines.support import Rows, avro_schema, command, read, to_avro, write
 
 TIMED = Columns(time="time")
 ROWS = [{"user": f"u{n}" * (n % 5), "item": None if n % 11 == 0 else f"item {n % 50}"} for n in range(3000)]
-EXPECTED = [(row["user"], row["item"]) for row in ROWS if row["item"] is not None]
 PLAIN = to_avro(ROWS[:300])
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
-def test_every_row_once_for_every_size_of_the_pieces(tmp_path: Path, codec: str) -> None:
-    path = write(tmp_path / "rows.avro", to_avro(ROWS, codec=codec, sync_interval=500))
-    size = path.stat().st_size
-    for piece in [16, 17, 7, 100, 999, size // 3, size, size - 1, size + 1]:
-        found = read(path, size=piece)
-        assert found.rows == EXPECTED and found.left_out == len(ROWS) - len(EXPECTED)
+class TestFormat(FormatContract):
+    ending = ".avro"
+
+    def content(self, rows: Rows) -> bytes:
+        return to_avro(rows, sync_interval=500)
 
 
-@pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy", "lz4"])
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "zstandard", "snappy", "lz4"])
 @pytest.mark.parametrize("size", [1, 100, 20_000, 3 << 20])
 def test_codecs_give_what_was_packed_and_nothing_of_what_is_broken(tmp_path: Path, codec: str, size: int) -> None:
-    """Those that fastavro needs more libraries for, of a row of any size, which Arrow packs here."""
+    """Of a row of any size."""
     label = random.Random(size).randbytes(size // 2).hex()
     content = number(len(label)) + label.encode() + b"\x02i"
     schema = avro_schema(user="string", item="string")
     packed = {
         "deflate": lambda: zlib.compress(content)[2:-4],
+        "bzip2": lambda: bz2.compress(content),
+        "xz": lambda: lzma.compress(content),
         "zstandard": lambda: pa.compress(content, "zstd", asbytes=True),
         "snappy": lambda: pa.compress(content, "snappy", asbytes=True) + zlib.crc32(content).to_bytes(4, "big"),
         "lz4": lambda: len(content).to_bytes(4, "little") + pa.compress(content, "lz4_raw", asbytes=True),
@@ -57,35 +63,8 @@ def test_one_block_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     assert read(path, size=1 << 20).rows == [(row["user"], row["item"]) for row in rows]
 
 
-def test_a_marker_inside_the_data_begins_no_block(tmp_path: Path) -> None:
-    marker = b"0123456789abcdef"
-    rows = [{"user": f"{n}", "item": marker.decode() + "\x02\x04"} for n in range(500)]
-    path = write(tmp_path / "rows.avro", to_avro(rows, codec="null", sync_interval=100, sync_marker=marker))
-    for piece in (20, 64, 333, 5000):
-        assert read(path, size=piece).rows == [(row["user"], row["item"]) for row in rows]
-
-
-def test_gzip_around_avro(tmp_path: Path) -> None:
-    content = to_avro(ROWS, codec="null", sync_interval=500)
-    path = write(tmp_path / "rows.avro.gz", gzip.compress(content))
-    assert read(path, size=100).rows == EXPECTED
-    write(path, gzip.compress(content)[:-2000])
-    with pytest.raises(Refusal, match="not a whole gzip file"):
-        read(path)
-
-
-def test_a_file_with_a_header_only(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "rows.avro", to_avro([])), size=50) == ([], 0)
-
-
 def logical(kind: str, base: str = "long") -> dict[str, str]:
     return {"type": base, "logicalType": kind}
-
-
-def test_times_beyond_reason_are_left_out_and_wrap_nowhere(tmp_path: Path) -> None:
-    rows = [{"user": "u", "item": "i", "time": time} for time in (2**62, -(2**63), 2**63 - 1, 5)]
-    path = write(tmp_path / "rows.avro", to_avro(rows, avro_schema(user="string", item="string", time="long")))
-    assert read(path, TIMED) == ([("u", "i", 5_000_000)], 3)
 
 
 @pytest.mark.parametrize(
@@ -124,28 +103,186 @@ def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: st
         read(write(tmp_path / "rows.avro", content))
 
 
-@pytest.mark.parametrize("codec", ["null", "bzip2"])
-def test_broken_bytes_never_raise_anything_else(tmp_path: Path, codec: str) -> None:
-    """Bytes changed at random: found, or not to be told from another file; never a crash, never a hang."""
-    draw = random.Random(1)
-    good = to_avro(ROWS[:1000], codec=codec, sync_interval=2000)
-    found, nulls = 0, sum(row["item"] is None for row in ROWS[:1000])
-    for _ in range(60):
-        bad = bytearray(good)
-        bad[draw.randrange(len(bad))] ^= draw.randrange(1, 256)
-        try:
-            # A text that is no UTF-8 any more is one row's matter.
-            found += read(write(tmp_path / "rows.avro", bytes(bad)), size=3000).left_out > nulls
-        except Refusal as error:
-            found += 1
-            assert "item 4" not in str(error)
-    assert found > 20 and (codec == "null" or found > 50)
+POLARS = b"\1\2\3\4" * 4
+"""The sync marker of every file that polars writes."""
+
+ALIGNED = 8 << 20
+"""Bytes of the smallest range that a file is split into."""
 
 
-def test_a_header_with_a_broken_length_asks_for_no_memory(tmp_path: Path) -> None:
-    content = to_avro(ROWS)
-    at = content.index(content[-16:]) + 16  # the first block's row count and size
-    huge = io.BytesIO()
-    huge.write(content[:at] + b"\x02" + b"\xfe" * 8 + b"\x7e" + content[at:])
-    with pytest.raises(Refusal, match="is truncated or damaged"):
-        read(write(tmp_path / "rows.avro", huge.getvalue()))
+def stored(user: str, item: str) -> bytes:
+    """A row as polars stores it."""
+    return b"".join(b"\x02" + number(len(text)) + text.encode() for text in (user, item))
+
+
+def is_utf8(value: int) -> bool:
+    try:
+        return bool(number(value).decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def a_block_of_text(rows: list[tuple[str, str]], least: int) -> bytes:
+    """A block of rows and one more, of at least so many bytes, that is text from its first byte to its last."""
+    content = b"".join(stored(*row) for row in rows)
+    long = next(length for length in range(least - len(content), 1 << 30) if is_utf8(length))
+    size = len(content) + len(stored("x" * long, ""))
+    short = next(length for length in range(64) if is_utf8(size + length))
+    content += stored("x" * long, "!" * short)
+    assert is_utf8(len(rows) + 1)
+    return number(len(rows) + 1) + number(len(content)) + content
+
+
+FAKES = {
+    "a block as long as a range": lambda: a_block_of_text([(f"f{n}", "cake") for n in range(60)], ALIGNED + 1000),
+    "36 bytes": lambda: b"\x02\x04ab",
+}
+
+
+@pytest.mark.parametrize("fake", FAKES)
+@pytest.mark.parametrize("before", [ALIGNED + 5000, 2 * ALIGNED + 100])
+def test_a_label_that_holds_markers_and_a_block_moves_nobody_else(tmp_path: Path, fake: str, before: int) -> None:
+    """One user's row, of no item of the list, in a file as polars writes it: the answer is that without it."""
+    label = "x" * before + (POLARS + FAKES[fake]() + POLARS).decode()
+    rows = [(f"u{n}", "tea" if n % 3 else "juice") for n in range(30)]
+    path, lists = tmp_path / "rows.avro", write(tmp_path / "items.txt", "cake\ntea\njuice\n")
+    key = write(tmp_path / "key", bytes(range(32)))
+    found = []
+    for name, more in (("with", [("one", label)]), ("without", [])):
+        pl.DataFrame(rows[:9] + more + rows[9:], schema=["user", "item"], orient="row").write_avro(path)
+        done = command("run", "--input", path, "--domain", lists, "--mechanism", "joint", "--k", 3, "--epsilon", 50,
+                       "--release-key", f"file:{key}", "--release-id", "r", "--quiet",
+                       "--output", tmp_path / f"{name}.csv")  # fmt: skip
+        assert done.status == 0, done.err
+        found.append((tmp_path / f"{name}.csv").read_bytes())
+    assert found[0] == found[1] and found[0].index(b"tea") < found[0].index(b"juice") < found[0].index(b"cake")
+
+
+def test_ranges_begin_and_end_with_blocks_whatever_the_rows_hold(tmp_path: Path) -> None:
+    marker = POLARS.decode()
+    rows = [{"user": f"u{n}", "item": f"{marker}\0\0{marker}\x02\x04ab{marker}" * (n % 3)} for n in range(400)]
+    path = write(tmp_path / "rows.avro", to_avro(rows, codec="null", sync_interval=200, sync_marker=POLARS))
+    (file,) = match(str(path))
+    for size in (1, 50, 700, 5000, file.size):
+        ranges = list(reader_of(file.path).pieces(file, size))
+        assert [0, *(stop for _, stop in ranges)] == [*(start for start, _ in ranges), file.size]
+        assert len(ranges) == 1 or size < file.size
+        assert read(path, size=size).rows == [(row["user"], row["item"]) for row in rows]
+
+
+def test_files_of_a_store_and_zipped_ones_are_read_whole() -> None:
+    """A seek may be a request there; no place is looked at."""
+    assert list(reader_of("a.avro").pieces(FileInfo("gs://bucket/a.avro", 1 << 40), ALIGNED)) == [(0, 1 << 40)]
+    assert len(list(reader_of("a.avro.gz").pieces(FileInfo("a.avro.gz", 1 << 40), ALIGNED))) == 1
+
+
+# Each schema is decoded by another decoder.
+TEXTS = {"type": "record", "name": "Row", "fields": [{"name": n, "type": "string"} for n in ("user", "item")]}
+WITH_MAP = {**TEXTS, "fields": [*TEXTS["fields"], {"name": "more", "type": {"type": "map", "values": "long"}}]}  # type: ignore[misc]
+SCHEMAS = [(TEXTS, b""), (WITH_MAP, b"\0")]
+
+
+def texts(*rows: tuple[str, str]) -> bytes:
+    return b"".join(number(len(part)) + part.encode() for row in rows for part in row)
+
+
+@pytest.fixture(params=[0, 1], ids=["polars", "fastavro"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator:
+    """Writes a file of blocks, each a row count, its rows, and what stands behind them."""
+    schema, end = SCHEMAS[request.param]
+
+    def write_blocks(*blocks: tuple[int, list[tuple[str, str]], bytes]) -> Path:
+        packed = [(count, b"".join(texts(row) + end for row in rows) + more) for count, rows, more in blocks]
+        return write(tmp_path / "rows.avro", container(schema, packed))
+
+    yield write_blocks
+
+
+A, B = [("ann", "tea"), ("bob", "tea")], [("cem", "cake"), ("dan", "cake")]
+
+
+def test_a_block_is_used_up_to_its_last_byte_or_refuses_the_file(made, tmp_path: Path) -> None:  # noqa: ANN001
+    assert read(made((2, A, b""), (0, [], b""), (2, B, b""), (0, [], b""))).rows == A + B
+    for blocks in (
+        [(2, A, b"\x02x"), (2, B, b"")],  # joined, the next block's users would be its items
+        [(2, A, b"\0"), (2, B, b"")],
+        [(2, A, b""), (2, B, b"\0\0\0")],
+        [(1, A, b""), (2, B, b"")],
+        [(3, A, b""), (2, B, b"")],
+        [(1, A, b""), (3, B, b"")],  # as many in all as there are
+        [(2, A, b""), (0, [], b"\0")],
+        [(0, [], b"\x02x"), (2, A, b"")],
+    ):
+        path = made(*blocks)
+        with pytest.raises(Refusal, match=r"rows\.avro is damaged: a block cannot be decoded"):
+            read(path)
+        done = command("run", "--input", path, "--domain", write(tmp_path / "items.txt", "tea\ncake\n"), "--mechanism",
+                       "joint", "--k", 1, "--epsilon", 1, "--output", tmp_path / "out.csv")  # fmt: skip
+        assert done.status == 2 and "is damaged" in done.err and not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("ending", [".avro", ".avro.gz"])
+def test_a_file_that_ends_in_a_block_or_claims_what_is_not_there(tmp_path: Path, ending: str) -> None:
+    good = container(TEXTS, [(2, texts(*A))], sync=POLARS)
+    block = number(2) + number(len(texts(*B))) + texts(*B)
+    damaged = "truncated"
+    for more, said in (
+        (block[:1], damaged),
+        (block[:7], damaged),
+        (block, damaged),
+        (block + POLARS[:-1], damaged),
+        (number(2) + number(1000) + POLARS, damaged),  # the end of the file looks right
+        (number(2) + number(-5) + POLARS, damaged),
+        (number(-2) + block[1:] + POLARS, damaged),
+        (b"\xff" * 30 + POLARS, damaged),
+        (number(2) + number(1 << 40) + POLARS, damaged),
+    ):
+        content = good + more
+        path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.endswith(".gz") else content)
+        for size in (20, 1 << 30):
+            with pytest.raises(Refusal, match=said):
+                read(path, size=size)
+
+
+def test_a_large_file_cut_inside_a_row_that_holds_a_marker_is_refused_before_the_charge(tmp_path: Path) -> None:
+    path = tmp_path / "rows.avro"
+    label = "x" * (9 << 20) + POLARS.decode()
+    pl.DataFrame([("a", "tea"), ("b", label), ("c", "tea")], schema=["user", "item"], orient="row").write_avro(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: content.rindex(POLARS, 0, -16) + 16])
+    items, key = write(tmp_path / "items.txt", "tea\ncake\n"), write(tmp_path / "key", bytes(range(32)))
+    held = ("--ledger", f"sqlite:///{tmp_path}/ledger.db", "--dataset", "d")
+    assert command("budget", "create", *held, "--epsilon", 9, "--privacy-unit", "user").status == 0
+    done = command("run", "--input", path, "--domain", items, "--mechanism", "joint", "--k", 1, "--epsilon", 1, *held,
+                   "--privacy-unit", "user", "--release-key", f"file:{key}", "--release-id", "r",
+                   "--output", tmp_path / "out.csv")  # fmt: skip
+    assert done.status == 2 and "is truncated or damaged" in done.err, done.err
+    assert json.loads(command("budget", "history", *held, "--json").out) == {"charges": []}
+
+
+def test_a_file_that_is_replaced_after_it_was_split_is_refused_and_of_one_that_grew_the_start_is_read(
+    tmp_path: Path,
+) -> None:
+    rows = [{"user": f"u{n}", "item": "tea"} for n in range(300)]
+    path = write(tmp_path / "rows.avro", to_avro(rows, sync_interval=300, sync_marker=POLARS))
+    (file,) = match(str(path))
+    module = reader_of(file.path)
+    ranges = list(module.pieces(file, 1000))
+    assert len(ranges) == 3
+
+    def rows_read() -> int:
+        parts = (part for start, stop in ranges for part in module.read(file.path, start, stop, Columns()))
+        return sum(len(part.columns["user"]) for part in parts)
+
+    grown = path.read_bytes() + number(1) + number(len(texts(A[0]))) + texts(A[0]) + POLARS
+    write(path, grown)
+    assert rows_read() == 300
+    others = [{"user": f"u{n}", "item": POLARS.decode() * 9} for n in range(300)]
+    for content in (
+        to_avro(others, sync_interval=300, sync_marker=POLARS),
+        to_avro(rows, sync_interval=400, sync_marker=POLARS),
+        to_avro(rows[:200], sync_interval=300, sync_marker=POLARS),
+    ):
+        write(path, content)
+        with pytest.raises(Refusal, match="is truncated or damaged"):
+            rows_read()

@@ -21,7 +21,7 @@ from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.transforms.errors import Refusal
 from tests.examples import examples
 from tests.pipelines.sources import reference
-from tests.pipelines.support import avro_schema, read, to_avro, write
+from tests.pipelines.support import read, write
 
 SLOW = examples(120)
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}
@@ -260,50 +260,6 @@ def test_times_are_no_labels(tmp_path: Path, kind: Any) -> None:  # noqa: ANN401
         schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
         with pytest.raises(Refusal, match=f"column '{role}' must be one of enum, int, long, string, got "):
             read(write(tmp_path / "rows.avro", container(schema, [])))
-
-
-@pytest.mark.parametrize("union", [["null", logical("long", "timestamp-nanos"), "string"], ["long", "string"]], ids=str)
-def test_one_text_among_times_harms_no_other_row(tmp_path: Path, union: list) -> None:
-    moments: list = [1_767_225_600 * (10**9 if len(union) == 3 else 1)] * 100
-    kind = union if len(union) == 2 else ["null", "long", "string"]
-    rows = [{"user": f"u{n}", "item": "i", "time": moment} for n, moment in enumerate([*moments, "soon", "2026-01-01"])]
-    content = to_avro(rows, avro_schema(user="string", item="string", time=kind))
-    schema = {"type": "record", "name": "Row", "fields": [{"name": "user", "type": "string"},
-              {"name": "item", "type": "string"}, {"name": "time", "type": union}]}  # fmt: skip
-    blocks = content[content.index(content[-16:]) + 16 :]
-    path = write(tmp_path / "rows.avro", container(schema, [], sync=content[-16:]) + blocks)
-    found = read(path, TIMED)
-    assert found.left_out == 1 and len(found.rows) == 101
-    assert {row[2] for row in found.rows} == {1_767_225_600_000_000}
-
-
-def test_a_uuid_is_the_text_it_is_written_as_in_both_decoders(tmp_path: Path) -> None:
-    """40 users in two files, one of which only fastavro decodes, are 40 users."""
-    users = [f"{n:08X}-ABCD-ABCD-ABCD-ABCDEFABCDEF" for n in range(40)]
-    seen = set()
-    for extra in ({}, {"more": {"type": "map", "values": "int"}}):
-        schema = avro_schema(user="string", item="string", **extra)
-        content = to_avro([{"user": user, "item": "i", "more": {}} for user in users], schema)
-        content = content.replace(b'{"name": "user", "type": "string"}', b'{"name": "user", "type": "string"}')
-        head, sync = content, content[-16:]
-        blocks = head[head.index(sync) + 16 :]
-        fields = [{"name": "user", "type": logical("string", "uuid")}, {"name": "item", "type": "string"},
-                  *({"name": name, "type": kind} for name, kind in extra.items())]  # fmt: skip
-        start = container({"type": "record", "name": "Row", "fields": fields}, [], sync=sync)
-        seen |= {user for user, _ in read(write(tmp_path / "rows.avro", start + blocks)).rows}
-    assert seen == set(users)
-
-
-@pytest.mark.parametrize("extra", [{}, {"more": {"type": "map", "values": "int"}}], ids=["polars", "fastavro"])
-def test_a_far_future_leaves_its_own_row_out_and_no_other(tmp_path: Path, extra: dict) -> None:
-    fields = {"user": "string", "item": "string", "time": "long", **extra}
-    rows = [{"user": f"u{n}", "item": "i", "time": time, "more": {}} for n, time in enumerate([0, 2**62, 10**15, -1])]
-    content = to_avro(rows, avro_schema(**fields))
-    kinds = fields | {"time": logical("long", "timestamp-millis")}
-    schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": k} for n, k in kinds.items()]}
-    blocks = content[content.index(content[-16:]) + 16 :]
-    path = write(tmp_path / "rows.avro", container(schema, [], sync=content[-16:]) + blocks)
-    assert read(path, TIMED) == ([("u0", "i", 0), ("u2", "i", 10**18), ("u3", "i", -1000)], 1)
 
 
 def test_a_record_that_may_hold_itself_is_refused(tmp_path: Path) -> None:

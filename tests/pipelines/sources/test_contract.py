@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.transforms.errors import Refusal
-from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract, rows_of, tree
+from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract, tree
 from tests.pipelines.support import write
 
 COLUMNS = Columns(time="time")
@@ -127,67 +127,6 @@ class TestPubSub(SourceContract):
             names.append(source_of("pubsub://projects/p-1/subscriptions/rows", COLUMNS, True).identity(KEY, PERIOD))
             time.sleep(0.002)
         assert names[0] != names[1]
-
-
-class TestPatterns:
-    """Which files a pattern names."""
-
-    @pytest.mark.parametrize(
-        ("files", "pattern", "found"),
-        [
-            (["a.jsonl", "b.jsonl", "c.csv"], "*.jsonl", ["a.jsonl", "b.jsonl"]),
-            (["a.jsonl"], "a.jsonl", ["a.jsonl"]),
-            (["in/a.jsonl", "b.jsonl"], "*/*.jsonl", ["in/a.jsonl"]),
-            (["in/deep/a.jsonl", "in/b.jsonl"], "in/**/*.jsonl", ["in/b.jsonl", "in/deep/a.jsonl"]),
-            (["in/deep/a.jsonl", "b.jsonl"], "**/*.jsonl", ["b.jsonl", "in/deep/a.jsonl"]),
-            (["data [1]/a.jsonl", "data 1/b.jsonl"], "data [1]/*.jsonl", ["data [1]/a.jsonl"]),
-            (["data 1/b.jsonl", "data 2/b.jsonl"], "data [1]/*.jsonl", ["data 1/b.jsonl"]),
-            (["what?/a*b.jsonl", "whats/acb.jsonl"], "what?/a*b.jsonl", ["what?/a*b.jsonl"]),
-            (["a [x].jsonl", "a x.jsonl"], "a [x].jsonl", ["a [x].jsonl"]),
-            (["100%/a%20b.jsonl", "100%/a b.jsonl"], "100%/a%20b.jsonl", ["100%/a%20b.jsonl"]),
-            (["a1.jsonl", "a2.jsonl", "a3.jsonl"], "a[!2].jsonl", ["a1.jsonl", "a3.jsonl"]),
-            (["{user}/a.jsonl"], "{user}/*.jsonl", ["{user}/a.jsonl"]),
-        ],
-    )
-    def test_as_a_shell_would(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], pattern: str, found: list[str]
-    ) -> None:
-        for name in [*files, "elsewhere/z.txt"]:
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            write(tmp_path / name, ROWS[:3]) if not name.endswith(".txt") else (tmp_path / name).touch()
-        monkeypatch.chdir(tmp_path)
-        for start in ("", "./", f"{tmp_path}/"):
-            source = source_of(start + pattern, COLUMNS)
-            assert isinstance(source, Files)
-            assert [file.path.removeprefix(start) for file in source.files] == found
-        assert sum(rows_of(source).values()) == 3 * len(found)
-
-    @pytest.mark.parametrize(("name", "share"), [("r.csv", 4), ("r.jsonl", 4), ("r.csv.gz", 1), ("r.parquet", 1)])
-    def test_plain_text_is_as_much_as_it_would_be_packed(self, tmp_path: Path, name: str, share: int) -> None:
-        path = write(tmp_path / name, ROWS)
-        assert source_of(str(path), COLUMNS).stored_bytes() == path.stat().st_size // share
-
-    def test_file_addresses(self, tmp_path: Path) -> None:
-        (tmp_path / "a b%").mkdir()
-        write(tmp_path / "a b%" / "r.jsonl", ROWS)
-        for host in ("", "localhost"):
-            source = source_of(f"file://{host}{tmp_path}/a%20b%25/*.jsonl", COLUMNS)
-            assert source.place == f"{tmp_path}/a b%/*.jsonl" and source.stored_bytes() > 0
-        for place in ("file://elsewhere/x.avro", "file://x.avro"):
-            with pytest.raises(Refusal, match="must be a path or file:///PATH") as refusal:
-                source_of(place, COLUMNS)
-            assert refusal.value.field == "input"
-
-    def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
-        (tmp_path / "rows.jsonl").mkdir()
-        with pytest.raises(Refusal, match="is a folder: name its files") as refusal:
-            source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
-        assert refusal.value.field == "input"
-
-    def test_what_is_refused_is_shown_as_it_was_given(self, tmp_path: Path) -> None:
-        with pytest.raises(Refusal) as refusal:
-            source_of(f"{tmp_path}/{{user}}/*.avro", COLUMNS).check(None)
-        assert refusal.value.shown(lambda field: f"--{field}").startswith(f"--input {tmp_path}/{{user}}/*.avro matches")
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from tests.pipelines.support import read, reasons, write
+from tests.pipelines.sources.contract import FormatContract
+from tests.pipelines.support import Rows, read, reasons, to_json_lines, write
 
 GOOD = '{"user": 5, "item": "a"}'
+
+
+class TestFormat(FormatContract):
+    ending = ".jsonl"
+    headed = False
+
+    def content(self, rows: Rows) -> bytes:
+        return to_json_lines(rows)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".ndjson.gz", ".json"])
@@ -131,13 +140,6 @@ def test_numbers_of_any_length_are_labels_digit_by_digit_as_far_as_labels_go(tmp
     lines = [f'{{"user": {number}, "item": "i"}}' for number in numbers]
     path = write(tmp_path / "rows.jsonl", "\n".join(lines))
     assert read(path) == ([(number if number != "-0" else "0", "i") for number in numbers[:-1]], 1)
-
-
-def test_a_victim_between_two_lines_of_one_user_is_read(tmp_path: Path) -> None:
-    """A reader of one text, rather than of lines, would take the row in the middle for the inside of another's."""
-    lines = ['{"user":"m","item":"x","y":', '{"user":"a","item":"b"}', "} {} {}"]
-    path = write(tmp_path / "rows.jsonl", "\n".join([GOOD, *lines]))
-    assert read(path) == ([("5", "a"), ("a", "b")], 2)
 
 
 def test_quotes_that_are_not_closed_cost_no_more_than_their_line(tmp_path: Path) -> None:

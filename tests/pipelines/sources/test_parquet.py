@@ -1,18 +1,26 @@
+"""Parquet: whole files, and random columns of every type that is accepted, in every cut, against the slow reference."""
+
 from __future__ import annotations
 
-import gzip
 import io
-from datetime import datetime, timezone
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources import parquet as source
 from private_topk.transforms.errors import Refusal
-from tests.pipelines.support import Read, read, write
+from tests.examples import examples
+from tests.pipelines.sources import reference
+from tests.pipelines.sources.contract import FormatContract
+from tests.pipelines.support import Rows, read, reasons, write
 
 TIMED = Columns(time="time")
 NAIVE = datetime(2026, 1, 1, 12)
@@ -26,23 +34,13 @@ def parquet(table: pa.Table | dict, **options: object) -> bytes:
     return sink.getvalue()
 
 
-def test_every_row_group_once_for_every_size_of_the_pieces(tmp_path: Path) -> None:
-    users = [None if n % 9 == 0 else f"user {n}" for n in range(5000)]
-    path = write(tmp_path / "rows.parquet", parquet({"user": users, "item": range(5000)}, row_group_size=333))
-    expected = Read([(user, str(n)) for n, user in enumerate(users) if user], users.count(None))
-    for size in (1, 3000, 20_000, 1 << 30):
-        assert read(path, size=size) == expected
-    write(tmp_path / "more.parquet.gz", gzip.compress(path.read_bytes()))
-    assert read(tmp_path / "more.parquet.gz") == expected
+class TestFormat(FormatContract):
+    ending = ".parquet"
 
-
-def test_dates_and_times_beyond_reason(tmp_path: Path) -> None:
-    dates = pa.array([NOON.date()])
-    path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": dates}))
-    assert read(path, TIMED).rows == [("u", "i", MICROS - 12 * 3600 * 10**6)]
-    for times in [pa.array([2**64 - 1], pa.uint64()), pa.array([2**53], pa.timestamp("ms")), pa.array([float("nan")])]:
-        path = write(tmp_path / "rows.parquet", parquet({"user": ["u"], "item": ["i"], "time": times}))
-        assert read(path, TIMED) == ([], 1)
+    def content(self, rows: Rows) -> bytes:
+        return parquet(
+            pa.Table.from_pylist(rows, pa.schema({"user": pa.string(), "item": pa.string()})), row_group_size=333
+        )
 
 
 @pytest.mark.parametrize(
@@ -84,11 +82,6 @@ def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
         read(write(tmp_path / "rows.parquet", bytes(bad)))
 
 
-def test_no_rows(tmp_path: Path) -> None:
-    nothing = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
-    assert read(write(tmp_path / "rows.parquet", parquet(nothing))) == ([], 0)
-
-
 def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
     """One user with a label of a megabyte in thousands of rows, which takes a megabyte in an honest writer's file."""
     label, rows = "x" * (1 << 20), 3000
@@ -101,3 +94,98 @@ def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
     lengths = [[len(item.as_py()) for item in part["item"]] for part in parts]
     assert sum(lengths, []) == [len(label)] * rows + [1] and max(map(sum, lengths)) < 80 << 20
     assert read(path) == ([("b", "i")], rows)
+
+
+SLOW = examples(100)
+TIMED = Columns(time="time")
+EPOCH = datetime(1970, 1, 1)
+
+texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"\xff", b"a\x80", b"5", b"2026-01-01", b"1e3", b""])
+longs = st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**6), 10**6)
+LABELS: list[tuple[pa.DataType, st.SearchStrategy]] = [
+    (pa.string(), texts), (pa.large_string(), texts), (pa.int64(), longs), (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.int8(), st.integers(-128, 127)), (pa.null(), st.none()),
+]  # fmt: skip
+TIMES = [
+    (pa.string(), texts), (pa.int64(), longs), (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.float64(), st.floats()), (pa.date32(), st.dates()),
+    *((pa.timestamp(unit, zone), longs) for unit in ("ms", "us", "ns") for zone in (None, "UTC", "Asia/Tokyo")),
+]  # fmt: skip
+
+
+def stored(kind: pa.DataType, values: list, encoded: bool) -> pa.Array:
+    """Texts may be no UTF-8, which Arrow writes as they are where nobody looks."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        base = pa.binary() if pa.types.is_string(kind) else pa.large_binary()
+        array = pa.array(values, base).view(kind)
+        return array.dictionary_encode() if encoded else array
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def meant(kind: pa.DataType, value: Any) -> Any:  # noqa: ANN401
+    """What the reference is to judge: a text, a number or microseconds."""
+    if value is None or isinstance(value, date):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")  # no text, to the reference as to the reader
+    return value
+
+
+def row(kinds: tuple, values: tuple) -> tuple | str:
+    if not pa.types.is_timestamp(kinds[2]) or values[2] is None:
+        return reference.row_of([meant(kind, value) for kind, value in zip(kinds, values, strict=True)])
+    ticks = {"ms": values[2] * 1000, "us": values[2], "ns": values[2] // 1000}[kinds[2].unit]
+    labels = reference.row_of([meant(kind, value) for kind, value in zip(kinds[:2], values[:2], strict=True)])
+    if labels == reference.BAD or reference.micros_of_number(ticks, "us") is None:
+        return reference.BAD
+    return labels if isinstance(labels, str) else (*labels, ticks)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[pa.Table, list[tuple | str]]:
+    chosen = [draw(st.sampled_from(kinds)) for kinds in (LABELS, LABELS, TIMES)]
+    count = draw(st.integers(0, 12))
+    columns = [draw(st.lists(values | st.none(), min_size=count, max_size=count)) for _, values in chosen]
+    kinds = tuple(kind for kind, _ in chosen)
+    arrays = [stored(kind, values, draw(st.booleans())) for kind, values in zip(kinds, columns, strict=True)]
+    rows = [row(kinds, values) for values in zip(*columns, strict=True)]
+    return pa.table(dict(zip(("user", "item", "time"), arrays, strict=True))), rows
+
+
+@SLOW
+@given(tables(), st.integers(1, 5), st.sampled_from([1, 1 << 30]), st.sampled_from(["none", "snappy", "zstd", "gzip"]))
+def test_rows_mean_what_the_reference_says(tmp_path_factory, made: tuple, group: int, size: int, codec: str) -> None:  # noqa: ANN001
+    table, rows = made
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=group, compression=codec)
+    path = write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue())
+    expected = [found for found in rows if isinstance(found, tuple)]
+    assert read(path, TIMED, size) == (expected, len(rows) - len(expected))
+    assert reasons(path, TIMED) == {reason: rows.count(reason) for reason in ("null", "unreadable") if reason in rows}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array([True]), pa.array([1.5]), pa.array([b"x"]), pa.array([Decimal("5")]), pa.array([["x"]]),
+     pa.array([{"x": 1}]), pa.array([timedelta(1)]), pa.array([EPOCH]), pa.array([b"x" * 16], pa.binary(16))],
+    ids=lambda values: str(values.type),
+)  # fmt: skip
+def test_other_types_are_no_labels(tmp_path_factory, values: pa.Array) -> None:  # noqa: ANN001
+    for role in ("user", "item"):
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"user": ["u"], "item": ["i"]} | {role: values}), sink)
+        with pytest.raises(Refusal, match=f"column '{role}' cannot be used: users and items must be strings or"):
+            read(write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue()))
+
+
+def test_old_timestamps_of_96_bits_do_not_wrap_around(tmp_path_factory) -> None:  # noqa: ANN001
+    """Counted in nanoseconds, the year 2300 would be one of the windows of the 18th century."""
+    moments = [datetime(2300, 1, 1), datetime(2026, 1, 1), datetime(1600, 1, 1)]
+    sink = io.BytesIO()
+    table = pa.table({"user": ["a", "b", "c"], "item": ["i"] * 3, "time": pa.array(moments, pa.timestamp("us"))})
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
+    path = write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue())
+    micros = [int(moment.replace(tzinfo=timezone.utc).timestamp()) * 10**6 for moment in moments]
+    assert [time for _, _, time in read(path, TIMED).rows] == micros

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
 
+from benchmarks.servers.kafka import create_topic, send
 from private_topk.pipelines.sources.kafka import KafkaTopic, patiently
 from tests.pipelines.support import command
 
@@ -34,9 +34,7 @@ class Topics:
 
     def create(self, topic: str, partitions: int, **settings: str) -> str:
         """Make a topic; its place on the command line."""
-        wanted = NewTopic(topic, partitions, 1, config=settings)
-        admin = AdminClient({"bootstrap.servers": self.address})  # kept until the answer has come
-        admin.create_topics([wanted])[topic].result(30)
+        create_topic(self.address, topic, partitions, **settings)
         place = KafkaTopic(self.address, topic)
         observer = place.observer()
         for partition in range(partitions):  # the controller has answered; its broker follows in a moment
@@ -47,18 +45,11 @@ class Topics:
 
     def send(self, topic: str, partitions: int, messages: Sequence[tuple[str, bytes]]) -> None:
         """Send messages by a key, each key to its partition, in their order."""
-        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 20})
-        for key, message in messages:
-            producer.produce(topic, message, partition=zlib.crc32(key.encode()) % partitions)
-            producer.poll(0)
-        assert producer.flush(30) == 0
+        send(self.address, topic, ((message, zlib.crc32(key.encode()) % partitions) for key, message in messages))
 
     def end(self, topic: str, partitions: int, message: bytes) -> None:
         """A last message in every partition: a row after the horizon, which closes its windows."""
-        producer = Producer({"bootstrap.servers": self.address})
-        for partition in range(partitions):
-            producer.produce(topic, message, partition=partition)
-        assert producer.flush(30) == 0
+        send(self.address, topic, ((message, partition) for partition in range(partitions)))
 
     def messages(self, topic: str, count: int) -> list[tuple[bytes, bytes]]:
         """Key and value of so many messages."""

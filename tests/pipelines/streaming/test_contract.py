@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from confluent_kafka import TopicPartition
 
+from benchmarks.servers.kafka import main
 from private_topk.pipelines.sinks.messages import ToKafka
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
@@ -92,3 +94,13 @@ def test_the_readers_of_a_runner_that_follows_the_last_of_them(broker: Topics) -
         source.check_runner(facts)
     assert refusal.value.field == "kafka_readers"
     source.check_runner(Launch("flink", FnApiRunner(), PipelineOptions([])))
+
+
+def test_a_broker_for_trying_is_sent_rows(broker: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b'{"user": "u", "item": "a"}\n{"user": "v", "item": "a"}\n')
+    place = ["--port", broker.address.partition(":")[2], "--topic", "tried"]
+    broker.create("tried", 1)
+    main([*place, "--send", f"{tmp_path}/rows.jsonl"])
+    assert "2 messages sent to kafka://127.0.0.1:" in capsys.readouterr().out and broker.messages("tried", 2)
+    with pytest.raises(SystemExit, match="is taken: give another --port"):
+        main([*place, "--folder", str(tmp_path)])

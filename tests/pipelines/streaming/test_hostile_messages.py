@@ -71,7 +71,7 @@ def delivered(log: list[Message], dice: random.Random | None, ahead: int = 0) ->
         if pending and pending[0][3] + ahead > clock:
             clock = pending[0][3] + ahead
             events = events.advance_watermark_to(clock)
-    spec = TopK.of(4, Joint(epsilon=10_000.0), ITEMS)
+    spec = TopK(4, Joint(epsilon=10_000.0), ITEMS)
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming("direct") as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)

@@ -135,6 +135,19 @@ def test_errors_are_waited_out_for_half_a_minute(monkeypatch: pytest.MonkeyPatch
     assert 30 < broker.now - START < 60 and live.clock < live._fn._clock.period.closing[0]
 
 
+def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(kafka, "say", told.append)
+    broker = Broker(1, partitions=1)
+    live = reading(broker, monkeypatch, 1.0)
+    for broker.silent in (0.0, 1.0, 1.0, 0.0, 0.0):
+        live.turn()
+        broker.now += 3.0
+    first, second = told
+    assert first == "kafka://recorded/topic does not answer: windows wait for it"
+    assert second.startswith("kafka://recorded/topic answers again, after ")
+
+
 def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error beside an offset is none: taken for "nothing since then", all that is there would be passed over."""
     broker = Broker(1, partitions=1)

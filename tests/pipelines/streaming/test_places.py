@@ -105,7 +105,7 @@ def test_single_messages_are_gathered_and_late_by_their_own_arrival(
     events = test_stream.TestStream().advance_watermark_to(first)
     for group in (on_time[:9], [*on_time[9:], *broken], late):  # late ones too before the watermark closes their day
         events = events.add_elements([TimestampedValue(message.encode(), at) for message, at in group])
-    spec = TopK.of(1, Joint(epsilon=1000.0), ["x", "y"])
+    spec = TopK(1, Joint(epsilon=1000.0), ["x", "y"])
     period = Period(start, start + timedelta(days=2), timedelta(days=1))
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "gathered")
     with streaming(runner) as pipeline:

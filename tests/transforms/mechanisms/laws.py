@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
+from scipy import stats
 
 Answer = tuple[int, ...]
 Law = dict[Answer, float]
@@ -26,6 +25,9 @@ Round = Callable[[Floats, Floats], Floats]
 """Counts of kinds and how many of each are left to the log-probability of one item of a kind."""
 
 HALF = Fraction(1, 2)
+
+NOISE_LAWS = {"gumbel": stats.gumbel_r, "exponential": stats.expon, "laplace": stats.laplace,
+              "logistic": stats.logistic, "half-logistic": stats.halflogistic, "gaussian": stats.norm}  # fmt: skip
 
 
 def canonical(law: Callable[..., Law]) -> Callable[..., Law]:

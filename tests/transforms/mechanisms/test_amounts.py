@@ -5,7 +5,6 @@ A law is that of the mechanism over users, at counts in units of the cap: what i
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -30,18 +29,13 @@ from private_topk.transforms.mechanisms import (
 )
 from private_topk.transforms.testing import Law, check_neighbours
 from private_topk.transforms.testing.checks import check_pair
+from tests.transforms.mechanisms import test_noisy_order, test_sequences, test_sets, test_unknown_domain
 
 CAP = 3
-PUBLIC = [
-    name
-    for name, kind in MECHANISMS.items()
-    if kind.guarantee.metric == "amounts" and kind.guarantee.domain == "public"
-]
-UNKNOWN = [
-    name
-    for name, kind in MECHANISMS.items()
-    if kind.guarantee.metric == "amounts" and kind.guarantee.domain == "unknown"
-]
+FAMILIES = test_sequences, test_sets, test_noisy_order, test_unknown_domain
+OFFERED = {name: kind.guarantee for name, kind in MECHANISMS.items() if kind.guarantee.metric == "amounts"}
+PUBLIC = [name for name, guarantee in OFFERED.items() if guarantee.domain == "public"]
+UNKNOWN = [name for name, guarantee in OFFERED.items() if guarantee.domain == "unknown"]
 
 
 def mechanism_of(name: str, relation: str = "add-remove", cap: int = CAP, **others: object) -> Mechanism:
@@ -53,8 +47,8 @@ def mechanism_of(name: str, relation: str = "add-remove", cap: int = CAP, **othe
 
 def law_of(name: str, mechanism: Mechanism, counts: tuple[int, ...], k: int) -> Law:
     """The law over users of the same mechanism, which its own test states, at counts over the cap."""
-    tests = importlib.import_module(f"tests.transforms.mechanisms.test_{name.replace('-', '_')}")
-    law = getattr(tests, f"Test{MECHANISMS[name].__name__}")().law
+    own = f"Test{MECHANISMS[name].__name__}"
+    law = next(getattr(family, own) for family in FAMILIES if hasattr(family, own))().law
     if name == "fast-joint":  # its loss is cut off at a whole number
         whole = replace(mechanism, epsilon=Fraction(mechanism.parameter("epsilon")) / mechanism.cap, cap=1)
         return law(whole, counts, k)

@@ -37,7 +37,7 @@ from private_topk.transforms.mechanisms.noisy_counts import CorrelatedGaussian, 
 from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.checks import check_pair
 from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
-from tests.transforms.mechanisms.test_weighted_gaussian import law_of, sums
+from tests.transforms.mechanisms.test_weighted import law_of, sums
 
 TYPED = [
     Peeling(1.0, "swap"),
@@ -54,7 +54,7 @@ TYPED = [
     Gaussian(0.3, 0.05, None, "swap"),
 ]
 OTHERS = (
-    Gamma,  # test_gamma holds its two draws
+    Gamma,  # test_noisy_order holds its two draws
     WeightedGaussian,
     WeightedOrder,
     CandidatesThenRank,

@@ -1,14 +1,27 @@
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameter, parameters_of
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    Canonical,
+    CdpPeeling,
+    FastJoint,
+    Joint,
+    JointSet,
+    Laplace,
+    Mechanism,
+    Oneshot,
+    parameter,
+    parameters_of,
+)
 from private_topk.transforms.mechanisms.parameters import check_decimal, check_parameter
 
 
@@ -60,7 +73,30 @@ def test_a_budget_beyond_all_floats_is_refused(huge: object) -> None:
         check_parameter("epsilon", huge)
 
 
+REFUSED = [
+    *((CdpPeeling, {"delta": delta}, "delta must lie strictly between 0 and 1, got")
+      for delta in (0, 1, -0.1, math.nan, "0.1")),
+    *((FastJoint, {"beta": beta}, "beta must lie strictly between 0 and 1, got") for beta in (0, 1, "small")),
+    *((Laplace, {"max_items_per_user": bound}, "max_items_per_user must be a whole number of at least 1, got")
+      for bound in (0, -1, 1.5, True, "2")),
+    *((Joint, {"skew": skew}, "skew must be a number from 1/2 to 1") for skew in (0.49, 1.01, math.nan, "much", None)),
+    *((Canonical, {"gamma": gamma}, "gamma must be a number from 0 to 1, got") for gamma in (-0.1, 1.5, True, "half")),
+    *((kind, {"noise": "gaussian"}, "noise must be one of gumbel, .*half-logistic, got 'gaussian'")
+      for kind in (Oneshot, Canonical, JointSet)),
+    (Joint, {"noise": "laplace"}, "noise must be one of gumbel, exponential for joint, got 'laplace'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "given", "said"), REFUSED)
+def test_a_value_outside_its_rule_is_refused(kind: type[Mechanism], given: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refusal, match=said):
+        kind(epsilon=1.0, **given)
+
+
 def test_a_decimal_is_what_is_written() -> None:
+    assert Joint(1.0, 0.55).skew == Fraction(11, 20) and Joint(1.0, Fraction(5, 9)).parameters()["skew"] == "5/9"
+    assert Canonical(1.0, 0.1).gamma == Fraction(1, 10) and Canonical(1, "2/3").gamma == Fraction(2, 3)
+    assert Joint(1.0, 0.5) == Joint(1.0) and Canonical(1.0, 0.5) == Canonical(1.0)
     assert check_decimal("gamma", 0.6, Fraction(0), Fraction(1)) == Fraction(3, 5)
     with pytest.raises(Refusal, match="gamma must be a number from 0 to 1, got 2: so it is"):
         check_decimal("gamma", 2, Fraction(0), Fraction(1), "so it is")

@@ -1,18 +1,191 @@
-"""The lemma that carries every mechanism for an unknown domain, and the threshold of its tests."""
+"""What every mechanism for an unknown domain inherits on top of `Contract`, and every one of the framework.
+
+The lemma that carries every mechanism for an unknown domain, and the threshold of its tests.
+
+The restricted-domain framework: its named mechanisms and the generic object.
+"""
 
 from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import LimitDomain, RandomBits
-from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
-from private_topk.transforms.testing import SMALL_COUNTS, neighbours
-from tests.transforms.mechanisms.unknown_laws import passes, top
+from private_topk.transforms.mechanisms import MECHANISMS, LimitDomain, Mechanism, RandomBits
+from private_topk.transforms.mechanisms.exact import noise
+from private_topk.transforms.mechanisms.exact.accounting import (
+    at_most,
+    bounded_range_epsilon,
+    exponential_share,
+    gaussian_scale,
+    largest_delta_q,
+    zcdp_epsilon,
+)
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
+from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.flips import FlipRounds
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.laplace import Laplace
+from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
+from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.restricted import ADDITIVE, Restricted
+from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
+from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
+from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
+from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
+from private_topk.transforms.mechanisms.top_stable import TopStable
+from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.mechanisms.weighted import UNIT
+from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours, max_log_ratio, neighbours
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.contract import Contract
+from tests.transforms.mechanisms.test_weighted import sums
+from tests.transforms.mechanisms.unknown_laws import (
+    Counts,
+    Ranked,
+    above_bottom,
+    drift_of,
+    named,
+    passes,
+    restricted,
+    top,
+    top_stable,
+)
+
+GRID = [(*counts, 0, 0)[: max(3, len(counts))] for counts in SMALL_COUNTS]
+RELATIONS = ("add-remove", "swap")
+SETTINGS = [(2.0, 1, 1), (0.5, 1, 2), (2.0, 2, 3), (3.0, 2, 2)]  # epsilon, k, kbar
+
+
+class UnknownContract(Contract):
+    """Subclasses also give the exact `law`, where to check privacy, and where to compare frequencies.
+
+    In the small data sets of these tests a count of 0 is an item that does not exist, so that neighbours have items
+    which appear and vanish.
+    """
+
+    private: ClassVar[list[tuple[UnknownDomainMechanism, int]]]
+    followed: ClassVar[list[tuple[UnknownDomainMechanism, Counts, int]]] = []
+    tight: ClassVar[float] = 0.4
+    """The worst divergence of all neighbours is at least this part of delta: the mechanism wastes no more."""
+
+    def law(self, mechanism: UnknownDomainMechanism, counts: Counts, k: int) -> Law:
+        raise NotImplementedError
+
+    def test_hockey_stick_within_delta_and_not_far_below(self) -> None:
+        worst = 0.0
+        for mechanism, k in self.private:
+            grid = [c for c in GRID if len(c) < 5 or mechanism.neighbours == "add-remove"]
+            met = check_neighbours(mechanism, partial(self.law, mechanism), grid, [k], slack=0)
+            worst = max(worst, met / mechanism.delta)
+        assert worst >= self.tight
+
+    def test_draws_follow_the_law(self) -> None:
+        for mechanism, counts, k in self.followed:
+            check_law(mechanism, partial(self.law, mechanism), counts, [k], smallest_error=0.07)
+
+    def test_looks_at_the_top_kbar_and_one_only(self, mechanism: UnknownDomainMechanism) -> None:
+        counts = np.array([7, 900, 40, 40, 3, 900, 41] * 60)
+        size = mechanism.kbar_for(2) + 1
+        order = np.argsort(-counts, kind="stable")
+        changed = counts.copy()
+        changed[order[size:]] = 0
+        for i in range(20):
+            answer, of_top, of_changed = (
+                mechanism(given, 2, RandomBits.keyed(b"%d" % i)) for given in (counts, counts[order[:size]], changed)
+            )
+            assert set(order[of_top]) == set(answer), "the pipeline hands over the largest kbar + 1 in order"
+            assert of_changed.tolist() == answer.tolist()
+
+    def test_what_is_not_there_never_comes_out(self, mechanism: UnknownDomainMechanism) -> None:
+        """No item, items not seen, fewer than k; and what one user brings, with probability at most delta."""
+        bits = RandomBits.keyed(b"none")
+        for counts in ([], [0], [0] * 500):
+            answer = mechanism(counts, 30, bits)
+            assert answer.dtype == np.int64 and answer.shape == (0,)
+        for _ in range(50):
+            assert set(mechanism([0, 10**6, 0, 1, 0], 3, bits).tolist()) <= {1, 3}
+            assert len(mechanism([1] * 1000, 3, bits)) == 0
+        assert len(mechanism([10**9, 10**9 + 1], 20, bits)) <= 2
+
+    def test_kbar_is_public_and_at_least_k(self, mechanism: UnknownDomainMechanism) -> None:
+        given = {name: getattr(mechanism, name) for name in mechanism.parameters()}
+
+        def with_kbar(kbar: int | None) -> UnknownDomainMechanism:
+            return type(mechanism)(**{**given, "kbar": kbar})
+
+        assert with_kbar(4).kbar_for(4) == 4
+        assert all(with_kbar(None).kbar_for(k) >= k for k in (1, 7, 1000))
+        with pytest.raises(ValueError, match="kbar must be at least k, got kbar = 4 and k = 5: leave it out"):
+            with_kbar(4)([1, 2, 3], 5, RandomBits.keyed(b"kbar"))
+        with pytest.raises(ValueError, match="kbar must be at most 10000000, got k = 10000001, for which it is"):
+            with_kbar(None).kbar_for(10_000_001)
+        with pytest.raises(ValueError, match="kbar must be at most 10000000, got kbar = 10000001"):
+            with_kbar(10_000_001).kbar_for(4)
+        with pytest.raises(ValueError, match="kbar must be a whole number of at least 1, got 0"):
+            with_kbar(0)
+
+
+class SampledContract(UnknownContract):
+    """Of a mechanism whose draws are those of a sampler at the numbers of its law."""
+
+    def sampler(self, mechanism: UnknownDomainMechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        """Ranks, of the kbar + 1 largest counts."""
+        raise NotImplementedError
+
+    def test_draws_are_those_of_the_sampler_at_the_numbers_of_the_law(self, mechanism: UnknownDomainMechanism) -> None:
+        rng, sizes = np.random.default_rng(1), set()
+        for number, (drawn, k) in enumerate([(mechanism, 2), (mechanism, 3), *self.private] * 8):
+            counts = np.sort(rng.integers(0, int(10 ** rng.uniform(0.5, 3)), 9))[::-1]  # on both sides of any bar
+            key, head = b"%d" % number, np.zeros(drawn.kbar_for(k) + 1, np.int64)
+            head[: len(counts)] = counts[: len(head)]
+            ranks = self.sampler(drawn, head, k, RandomBits.keyed(key).draw())
+            expected = ranks[head[ranks] > 0].tolist()
+            assert drawn(counts, k, RandomBits.keyed(key)).tolist() == expected
+            sizes.add(len(expected))
+        assert len(sizes) > 1
+
+
+class FrameworkContract(SampledContract):
+    """Of restricted mechanisms: candidates by a noise, then the tests. Draws of `restricted-gumbel` follow its law."""
+
+    def noise_and_scale(self, mechanism: Mechanism, k: int, moved: int) -> tuple[str, Fraction]:
+        """Of the candidates; `moved` of the slots move at most. "flips" at the inverse rate of permute-and-flip."""
+        raise NotImplementedError
+
+    def budget(self, mechanism: Mechanism, k: int) -> tuple[Fraction, Fraction]:
+        """(epsilon_r, delta_r), written from the documentation."""
+        raise NotImplementedError
+
+    def law(self, mechanism: Mechanism, counts: Counts, k: int) -> Law:
+        drift = drift_of(mechanism)
+        items, (*largest, rest) = top(counts, mechanism.kbar)
+        epsilon_r, delta_r = self.budget(mechanism, k)
+        noise, scale = self.noise_and_scale(mechanism, k, drift)
+        order: Ranked = {
+            "gumbel": lambda: laws.peeling(largest, k, 1 / scale),
+            "flips": lambda: laws.permute_and_flip(largest, k, 1 / scale),
+        }.get(noise, lambda: laws.noisy_order(largest, k, noise, scale))()
+        return named(items, restricted(order, (*largest, rest), drift, epsilon_r, largest_delta_q(delta_r)))
+
+    def order(self, mechanism: Mechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        noise, scale = self.noise_and_scale(mechanism, k, drift_of(mechanism))
+        return noisy_ranks(Histogram.of(head), scale, noise, k, draw)
+
+    def sampler(self, mechanism: Mechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        drift = drift_of(mechanism)
+        epsilon_r, delta_r = self.budget(mechanism, k)
+        ranks = self.order(mechanism, head[:-1], k, draw)
+        bar = log_threshold(1 / largest_delta_q(delta_r), "laplace", draw)
+        gaps, where = head[ranks] - head[-1] - drift, {"addresses": np.arange(k), "lane": QUERY_LANE}
+        return ranks[: first_crossing(gaps, 2 * drift / epsilon_r, bar, "laplace", draw, up=False, **where)]
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "swap"])
@@ -75,3 +248,276 @@ def test_ties_at_the_cut_are_broken_by_position() -> None:
     order = np.argsort(-(np.arange(200) * 37 % 91), kind="stable")
     seen = {int(i) for _ in range(50) for i in mechanism((np.arange(200) * 37 % 91) * 10**6, 2, bits)}
     assert seen <= set(order[:3].tolist())
+
+
+class TestLimitDomain(UnknownContract):
+    mechanisms: ClassVar = [
+        LimitDomain(1.0, 1e-6),
+        LimitDomain(0.5, 1e-9, kbar=40, max_items_per_user=3, neighbours="swap"),
+    ]
+    private: ClassVar = [
+        (LimitDomain(epsilon, 0.1, kbar, bound, relation), k)
+        for relation in ("add-remove", "swap")
+        for epsilon, k, kbar, bound in [(2.0, 1, 1, None), (0.5, 1, 2, None), (2.0, 2, 3, None), (3.0, 2, 2, 1)]
+    ]
+    followed: ClassVar = [
+        (LimitDomain(3.0, 0.8, kbar=3), (6, 5, 5, 3, 1), 2),
+        (LimitDomain(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
+    ]
+
+    def law(self, mechanism: LimitDomain, counts: Counts, k: int) -> Law:
+        drift, half = drift_of(mechanism), Fraction(mechanism.delta) / 2
+        share = exponential_share(Fraction(mechanism.epsilon), half, k)
+        bound = mechanism.max_items_per_user
+        unstable = mechanism.kbar if bound is None else min(drift * bound, mechanism.kbar)
+        items, (*largest, rest) = top(counts, mechanism.kbar)
+        levels = [(c - rest - drift) * share / drift for c in largest]
+        return named(items, above_bottom(levels, unstable / half, k, "gumbel"))
+
+    def test_kbar_is_no_function_of_the_data(self) -> None:
+        """Published code chooses it by the data and then prefers the worst threshold; here it is public."""
+        assert [LimitDomain(1.0, 1e-6).kbar_for(k) for k in (1, 10, 11, 100)] == [100, 100, 110, 1000]
+
+
+class TestLaplaceLimitDomain(SampledContract):
+    mechanisms: ClassVar = [
+        LaplaceLimitDomain(1.0, 1e-6, 5),
+        LaplaceLimitDomain(0.5, 1e-9, 50, kbar=40, neighbours="swap"),
+    ]
+    private: ClassVar = [
+        (LaplaceLimitDomain(epsilon, 0.1, bound, kbar, relation), k)
+        for relation in ("add-remove", "swap")
+        for epsilon, k, kbar, bound in [(2.0, 1, 1, 1), (0.5, 1, 2, 2), (2.0, 2, 3, 1), (1.0, 2, 3, 4), (3.0, 3, 3, 2)]
+    ]
+    tight: ClassVar = 0.8
+
+    def numbers(self, mechanism: LaplaceLimitDomain, k: int) -> tuple[int, Fraction, Fraction]:
+        """By how much differences move, the scale and the odds."""
+        drift, bound = drift_of(mechanism), mechanism.max_items_per_user
+        unstable = min(drift * bound, mechanism.kbar_for(k))
+        scale = drift * min(k, bound) / Fraction(mechanism.epsilon)
+        return drift, scale, 1 / largest_delta_q(Fraction(mechanism.delta) / unstable)
+
+    def law(self, mechanism: LaplaceLimitDomain, counts: Counts, k: int) -> Law:
+        drift, scale, odds = self.numbers(mechanism, k)
+        items, (*largest, rest) = top(counts, mechanism.kbar)
+        return named(items, above_bottom([(c - rest - drift) / scale for c in largest], odds, k, "laplace"))
+
+    def sampler(self, mechanism: LaplaceLimitDomain, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        """Whose frequencies are compared in exact/test_noise."""
+        drift, scale, odds = self.numbers(mechanism, k)
+        return noise.above_bottom(head, drift, scale, "laplace", odds, k, draw)
+
+    @pytest.mark.parametrize(("bound", "k"), [(1, 3), (2, 3), (3, 2)])
+    def test_bound_over_scale_is_spent_and_no_more(self, bound: int, k: int) -> None:
+        """The published proof needs (bound + 1) / scale: bound moved counts and the bar. On all moves of kbar = 3 slots
+        and bar that one user's items allow (no more than bound of the four largest counts), bound / scale suffices,
+        min(k, bound) in general; and some move takes nearly all of it."""
+        epsilon, start, worst = Fraction(3), (5, 5, 4, 3), 0.0
+        scale, odds = min(k, bound) / epsilon, Fraction(20)
+        for moves in itertools.product((0, 1), repeat=4):
+            if not 0 < sum(moves) <= bound:
+                continue
+            laws = []
+            for *largest, rest in (start, tuple(c + m for c, m in zip(start, moves, strict=True))):
+                laws.append(above_bottom([(c - rest - 1) / scale for c in largest], odds, k, "laplace"))
+            worst = max(worst, max_log_ratio(*laws))
+        assert 0.8 * float(epsilon) <= worst <= float(epsilon) * (1 + 1e-12)
+
+
+class TestTopStable(UnknownContract):
+    mechanisms: ClassVar = [TopStable(1.0, 1e-6), TopStable(0.5, 1e-9, kbar=40, neighbours="swap")]
+    private: ClassVar = [
+        (TopStable(epsilon, 0.1, kbar, relation), k)
+        for relation in ("add-remove", "swap")
+        for epsilon, k, kbar in [(2.0, 1, 1), (0.5, 2, 2), (3.0, 1, 2), (2.0, 2, 3), (1.0, 1, 4), (4.0, 3, 3)]
+    ]
+    followed: ClassVar = [
+        (TopStable(4.0, 0.8, kbar=3), (9, 9, 6, 1, 1), 2),
+        (TopStable(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 1),
+    ]
+    tight: ClassVar = 0.8
+
+    def law(self, mechanism: TopStable, counts: Counts, k: int) -> Law:
+        drift, kbar = drift_of(mechanism), mechanism.kbar
+        parts = 1 if kbar == k else 2
+        epsilon, delta = Fraction(mechanism.epsilon) / parts, Fraction(mechanism.delta) / parts
+        items, largest = top(counts, kbar)
+        q, share = largest_delta_q(delta / kbar), exponential_share(epsilon, delta, k)
+        return named(items, top_stable(largest, k, drift, 3 * drift / epsilon, q, share), as_set=True)
+
+    def test_gap_below_the_released_items_is_the_one_tested(self) -> None:
+        """Public code tests the gap one position lower. That answers (0,) here and (1,) on a neighbour."""
+        mechanism, bits = TopStable(1.0, 1e-6), RandomBits.keyed(b"gap")
+        for counts in ([10**6, 10**6, 0], [10**6, 10**6 + 1, 0], [10**6 + 1, 10**6, 0]):
+            assert all(len(mechanism(counts, 1, bits)) == 0 for _ in range(50))
+        assert all(mechanism([10**6, 10**6, 0], 2, bits).tolist() == [0, 1] for _ in range(50))
+
+    def test_larger_sizes_draw_k_of_them(self) -> None:
+        mechanism, bits = TopStable(2.0, 1e-6, kbar=3), RandomBits.keyed(b"sizes")
+        answers = {tuple(mechanism([10**6] * 3, 2, bits).tolist()) for _ in range(100)}
+        assert answers == {(0, 1), (0, 2), (1, 2)}
+
+    def test_default_kbar_leaves_the_budget_to_the_search(self) -> None:
+        assert [TopStable(1.0, 1e-6).kbar_for(k) for k in (1, 10, 500)] == [1, 10, 500]
+        few, many = (TopStable(1.0, 1e-6, kbar) for kbar in (2, 3))
+        counts, bits = np.array([500, 480, 432, 431]), RandomBits.keyed(b"budget")
+        sizes = [sum(len(m(counts, 2, bits)) for _ in range(50)) for m in (few, many)]
+        assert sizes[0] > sizes[1]
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_named_ones_are_the_framework_over_a_public_mechanism(neighbours: str) -> None:
+    counts = np.array([50, 3, 80, 80, 0, 61, 12] * 30)
+    pairs = [
+        (RestrictedPnf(4.0, 0.1, 50, neighbours), PnfPeeling(3.0, neighbours)),
+        (RestrictedLaplace(4.0, 0.1, None, 50, neighbours), Laplace(3.0, None, neighbours)),
+        (RestrictedLaplace(4.0, 0.1, None, 50, neighbours), Oneshot(3.0, "laplace", neighbours)),
+    ]
+    for fixed, inner in pairs:
+        free = Restricted(inner, 1.0, 0.1, 50)
+        assert (free.epsilon, free.delta, free.neighbours) == (4, Fraction(0.1), neighbours)
+        for i in range(20):
+            answers = [m(counts, 5, RandomBits.keyed(b"%d" % i)).tolist() for m in (fixed, free)]
+            assert answers[0] == answers[1]
+
+
+def test_the_bound_of_the_mechanism_inside_is_the_bound_to_enforce() -> None:
+    """A pipeline enforces `max_items_per_user`: left out, the noise would be too small for the counts."""
+    assert Restricted(Laplace(1.0, 2), 1.0, 0.1).parameter("max_items_per_user") == 2
+    assert Restricted(PnfPeeling(1.0), 1.0, 0.1).parameter("max_items_per_user") is None
+    inner = [Laplace(1.0, 2), Oneshot(1.0)]
+    seeds = {str(Restricted(mechanism, 1.0, 0.1).parameters()) for mechanism in inner}
+    assert len(seeds) == 2, "the mechanism inside is a parameter"
+
+
+def test_refuses_what_adds_no_noise_to_counts() -> None:
+    defaults = {"delta": 1e-6, "max_items_per_user": 3, "beta": 0.1}
+    for name, kind in MECHANISMS.items():
+        needed = {f: v for f, v in defaults.items() if f in kind.__dataclass_fields__}
+        mechanism = kind(epsilon=1.0, **needed)
+        if name in ADDITIVE:
+            assert Restricted(mechanism, 0.5, 1e-6).kbar_for(3) == 100
+        else:
+            with pytest.raises(ValueError, match=f"mechanism must add noise to counts .* got {name}: Lemma 1"):
+                Restricted(mechanism, 0.5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("epsilon_r", "delta_r", "message"),
+    [(0, 0.1, "epsilon_r must be a positive finite number"), (1.0, 1, "delta_r must lie strictly between 0 and 1")],
+)
+def test_checks_the_tests_budget(epsilon_r: float, delta_r: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Restricted(PnfPeeling(1.0), epsilon_r, delta_r)
+
+
+@pytest.mark.parametrize(("kbar", "whole"), [(1, 1), (2, 1), (3, 1), (3, 2)])
+def test_slots_of_weights_move_one_way_and_no_further_than_their_norm(kbar: int, whole: int) -> None:
+    """Sums of the weights of every user there can be beside every two others, of five items: each slot, however items
+    that come and go are paired, moves by 0 to 1, and all of them by the root of `whole` together.
+    """
+    kinds = [user for n in (1, 2, 4) for user in itertools.combinations(range(5), n)]
+    furthest = 0.0
+    for others in itertools.combinations_with_replacement(kinds, 2):
+        before = np.array(sums(others, 5, whole))
+        old = set(np.argsort(-before, kind="stable")[:kbar].tolist())
+        for user in kinds:
+            after = before + np.array(sums((user,), 5, whole))
+            new = set(np.argsort(-after, kind="stable")[:kbar].tolist())
+            gone, come = sorted(old - new), sorted(new - old)
+            assert set(come) <= set(user)
+            moves = np.array([after[list(p)] - before[gone] for p in itertools.permutations(come)]) / UNIT
+            still = (after - before)[sorted(old & new)] / UNIT
+            assert moves.size == 0 or 0 <= moves.min() <= moves.max() <= 1
+            furthest = max(furthest, float((moves**2).sum(axis=1).max() + (still**2).sum()))
+    assert 0.9 * min(whole, kbar) < furthest <= whole
+
+
+class TestRestrictedGumbel(FrameworkContract):
+    mechanisms: ClassVar = [RestrictedGumbel(1.0, 1e-6), RestrictedGumbel(0.5, 1e-9, kbar=40, neighbours="swap")]
+    private: ClassVar = [
+        (RestrictedGumbel(epsilon, 0.1, kbar, relation), k) for relation in RELATIONS for epsilon, k, kbar in SETTINGS
+    ]
+    followed: ClassVar = [(RestrictedGumbel(8.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3)]
+
+    def budget(self, mechanism: RestrictedGumbel, k: int) -> tuple[Fraction, Fraction]:
+        epsilon, half = Fraction(mechanism.epsilon), Fraction(mechanism.delta) / 2
+        return min(4 * exponential_share(epsilon, half, k), epsilon / 2), half
+
+    def noise_and_scale(self, mechanism: RestrictedGumbel, k: int, moved: int) -> tuple[str, Fraction]:
+        epsilon_r, half = self.budget(mechanism, k)
+        return "gumbel", moved / exponential_share(Fraction(mechanism.epsilon) - epsilon_r, half, k)
+
+    @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+    @pytest.mark.parametrize("delta", [1e-12, 1e-3])
+    def test_never_over_budget(self, epsilon: float, delta: float) -> None:
+        """As published the tests take 4 shares: over the whole budget for k <= 3, all of it at k = 4."""
+        whole, half = Fraction(epsilon), Fraction(delta) / 2
+        for k in [*range(1, 12), 40, 100, 1000]:
+            mechanism = RestrictedGumbel(epsilon, delta)
+            (epsilon_r, delta_r), share = mechanism.test_budget(k), mechanism.share(k)
+            published = 4 * exponential_share(whole, half, k)
+            assert (published > whole) if k <= 3 else (epsilon_r <= published)
+            assert 0 < epsilon_r <= whole / 2 and share > 0 and delta_r + half == Fraction(delta)
+            rest = whole - epsilon_r
+            assert (
+                k * share <= rest
+                or at_most(bounded_range_epsilon(k, share, half), rest)
+                or at_most(zcdp_epsilon(k * share**2 / 8, half), rest)
+            )
+
+
+class TestRestrictedLaplace(FrameworkContract):
+    mechanisms: ClassVar = [RestrictedLaplace(1.0, 1e-6), RestrictedLaplace(0.5, 1e-9, 3, kbar=40, neighbours="swap")]
+    private: ClassVar = [
+        (RestrictedLaplace(epsilon, 0.1, bound, kbar, relation), k)
+        for relation in RELATIONS
+        for epsilon, k, kbar in SETTINGS
+        for bound in (None, 1)
+    ]
+    tight: ClassVar = 0.8
+
+    def budget(self, mechanism: RestrictedLaplace, k: int) -> tuple[Fraction, Fraction]:
+        return Fraction(mechanism.epsilon) / 4, Fraction(mechanism.delta)
+
+    def noise_and_scale(self, mechanism: RestrictedLaplace, k: int, moved: int) -> tuple[str, Fraction]:
+        slots = moved * min(k, mechanism.max_items_per_user or k)
+        return "laplace", slots / (Fraction(mechanism.epsilon) * Fraction(3, 4))
+
+
+class TestRestrictedNormal(FrameworkContract):
+    mechanisms: ClassVar = [RestrictedNormal(1.0, 1e-6, 5), RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="swap")]
+    private: ClassVar = [
+        (RestrictedNormal(epsilon, 0.1, bound, kbar, relation), k)
+        for relation in RELATIONS
+        for epsilon, k, kbar in SETTINGS
+        for bound in (1, 2)
+    ]
+
+    def budget(self, mechanism: RestrictedNormal, k: int) -> tuple[Fraction, Fraction]:
+        part = sorted([Fraction(1, 3), Fraction(4, mechanism.max_items_per_user), Fraction(1, 2)])[1]
+        return part * Fraction(mechanism.epsilon), Fraction(mechanism.delta) / 2
+
+    def noise_and_scale(self, mechanism: RestrictedNormal, k: int, moved: int) -> tuple[str, Fraction]:
+        epsilon_r, half = self.budget(mechanism, k)
+        slots = min(moved * mechanism.max_items_per_user, mechanism.kbar_for(k))
+        return "gaussian", gaussian_scale(Fraction(mechanism.epsilon) - epsilon_r, half, Fraction(slots))
+
+
+class TestRestrictedPnf(FrameworkContract):
+    mechanisms: ClassVar = [RestrictedPnf(1.0, 1e-6), RestrictedPnf(0.5, 1e-9, kbar=40, neighbours="swap")]
+    private: ClassVar = [
+        (RestrictedPnf(epsilon, 0.1, kbar, relation), k) for relation in RELATIONS for epsilon, k, kbar in SETTINGS
+    ]
+    tight: ClassVar = 0.8
+
+    def budget(self, mechanism: RestrictedPnf, k: int) -> tuple[Fraction, Fraction]:
+        return Fraction(mechanism.epsilon) / 4, Fraction(mechanism.delta)
+
+    def noise_and_scale(self, mechanism: RestrictedPnf, k: int, moved: int) -> tuple[str, Fraction]:
+        return "flips", moved * k / (Fraction(mechanism.epsilon) * Fraction(3, 4))
+
+    def order(self, mechanism: RestrictedPnf, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        rounds = FlipRounds(Histogram.of(head), 1 / self.noise_and_scale(mechanism, k, drift_of(mechanism))[1], k, draw)
+        return np.array([rounds.next() for _ in range(k)])

@@ -1,13 +1,51 @@
-"""What mechanisms over weights share: how many items of a user count wholly."""
+"""What mechanisms over weights share: how many items of a user count wholly.
+
+The weighted order against its law, and the privacy inequality on neighbours made of users and their items.
+
+The weighted Gaussian against its law, and the privacy inequality on neighbours made of users and their items.
+
+Candidates, then rank: the law of both draws, and the privacy inequality on neighbours made of users and their items.
+
+Two draws of one user who moves, `swap_costs_one_draw`, are those of test_moves.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import ClassVar
+
 import numpy as np
 import pytest
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import kstest
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import CandidatesThenRank, WeightedGaussian, WeightedOrder
-from private_topk.transforms.mechanisms.weighted import Weighted
+from private_topk.transforms.mechanisms import CandidatesThenRank, RandomBits, WeightedGaussian, WeightedOrder
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
+from private_topk.transforms.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
+from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.contract import Contract
+from tests.transforms.mechanisms.laws import NOISE_LAWS
+from tests.transforms.mechanisms.test_noisy_order import delta_of
+
+
+def test_weights_keep_the_norm_and_lose_little() -> None:
+    for whole, limit in [(1, 100), (20, 1000), (7, 7)]:
+        weighting = Weighting(whole, limit, 0)
+        norms = [items * weighting.weight(items) ** 2 for items in range(1, limit + 1)]
+        assert max(norms) == whole * UNIT**2
+        assert all(norm >= 0.999 * whole * UNIT**2 for norm in norms[whole:])
+    pairs = np.array([0, 2, 2, 2, 1])
+    assert Weighting(1, 3, 0).weights(pairs).tolist() == [UNIT, 37837, 37837, 37837, UNIT]
+
 
 KINDS: list[type[Weighted]] = [WeightedGaussian, WeightedOrder, CandidatesThenRank]
 
@@ -17,7 +55,7 @@ def test_no_more_items_count_wholly_than_a_user_may_have(kind: type[Weighted]) -
     assert [kind(1.0, 1e-6, limit).whole for limit in (5, 20, 50)] == [5, 20, 20]
     made = kind(1.0, 1e-6, 50, whole_items=np.int64(7))
     assert made.whole == 7 and type(made.whole_items) is int
-    assert made.weighting.whole_items == 7 and made.weighting.limit == 50 and made.weighs_users
+    assert made.weighting.whole_items == 7 and made.weighting.limit == 50
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,3 +65,358 @@ def test_what_is_no_number_of_items_is_refused(kind: type[Weighted], whole: obje
         kind(1.0, 1e-6, 50, whole_items=whole)
     with pytest.raises(Refusal, match=f"must be at most 1000000 for {kind.about.name}"):
         kind(1.0, 1e-6, 1_000_001)
+
+
+@cache
+def order_law_of(weights: tuple[int, ...], k: int, scale: Fraction) -> Law:
+    return laws.noisy_order(weights, k, "gaussian", scale)
+
+
+class TestWeightedOrder(Contract):
+    mechanisms: ClassVar = [WeightedOrder(1.0, 1e-6, 10), WeightedOrder(2.0, 0.01, 3, whole_items=1, neighbours="swap")]
+
+    def test_draws_are_those_of_gaussian_noise_at_its_scale(self, mechanism: WeightedOrder) -> None:
+        """`noisy_ranks`, whose draws follow the law of each noise: exact/test_argmax."""
+        histogram = Histogram.of(np.arange(40) * UNIT // 3)
+        for number in range(5):
+            one, two = (RandomBits.keyed(b"%d" % number) for _ in range(2))
+            noisy = noisy_ranks(histogram, mechanism.scale(40), "gaussian", 7, two.draw())
+            assert mechanism.prepare(histogram).ranks(7, one).tolist() == noisy.tolist()
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize(("whole", "limit"), [(1, 1), (1, 3), (2, 3)])
+    def test_no_user_tells_more_than_the_budget(self, neighbours: str, whole: int, limit: int) -> None:
+        """Three items, crowds near each other, and every user there can be."""
+        mechanism = WeightedOrder(0.5, 0.05, limit, whole, neighbours)
+        scale, worst = mechanism.scale(3), 0.0
+        kinds: list[User] = [u for n in range(1, limit + 1) for u in itertools.combinations(range(3), n)]
+        for crowd in [(1, 1, 1), (2, 1, 0), (5, 1, 1)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            for users in pairs:
+                here = [
+                    order_law_of(sums((*others, *((u,) if u else ())), 3, min(whole, limit)), 3, scale) for u in users
+                ]
+                worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
+        assert 0.005 < worst <= 0.05
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize(("whole", "limit"), [(1, 5), (2, 5), (4, 5)])
+    def test_no_move_reaches_further_into_the_order(self, neighbours: str, whole: int, limit: int) -> None:
+        """All users of five items, replaced or not: squared distances orthogonal to (1, ..., 1)."""
+        mechanism = WeightedOrder(1.0, 1e-3, limit, whole, neighbours)
+        kinds: list[User] = [u for n in range(limit + 1) for u in itertools.combinations(range(5), n)]
+        adds = np.array([sums((u,) if u else (), 5, min(whole, limit)) for u in kinds]) / UNIT
+        moves = adds if neighbours == "add-remove" else (adds[:, None] - adds[None]).reshape(-1, 5)
+        reached = (moves**2).sum(axis=1) - moves.sum(axis=1) ** 2 / 5
+        stated = float(mechanism.squared_sensitivity(5))
+        assert reached.max() <= stated + 1e-9
+        assert reached.max() > (0.95 if neighbours == "add-remove" else 0.5) * stated
+
+    def test_the_scale_is_the_least(self) -> None:
+        mechanism = WeightedOrder(1.0, 1e-6, 500, 20)
+        scale = float(mechanism.scale(1000)) / UNIT
+        assert delta_of(scale, 1.0, (20 * 0.98) ** 0.5) == pytest.approx(1e-6, rel=1e-6)
+        assert mechanism.cost(9).rho == WeightedOrder(1.0, 1e-6, 7, 3).cost(1).rho and mechanism.scale(1) > 0
+
+
+User = tuple[int, ...]
+"""The items of one."""
+
+
+def sums(users: tuple[User, ...], items: int, whole: int) -> tuple[int, ...]:
+    """The sums of weights in units, by definition."""
+    found = [0] * items
+    for user in users:
+        for item in user:
+            found[item] += math.floor(
+                UNIT * min(Fraction(1), Fraction(math.isqrt(whole * 10**40 // len(user)), 10**20))
+            )
+    return tuple(found)
+
+
+@cache
+def law(weights: tuple[int, ...], k: int, scale: float, bar: float, tau: int) -> Law:
+    """P(answer): the items above tau with noisy sums above the bar, in order, by quadrature from the top down."""
+    present = [i for i, w in enumerate(weights) if w > tau]
+    grid = np.linspace(bar, bar + 14 * scale + max(weights), 6001)
+    step = grid[1] - grid[0]
+    density = {i: NOISE_LAWS["gaussian"].pdf((grid - weights[i]) / scale) / scale for i in present}
+    below = {i: ndtr((grid - weights[i]) / scale) for i in present}
+
+    def walk(chosen: tuple[int, ...], above: np.ndarray) -> Iterator[tuple[User, float]]:
+        """`above`: the density at each point that the last of the chosen is there, the others above it in order."""
+        rest = [i for i in present if i not in chosen]
+        if len(chosen) == k:
+            yield chosen, float(np.trapezoid(above * np.prod([below[i] for i in rest], axis=0), dx=step))
+            return
+        mass = float(np.trapezoid(above, dx=step)) if chosen else 1.0
+        yield chosen, mass * math.prod(float(below[i][0]) for i in rest)
+        # P that those chosen so far are all above x, in order.
+        tail = np.flip(np.cumsum(np.flip((above[1:] + above[:-1]) / 2))) * step if chosen else np.ones(len(grid) - 1)
+        tail = np.append(tail, 0.0 if chosen else 1.0)
+        for i in rest:
+            yield from walk((*chosen, i), density[i] * tail)
+
+    return dict(walk((), np.ones(len(grid))))
+
+
+def law_of(mechanism: WeightedGaussian, weights: tuple[int, ...], k: int) -> Law:
+    return law(weights, k, float(mechanism.scale()), float(mechanism.threshold()), mechanism.tau())
+
+
+def given_only(law: Law, common: set[int], rest: float) -> Law:
+    """The law of answers of common items alone, given that it is one; any other is as rare as is stated."""
+    kept = {answer: float(p) for answer, p in law.items() if common.issuperset(answer)}  # type: ignore[arg-type]
+    assert 1 - rest - 1e-4 <= sum(kept.values())
+    return {answer: p / sum(kept.values()) for answer, p in kept.items()}
+
+
+class TestWeightedGaussian(Contract):
+    mechanisms: ClassVar = [
+        WeightedGaussian(1.0, 1e-6, 10),
+        WeightedGaussian(2.0, 0.01, 3, whole_items=1, neighbours="swap"),
+    ]
+
+    @pytest.mark.parametrize("k", [1, 3])
+    def test_follows_its_law(self, k: int) -> None:
+        mechanism = WeightedGaussian(1.0, 0.2, 3, whole_items=2)
+        bar = mechanism.threshold()
+        weights = (bar, bar + UNIT, bar - UNIT, 0, mechanism.tau())
+        stated = law_of(mechanism, weights, k)
+        assert sum(stated.values()) == pytest.approx(1, abs=1e-5)
+        bits = RandomBits.keyed(b"law")
+        prepared = mechanism.prepare((named := Named.of(np.array(weights))).histogram)
+        draws = draws_to_see(stated, 0.11)
+        seen = Counter(tuple(named.items(prepared.ranks(k, bits)).tolist()) for _ in range(draws))
+        assert_follows(seen, stated, 0.11)
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize(("whole", "limit"), [(1, 1), (1, 3), (2, 3)])
+    def test_no_user_tells_more_than_the_budget(self, neighbours: str, whole: int, limit: int) -> None:
+        """Crowds around the threshold, rare items on both sides of tau, and every user there can be."""
+        mechanism = WeightedGaussian(0.5, 0.2, limit, whole, neighbours)
+        near, rare = round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
+        worst = 0.0
+        kinds = [u for n in range(1, limit + 1) for u in itertools.combinations(range(3), n)]
+        for crowd in [(near, near, near), (near + 1, 0, 0), (0, 0, 0), (near, rare, rare + 1), (2 * near, near, 0)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            for mine, yours in pairs:
+                one, two = (sums((*others, *((u,) if u else ())), 3, min(whole, limit)) for u in (mine, yours))
+                for a, b in ((one, two), (two, one)):
+                    worst = max(worst, hockey_stick(law_of(mechanism, a, 3), law_of(mechanism, b, 3), 0.5))
+        assert worst <= 0.2
+        assert worst > 0.04, "the threshold alone is worth half of delta, less its safety"
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    def test_but_for_what_one_user_alone_holds_it_is_zcdp(self, neighbours: str) -> None:
+        """The law given that no item comes out which only one of two neighbours has above tau: rho, and no delta."""
+        mechanism = WeightedGaussian(1.0, 0.2, 3, 2, neighbours)
+        cost, near, rare = mechanism.cost(3), round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
+        assert (cost.epsilon, cost.delta, cost.rest) == (1, Fraction(0.2), Fraction(0.2) / 2) and cost.rho is not None
+        moved = (2 if neighbours == "swap" else 1) * 2
+        assert float(cost.rho) == pytest.approx(moved * UNIT**2 / (2 * float(mechanism.scale()) ** 2))
+        kinds, worst = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)], 0.0
+        for crowd in [(near, near, near), (near, rare, 0), (2 * near, near, rare)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            for users in pairs:
+                weights = [sums((*others, *((u,) if u else ())), 3, 2) for u in users]
+                common = {i for i in range(3) if min(w[i] for w in weights) > mechanism.tau()}
+                given = [given_only(law_of(mechanism, w, 3), common, float(cost.rest)) for w in weights]
+                for a, b in (given, given[::-1]):
+                    worst = max(worst, *(renyi(a, b, order) / order for order in (1, 1.5, 4, 30)))
+        assert 0.2 * float(cost.rho) < worst <= float(cost.rho) + 1e-4
+
+    def test_the_weights_are_those_that_the_draw_has_decided_by(self) -> None:
+        """In the order of the answer, above the threshold, and of an item that always comes out exactly Gaussian."""
+        mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
+        bar, scale = mechanism.threshold(), float(mechanism.scale())
+        named = Named.of(np.array([bar, 3 * bar, bar, bar + UNIT, 0]))
+        noises, seen = [], 0
+        for number in range(400):
+            key = b"%d" % number
+            ranks = mechanism.prepare(named.histogram).ranks(4, RandomBits.keyed(key))
+            weights = mechanism.noisy_weights(named.histogram, ranks, RandomBits.keyed(key).draw()) / 100
+            assert (np.diff(weights) <= 0).all() and (weights > bar / UNIT - 0.01).all()
+            noises.append((weights[ranks == 0][0] - 3 * bar / UNIT) / (scale / UNIT))
+            seen += len(ranks)
+        assert kstest(noises, ndtr).pvalue > 1e-4 and np.std(noises) == pytest.approx(1, abs=0.15)
+        assert 400 < seen < 1600, "some pass, some do not"
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    def test_items_with_their_weights_tell_no_more(self, neighbours: str) -> None:
+        """The joint law of two items' weights in cells a fifth of a deviation wide, or of neither coming out."""
+        mechanism = WeightedGaussian(0.5, 0.2, 2, 1, neighbours)
+        near, scale = round(mechanism.threshold() / UNIT), float(mechanism.scale())
+        edges = np.append(mechanism.threshold() + scale / 5 * np.arange(40), np.inf)
+        kinds, worst = [(0,), (1,), (0, 1)], 0.0
+
+        def cells(users: tuple[User, ...]) -> np.ndarray:
+            of_each = []
+            for total in sums(users, 2, 1):
+                below = ndtr((edges - total) / scale) if total > mechanism.tau() else np.ones(len(edges))
+                of_each.append(np.diff(below, prepend=0))
+            return np.multiply.outer(*of_each)
+
+        for crowd in [(near, near), (near, 0), (2 * near, mechanism.tau() // UNIT), (0, 0)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, None) for user in kinds)
+            for mine, yours in pairs:
+                one, two = (cells((*others, *((u,) if u else ()))) for u in (mine, yours))
+                for a, b in ((one, two), (two, one)):
+                    worst = max(worst, float(np.maximum(a - math.exp(0.5) * b, 0).sum()))
+        assert 0.05 < worst <= 0.2
+
+    def test_a_lone_user_with_the_worst_number_of_items_comes_out_with_half_of_delta(self) -> None:
+        mechanism = WeightedGaussian(1.0, 0.02, 50, whole_items=4)
+        weighting, s = mechanism.weighting, float(mechanism.scale())
+        bar = mechanism.threshold() - mechanism.tau()
+        chances = [-math.expm1(t * log_ndtr((bar - weighting.weight(t)) / s)) for t in range(1, 51)]
+        assert 0.0099 < max(chances) <= 0.01
+
+    def test_a_swap_is_calibrated_to_two_users(self) -> None:
+        one, two = WeightedGaussian(1.0, 1e-6, 9, 5, "swap"), WeightedGaussian(1.0, 1e-6, 20, 10)
+        assert one.scale() == two.scale()
+
+    def test_fewer_items_than_count_wholly_need_no_more_noise(self) -> None:
+        assert WeightedGaussian(1.0, 1e-6, 3).scale() == WeightedGaussian(1.0, 1e-6, 3, whole_items=3).scale()
+
+    def test_items_up_to_tau_change_nothing(self) -> None:
+        mechanism = WeightedGaussian(1.0, 1e-6, 10)
+        bar, tau = mechanism.threshold(), mechanism.tau()
+        counts = np.array([bar + UNIT, *[tau] * 500, bar, bar - UNIT])
+        for number in range(20):
+            few = mechanism(counts[[0, 501, 502]], 3, RandomBits.keyed(b"%d" % number))
+            all_of_them = mechanism(counts, 3, RandomBits.keyed(b"%d" % number))
+            assert np.array([0, 501, 502])[few].tolist() == all_of_them.tolist()
+
+
+order_law = cache(laws.noisy_order)
+USERS_OF_FOUR: list[User] = [user for n in range(1, 4) for user in itertools.combinations(range(4), n)]
+
+
+@cache
+def told(users: tuple[User, ...], mechanism: CandidatesThenRank, k: int) -> Law:
+    """P(candidates in their order, all of these in theirs), of four items: more than is published."""
+    weights = sums(users, 4, mechanism.whole_items)
+    counts = [sum(item in user for user in users) for item in range(4)]
+    candidates = mechanism.candidates(k, 4)
+    law: dict = {}
+    for first, p in order_law(weights, candidates, "gaussian", mechanism.finding_scale(4)).items():
+        held = tuple(counts[i] for i in first)
+        second = order_law(held, candidates, "gaussian", mechanism.ordering_scale(candidates))
+        law |= {(first, order): p * q for order, q in second.items()}
+    return law
+
+
+def published(law: Law, k: int) -> Law:
+    """P(answer) of that."""
+    answers: dict = {}
+    for (first, order), p in law.items():
+        answer = tuple(first[place] for place in order[:k])
+        answers[answer] = answers.get(answer, 0.0) + p
+    return answers
+
+
+class TestCandidatesThenRank(Contract):
+    mechanisms: ClassVar = [
+        CandidatesThenRank(1.0, 1e-6, 10),
+        CandidatesThenRank(2.0, 0.01, 3, whole_items=1, neighbours="swap"),
+    ]
+
+    @pytest.mark.parametrize(
+        "users",
+        [
+            ((0, 1, 2),) * 4 + ((0, 1),) * 2 + ((3,),) * 3 + ((1,),),  # weights find other items than numbers would
+            ((0,), (1,), (2,), (3,)),  # all alike: noise that both rounds share would show
+        ],
+        ids=["unlike", "alike"],
+    )
+    def test_draws_follow_the_law_of_both_rounds(self, users: tuple[User, ...]) -> None:
+        mechanism, k = CandidatesThenRank(5.0, 0.1, 3, whole_items=1), 2
+        law = published(told(users, mechanism, k), k)
+        weights = np.array(sums(users, 4, 1))
+        counts = np.array([sum(item in user for user in users) for item in range(4)])
+        named, bits = Named.of(weights), RandomBits.keyed(b"both rounds")
+        prepared = mechanism.prepare(named.histogram, lambda ranks: counts[named.items(ranks)])
+        seen = Counter(tuple(named.items(prepared.ranks(k, bits)).tolist()) for _ in range(draws_to_see(law, 0.15)))
+        assert_follows(seen, law, 0.15)
+        one, two = RandomBits.keyed(b"call"), RandomBits.keyed(b"call")
+        for _ in range(5):
+            assert mechanism(weights, k, one, counts).tolist() == named.items(prepared.ranks(k, two)).tolist()
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("whole", [1, 3])
+    def test_no_user_tells_more_than_the_budget(self, neighbours: str, whole: int) -> None:
+        """Four items, k = 2, all of both orders: every user there can be beside crowds that are near each other."""
+        mechanism = CandidatesThenRank(0.5, 0.05, 3, whole, neighbours)
+        worst, rho = 0.0, mechanism.cost(2).rho
+        assert rho is not None
+        for crowd in [(1, 1, 1, 1), (3, 2, 1, 0)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            # Of items that count alike one stands for all.
+            kinds = [user for user in USERS_OF_FOUR if user[0] < 2] if crowd[0] == 1 else USERS_OF_FOUR
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            for users in pairs:
+                here = [told((*others, *((u,) if u else ())), mechanism, 2) for u in users]
+                worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
+                one, two = ([float(p) for p in law.values()] for law in here)
+                assert here[0].keys() == here[1].keys()
+                assert sum(p * p / q for p, q in zip(one, two, strict=True)) <= math.exp(2 * float(rho))
+        assert 0.01 < worst <= 0.05
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize(("whole", "limit", "d", "k"), [(1, 5, 5, 2), (2, 2, 5, 2), (20, 50, 1000, 40)])
+    def test_both_distances_together_are_one_gaussians(
+        self, neighbours: str, whole: int, limit: int, d: int, k: int
+    ) -> None:
+        """All users of five items, replaced or not, and all candidates; of many items those that reach furthest."""
+        mechanism = CandidatesThenRank(1.0, 1e-3, limit, whole, neighbours)
+        allowed = 1 / float(gaussian_scale(Fraction(1), Fraction(1, 1000), Fraction(1))) ** 2
+        candidates = mechanism.candidates(k, d)
+        scales = float(mechanism.finding_scale(d)) / UNIT, float(mechanism.ordering_scale(candidates))
+
+        def reach(v: np.ndarray) -> float:
+            return float((v**2).sum() - v.sum() ** 2 / len(v))
+
+        if d == 5:
+            kinds: list[User] = [u for n in range(limit + 1) for u in itertools.combinations(range(5), n)]
+        else:
+            kinds = [tuple(range(t)) for t in (0, whole, candidates // 2, limit)]
+            kinds += [tuple(range(candidates - t, candidates)) for t in (candidates // 2, min(limit, candidates))]
+        adds = [(np.array(sums((u,), d, whole)) / UNIT, np.bincount(u, minlength=d)) if u else
+                (np.zeros(d), np.zeros(d)) for u in kinds]  # fmt: skip
+        others = adds if neighbours == "swap" else adds[:1]
+        told = [reach(w - x) / scales[0] ** 2 + reach((n - o)[:candidates]) / scales[1] ** 2
+                for w, n in adds for x, o in others]  # fmt: skip
+        assert max(told) <= allowed * (1 + 1e-9)
+        assert max(told) > (0.9 if neighbours == "add-remove" else 0.6) * allowed
+        rho = mechanism.cost(k).rho
+        assert rho is not None and float(rho) == pytest.approx(allowed / 2)
+
+    def test_of_few_items_all_are_candidates(self) -> None:
+        """Half of k more than k, rounded up; at the most all of them, and then their numbers alone decide."""
+        mechanism = CandidatesThenRank(1000.0, 0.5, 4)
+        assert [mechanism.candidates(k, 100) for k in (1, 2, 3, 10, 80)] == [2, 3, 5, 15, 100]
+        far = np.array([10**9, 0, 5, 8]) * UNIT
+        assert mechanism(far, 3, RandomBits.keyed(b"few"), [0, 90, 900, 9000]).tolist() == [3, 2, 1]
+
+    def test_who_is_no_candidate_is_not_in_the_answer_however_many_hold_it(self) -> None:
+        mechanism = CandidatesThenRank(1000.0, 0.5, 4)
+        weights = np.array([9000, 8000, 7000, 10, 10]) * UNIT
+        assert mechanism(weights, 2, RandomBits.keyed(b"few"), [1000, 3000, 2000, 9000, 0]).tolist() == [1, 2]
+
+    def test_sums_alone_stand_for_users_who_weigh_wholly(self) -> None:
+        mechanism, counts = CandidatesThenRank(1.0, 0.01, 4), np.arange(40) * 7 % 41
+        for key in (b"1", b"2", b"3"):
+            both = mechanism(counts * UNIT, 9, RandomBits.keyed(key), counts)
+            assert mechanism(counts * UNIT, 9, RandomBits.keyed(key)).tolist() == both.tolist()
+
+    def test_users_are_refused_where_they_do_not_fit(self) -> None:
+        bits = RandomBits.keyed(b"refused")
+        with pytest.raises(Refusal, match="users must have one number for each count, got 2 for 3"):
+            CandidatesThenRank(1.0, 1e-6, 4)([1, 2, 3], 1, bits, [1, 2])
+        with pytest.raises(Refusal, match="users does not apply to weighted-order"):
+            WeightedOrder(1.0, 1e-6, 4)([1, 2, 3], 1, bits, [1, 2, 3])

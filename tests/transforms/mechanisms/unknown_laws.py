@@ -17,7 +17,7 @@ import numpy as np
 
 from private_topk.transforms.mechanisms import Mechanism
 from tests.transforms.mechanisms import laws
-from tests.transforms.mechanisms.noise_laws import NOISE_LAWS
+from tests.transforms.mechanisms.laws import NOISE_LAWS
 
 Counts = tuple[int, ...]
 Ranked = dict[tuple[int, ...], float]

@@ -72,25 +72,17 @@ def _laplace(v: arb) -> arb:
     return (2 * (1 - v).min(half)).log() - (2 * v.min(half)).log()
 
 
-def _laplace_floats(v: Floats) -> Floats:
-    return np.copysign(np.log(2 * np.minimum(v, 1 - v)), 0.5 - v)
-
-
-def _gaussian(v: arb, angle: arb) -> arb:
-    return (-2 * v.log()).sqrt() * (2 * angle).cos_pi()
-
-
-def _gaussian_floats(v: Floats, angle: Floats) -> Floats:
-    return np.sqrt(-2 * np.log(v)) * np.cos(2 * np.pi * angle)
-
-
 NOISES: dict[str, Noise] = {
     "gumbel": Noise(lambda v: -(-(-v).log1p()).log(), lambda v: -np.log(-np.log1p(-v))),
     "exponential": Noise(lambda v: -v.log(), lambda v: -np.log(v)),
-    "laplace": Noise(_laplace, _laplace_floats),
+    "laplace": Noise(_laplace, lambda v: np.copysign(np.log(2 * np.minimum(v, 1 - v)), 0.5 - v)),
     "logistic": Noise(lambda v: ((1 - v) / v).log(), lambda v: np.log((1 - v) / v)),
     "half-logistic": Noise(lambda v: ((2 - v) / v).log(), lambda v: np.log((2 - v) / v)),
-    "gaussian": Noise(_gaussian, _gaussian_floats, words=2),  # Box & Muller 1958
+    "gaussian": Noise(  # Box & Muller 1958
+        lambda v, angle: (-2 * v.log()).sqrt() * (2 * angle).cos_pi(),
+        lambda v, angle: np.sqrt(-2 * np.log(v)) * np.cos(2 * np.pi * angle),
+        words=2,
+    ),
 }
 """Standard noises by name: scale 1, and for the Gaussian standard deviation 1."""
 

@@ -134,7 +134,7 @@ def _spec(
     budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
     k = (size - 1 if public else size - 2) if counted else 1 if public else 2
-    spec = TopK.of(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
+    spec = TopK(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
     rankings = spec.rankings_of_a_user()
     return spec if rankings == share else _spec(kind, neighbours, counted, amounts, groups, rankings)
 

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import (
+    Blocks,
+    CountLookup,
+    Histogram,
+    Named,
+    even_cuts,
+    rising_cuts,
+)
 from private_topk.transforms.testing import SMALL_COUNTS
 
 VECTORS = [
@@ -80,3 +89,66 @@ def test_any_integers_are_counted_as_they_are(kind: object) -> None:
 def test_large_unsigned_integers_are_counted_as_they_are() -> None:
     table = Histogram.of(np.array([2**62, 5, 2**40], np.uint64))
     assert table.values.tolist() == [2**62, 2**40, 5]
+
+
+@pytest.mark.parametrize("unit", [1, 100, 10**9])
+def test_look_ups_by_table_and_by_search_are_what_counting_gives(unit: int) -> None:
+    counts = np.random.default_rng(1).integers(0, 4000, 900) * unit
+    for histogram in (Histogram.of(counts), Named.of(counts).histogram):
+        for least in (0, 1700 * unit + 1, int(counts.max()), int(counts.max()) + 1):
+            lookup = CountLookup(histogram, least)
+            asked = np.sort([x for x in counts.tolist() if x >= least] + [least])[::-1]
+            lower = np.maximum(asked[:, None] - np.array([0, 1, 40 * unit, 2 * unit]), least)
+            assert lookup.at_least(lower).tolist() == [[(counts >= x).sum() for x in row] for row in lower.tolist()]
+
+
+def test_counts_at_ranks_above_and_below_its_end() -> None:
+    counts = np.random.default_rng(1).integers(0, 4000, 900)
+    lookup = CountLookup(Named.of(counts).histogram, 2500)
+    assert [lookup.count_at(rank) for rank in range(900)] == np.sort(counts)[::-1].tolist()
+
+
+CUT = [
+    np.array([9, 7, 7, 4, 3, 0]),
+    np.zeros(5, np.int64),
+    np.full(40, 7000),
+    np.random.default_rng(1).integers(0, 60_000, 3000),
+    np.random.default_rng(2).integers(0, 2**61, 500),
+    2**62 - np.random.default_rng(3).integers(0, 9, 500),
+]
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("counts", CUT, ids=range(len(CUT)))
+def test_blocks_cover_the_ranks_and_bound_their_counts(counts: np.ndarray, rounded: bool) -> None:
+    ranked = np.sort(counts)[::-1]
+    for k in {1, 2, len(counts) // 2, len(counts)}:
+        for cuts in (
+            [1, 4],
+            even_cuts(Fraction(7, 3), 40, int(ranked[k - 1])),
+            rising_cuts(Fraction(500), Fraction(2**60)),
+        ):
+            both = [Blocks.of(h, k, cuts, rounded) for h in (Histogram.of(counts), Named.of(counts).histogram)]
+            for blocks in both:
+                assert blocks.sizes.min() >= 1 and blocks.sizes.sum() == len(counts)
+                bounds = np.repeat(blocks.bounds, blocks.sizes)
+                assert (ranked <= bounds).all() and (np.diff(blocks.bounds[blocks.exact - 1 :]) < 0).all()
+                whole = int(blocks.sizes[: blocks.exact].sum())
+                assert (ranked[:whole] == bounds[:whole]).all() and whole >= k and blocks.least == ranked[k - 1]
+                assert whole == len(counts) or ranked[whole] < ranked[k - 1]
+                assert blocks.starts.tolist() == (np.cumsum(blocks.sizes) - blocks.sizes).tolist()
+            # They say where noise is read, so a vector and its histogram must agree on them.
+            assert both[0].bounds.tolist() == both[1].bounds.tolist()
+            assert both[0].sizes.tolist() == both[1].sizes.tolist()
+
+
+def test_the_example() -> None:
+    blocks = Blocks.of(Histogram.of(CUT[0]), 2, [1, 4])
+    assert blocks.bounds.tolist() == [9, 7, 5, 2] and blocks.sizes.tolist() == [1, 2, 2, 1] and blocks.exact == 2
+
+
+def test_cuts() -> None:
+    assert even_cuts(Fraction(3, 2), 4, 100) == [2, 3, 5, 6] and even_cuts(Fraction(10), 9, 25) == [10, 20, 30]
+    assert even_cuts(Fraction(1, 10**300), 3, 9) == [1, 1, 1] and even_cuts(Fraction(10**300), 3, 9) == [10**300]
+    assert rising_cuts(Fraction(1, 9), Fraction(4)) == (1, 2, 3, 4)
+    assert rising_cuts(Fraction(100), Fraction(115)) == (100, 106, 112, 119)

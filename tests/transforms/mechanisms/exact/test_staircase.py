@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 
+from private_topk.transforms.mechanisms.exact import staircase
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
-from private_topk.transforms.mechanisms.exact.staircase import SetLosses, SetsBetween
+from private_topk.transforms.mechanisms.exact.staircase import SetLosses, SetsBetween, number_in_band
 from private_topk.transforms.testing import assert_follows
+from tests.transforms.mechanisms.laws import set_losses
 
 STAIRCASES = [
     ([5, 5, 5], None),
@@ -67,3 +71,174 @@ def test_members_are_the_same_at_any_precision() -> None:
         with precision(500):
             assert sets._walk(numbers) == members
         assert hasty is None or hasty == members
+
+
+def test_numbers_of_sets_are_those_of_lattice_paths() -> None:
+    """All 400 columns one by one, in integers: what the segments and their polynomials stand for."""
+    counts = np.random.RandomState(4).randint(0, 2000, 400)
+    losses, k = SetLosses(Histogram.of(counts), 30), 30
+    for loss in (0, 7, 60, 300, 2500):
+        reach = losses.reach(loss).tolist()
+        assert reach == [int((counts >= c - loss).sum()) for c in np.sort(counts)[::-1][:k]]
+        paths = [1] + [0] * k
+        for rank in range(1, 401):
+            for i in range(k, 0, -1):
+                paths[i] += paths[i - 1] if rank <= reach[i - 1] else 0
+        assert losses.number(loss).contains(arb(paths[k])) and losses.number(loss).rel_accuracy_bits() > 40
+
+
+def test_intervals_partition_the_losses() -> None:
+    """Splitting to the end gives one region for each loss of some set, of the right size."""
+    counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
+    parts, whole = Counter(), [SetLosses(Histogram.of(counts), 3).everything()]
+    while whole:
+        part = whole.pop()
+        halves = part.split()
+        if halves is None:
+            parts[part.least_loss] += round(float(part.size().mid()))
+        else:
+            whole.extend(halves)
+    assert parts == Counter(set_losses(counts.tolist(), 3).values())
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [20, 17, 17, 12, 9, 8, 3, 1],
+        [5, 5, 5, 5, 5],
+        [1000, 999, 400, 400, 0, 0, 0],
+        [2**40, 2**40 - 1, 7, 6, 0],
+        [90, 90, 80, 79, 79, 79, 40, 40, 39, 2, 2, 1],
+        [300, 200, 100, 50],
+    ],
+    ids=["steps", "equal", "cliffs", "wide", "tied", "all but one"],
+)
+def test_around_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
+    """Against all losses of sets, listed: at every loss, or where there are too many of them, beside those of sets."""
+    k = 3
+    of_sets = sorted(set(set_losses(counts, k).values()))
+    losses, most = SetLosses(Histogram.of(np.array(counts)), k), of_sets[-1]
+    beside = {r + by for r in of_sets for by in (-2, -1, 0, 1, 2)}
+    for loss in range(most) if most < 2000 else (r for r in beside if 0 <= r < most):
+        nearest = max(r for r in of_sets if r <= loss), min(r for r in of_sets if r > loss)
+        assert losses.around(loss) == nearest, loss
+
+
+def test_from_the_largest_loss_on_all_sets_count() -> None:
+    """The number that is not counted but known is the one that counting gives just below and would give at it."""
+    counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
+    losses = SetLosses(Histogram.of(counts), 3)
+    of_sets = set_losses(counts.tolist(), 3).values()
+    for loss in range(max(of_sets) + 3):
+        assert losses.number(loss).contains(sum(r <= loss for r in of_sets))
+        assert losses.number(loss).rel_accuracy_bits() > 40
+
+
+RNG = np.random.default_rng(3)
+
+
+def steps(kind: str, k: int) -> np.ndarray:
+    """Of the shapes that counts give: even steps, a wide first step, bunches, and all free."""
+    places = np.arange(1, k + 1)
+    return {
+        "even": 9 * places,
+        "late": 6 * k + 2 * places,
+        "tight": places + places // 7,
+        "bunched": np.repeat(np.arange(1, k // 20 + 1) * 90, 20)[:k],
+        "free": np.full(k, 40 * k),
+        "rising": k + places**2 // 20,
+        "ragged": np.sort(RNG.integers(k, 30 * k, k)) + places,
+    }[kind]
+
+
+def segments(outer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.unique(outer)
+    return np.diff(ends, prepend=0), np.searchsorted(outer, ends, "right")
+
+
+def counted(outer: np.ndarray, rows: type[staircase._Doubles | staircase._Balls]) -> arb | None:
+    band = staircase._Band(*segments(outer))
+    return staircase._counted(band, rows(band))
+
+
+@pytest.mark.parametrize("k", [30, 200, 600])
+@pytest.mark.parametrize("kind", ["even", "late", "tight", "bunched", "free", "rising", "ragged"])
+def test_the_ball_holds_the_number_of_all_paths_and_is_narrow(kind: str, k: int) -> None:
+    """Rows of balls as well as rows of doubles, which are bounded: narrower than 2**-35 all the same."""
+    outer = steps(kind, k)
+    with precision(200):
+        whole = SetsBetween(outer).number()  # beyond the working precision all paths are counted
+        assert whole.rel_accuracy_bits() > 150
+    for rows, digits in ((staircase._Doubles, 35), (staircase._Balls, 40)):
+        with precision(96):
+            ball = counted(outer, rows)
+        assert ball is not None and ball.rel_accuracy_bits() >= digits and ball.contains(whole)
+
+
+def test_roundings_are_bounded_by_what_the_doubles_add_up() -> None:
+    """A bound a millionth as large would be wrong somewhere: doubles do round."""
+    wrong = 0
+    for kind in ("even", "late", "rising", "ragged"):
+        outer = steps(kind, 600)
+        band = staircase._Band(*segments(outer))
+        row = staircase._Doubles(band)
+        with precision(96):
+            assert staircase._counted(band, row) is not None
+            near = row.number(600 - row._least)
+            row._error *= 1e-6
+        with precision(200):
+            whole = SetsBetween(outer).number()
+        assert near.contains(whole)
+        with precision(96):
+            off = abs(row.number(600 - row._least).mid() / whole - 1)
+        wrong += bool(off > 2.0**-53)
+    assert wrong
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        np.concatenate((np.arange(1, 51) * 3, np.full(2000, 500_000))),
+        np.repeat([2000, 200_000], [1000, 1000]),
+    ],
+    ids=["too small", "too large"],
+)
+def test_where_doubles_do_not_reach_balls_count(outer: np.ndarray) -> None:
+    """Of a segment with thousands of members the weights go beyond the range of doubles, and nothing is said of it."""
+    with precision(96):
+        assert counted(outer, staircase._Doubles) is None
+        ball = number_in_band(*segments(outer))
+        assert ball is not None and ball.rel_accuracy_bits() >= 40
+    with precision(200):
+        assert ball.contains(SetsBetween(outer).number())
+
+
+def test_what_is_left_out_stays_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With bands that are far too narrow the ball still holds the number, and says that it is wide."""
+    monkeypatch.setattr(staircase, "_LEFT_OUT", -math.inf)
+    narrow = {"_DOWN": (3, 1), "_UP": (3, 1), "_ACROSS": (3, 1)}
+    for name, value in narrow.items():
+        monkeypatch.setattr(staircase, name, value)
+    widths = []
+    for kind in ("even", "late", "bunched", "free", "rising", "ragged"):
+        outer = steps(kind, 300)
+        with precision(96):
+            ball = number_in_band(*segments(outer))
+        with precision(200):
+            whole = SetsBetween(outer).number()
+            assert ball is not None and ball.contains(whole), kind
+            widths.append(float((ball / whole).rad()))
+    assert max(widths) > 1e-6, "no band was too narrow: the test tests nothing"
+
+
+def test_a_wide_ball_is_refused() -> None:
+    """Nothing of unknown width is taken for the number: then all paths are counted."""
+    outer = steps("even", 300)
+    before = staircase._UP
+    try:
+        staircase._UP = (1, 0)
+        with precision(96):
+            assert number_in_band(*segments(outer)) is None
+            assert SetsBetween(outer).number().rel_accuracy_bits() > 60
+    finally:
+        staircase._UP = before

@@ -2,19 +2,29 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import argmax
-from private_topk.transforms.mechanisms.exact.argmax import _Descents, noisy_ranks
+from private_topk.transforms.mechanisms.exact.argmax import (
+    _ERROR,
+    _FLOATS,
+    Shuffles,
+    _Descents,
+    noisy_ranks,
+    normal_quantile,
+)
 from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, even_cuts
-from private_topk.transforms.mechanisms.exact.noise import NOISES
+from private_topk.transforms.mechanisms.exact.noise import NOISES, of_exponential
 from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.testing import assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
+from tests.transforms.mechanisms.given_words import GivenWords
 
 CROWDED = Histogram(np.array([9, 5, 4, 0]), np.array([1, 4, 300, 7]))
 
@@ -129,3 +139,97 @@ def test_ties_that_floats_leave_open_cost_no_more_than_one_pass(monkeypatch: pyt
     )
     assert sorted(ranks.tolist()) == list(range(d))
     assert d - 1 <= asked["exponentials"] <= 3 * d, asked
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_floats_are_within_their_error_of_the_quantile(noise: str) -> None:
+    for a in [*np.geomspace(1e-12, 250, 400).tolist(), 0.69314, 0.69315]:
+        with precision(700):
+            exact = [float(of_exponential(noise)(arb(a) * (1 + arb(shift) * arb(2) ** -31)).mid()) for shift in (-1, 1)]
+        found = float(_FLOATS[noise](np.array([a]))[0])
+        assert all(abs(found - value) <= _ERROR * (1 + a) / 2 for value in exact), a
+
+
+def test_the_normal_quantile_all_along() -> None:
+    tails = np.concatenate([np.linspace(np.log(2), 4, 500), np.geomspace(4, 360, 500)])
+    before, ctx.prec = ctx.prec, 700
+    exact = [float((arb(2).sqrt() * (2 * (-arb(tail)).exp()).erfcinv()).mid()) for tail in tails.tolist()]
+    ctx.prec = before
+    assert np.abs(normal_quantile(tails) - exact).max() < 2.0**-40
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("digits", ["zeros", "ones"])
+@pytest.mark.parametrize("words", [1, 2, 10, 18])
+def test_noises_of_the_rarest_words_are_ordered_as_real_numbers(noise: str, digits: str, words: int) -> None:
+    """An item's noise begins with so many words of zeros, or of ones: the largest or smallest there are. The other
+    one has a count as large as that noise, and noises of its own around 0: who wins hangs on these.
+    """
+    ones = digits == "ones"
+    first = [(2**64 - 1) * ones] * words + [2**62, 0]
+    for number in range(8):
+        second = [2**61 * number + 2**60, 0]
+        with precision(3000):
+            rare, usual = (
+                of_exponential(noise)(-(-arb(sum(w << 64 * (31 - n) for n, w in enumerate(its)) + 1) / 2**2048).log1p())
+                for its in (first, second)
+            )
+            count = int(rare.floor().unique_fmpz()) or -1  # equal ones would share a block
+            expected = 0 if count + usual > rare else 1
+        counts = np.array([count, 0])
+        low = int(counts.min())
+        histogram = Histogram.of(counts - low)  # counts are not negative
+        place = 0 if count >= 0 else 1
+        given = {(0, place, level): word for level, word in enumerate([*second, *[0] * 60])}
+        given |= {(0, 1 - place, level): word for level, word in enumerate([*first, *[0] * 60])}
+        winner = noisy_ranks(histogram, Fraction(1), noise, 1, GivenWords(given))
+        assert (winner[0] == place) == (expected == 0), (number, count)
+
+
+def test_absurd_scales() -> None:
+    counts = np.array([2**62, 2**62 - 1, 7, 0, 0])
+    for scale in (Fraction(1, 10**300), Fraction(10**300)):
+        answer = noisy_ranks(Histogram.of(counts), scale, "laplace", 3, RandomBits.keyed(b"absurd").draw())
+        assert len(set(answer.tolist())) == 3
+        assert scale > 1 or answer[:3].tolist() == [0, 1, 2]
+
+
+OCTAVES = [np.arange(1), np.arange(1, 9), np.arange(9, 25), np.arange(25, 57)]
+
+
+def test_every_order_of_a_block_is_as_likely() -> None:
+    """Two blocks side by side: their orders, and that they know nothing of each other."""
+    bits, seen = RandomBits.keyed(b"orders"), Counter()
+    for _ in range(4000):
+        shuffles = Shuffles(np.array([3, 1, 2]), bits.draw(), 5)
+        rows = [shuffles.numbers(np.array([0, 2]), [(octave, OCTAVES[octave])]) for octave in (0, 1)]
+        whole = np.concatenate(rows, axis=1)
+        seen[tuple(whole[0, :3].tolist()), tuple(whole[1, :2].tolist())] += 1
+    orders = [(a, b) for a in permutations(range(3)) for b in permutations(range(2))]
+    assert_follows(seen, {order: Fraction(1, 12) for order in orders}, 0.1)
+
+
+def test_a_block_read_to_its_end_gives_each_item_once() -> None:
+    sizes = np.array([57, 40, 57, 2**40, 9])
+    shuffles = Shuffles(sizes, RandomBits.keyed(b"end").draw(), 0)
+    rows = [shuffles.numbers(np.arange(5), [octave]) for octave in enumerate(OCTAVES)]
+    for size, numbers in zip(sizes.tolist(), np.concatenate(rows, axis=1).tolist(), strict=True):
+        numbers = numbers[:size]
+        assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) and max(numbers) < size
+        assert size > 57 or sorted(numbers) == list(range(size))
+
+
+def test_octaves_read_at_once_give_what_they_give_one_by_one() -> None:
+    sizes, octaves = np.array([57, 30, 10**6]), list(enumerate(OCTAVES))
+    alone, together = (Shuffles(sizes, RandomBits.keyed(b"once").draw(), 0) for _ in range(2))
+    rows = [alone.numbers(np.arange(3), [octave]) for octave in octaves]
+    some = [together.numbers(np.arange(3), octaves[:3]), together.numbers(np.arange(3), octaves[3:])]
+    assert np.concatenate(rows, axis=1).tolist() == np.concatenate(some, axis=1).tolist()
+
+
+def test_how_others_are_read_changes_nobody() -> None:
+    sizes = np.array([30, 8, 500])
+    alone, together = (Shuffles(sizes, RandomBits.keyed(b"apart").draw(), 0) for _ in range(2))
+    for octave in range(2):
+        expected = together.numbers(np.arange(3), [(octave, OCTAVES[octave])])[2]
+        assert alone.numbers(np.array([2]), [(octave, OCTAVES[octave])])[0].tolist() == expected.tolist()

@@ -1,0 +1,188 @@
+"""Files that are there: which ones a pattern names, that none of them is cut short unseen, and reading ahead."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.files import match
+from private_topk.pipelines.places import source_of
+from private_topk.pipelines.sources import files as source
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.files import Files, read_ahead
+from private_topk.pipelines.sources.formats import cut_into_pieces, read_pieces
+from private_topk.transforms.errors import Refusal
+from tests.pipelines.sources.contract import ROWS as TIMED
+from tests.pipelines.sources.contract import rows_of
+from tests.pipelines.support import command, to_avro, to_csv, to_json_lines, write
+
+ROWS = [{"user": f"u{number}", "item": f"i{number % 5}"} for number in range(200)]
+FULL = {
+    ".csv": to_csv(ROWS),
+    ".jsonl": to_json_lines(ROWS),
+    ".csv.gz": gzip.compress(to_csv(ROWS)) + gzip.compress(b"last,i1\n"),
+    ".avro": to_avro(ROWS, sync_interval=500),
+}
+
+
+def last_end(ending: str) -> int:
+    """Where the last row, member of a zip file or block begins."""
+    full = FULL[ending]
+    if ending == ".avro":
+        return full.rstrip().rfind(full[-16:], 0, -16) + 16
+    return full.rfind(b"\x1f\x8b") if ending.endswith(".gz") else full.rfind(b"\n", 0, -1) + 1
+
+
+@pytest.mark.parametrize("ending", FULL)
+def test_it_is_refused_whenever_it_was_cut(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"rows{ending}", FULL[ending])
+    pieces = cut_into_pieces(match(str(path)))
+    whole = sum(len(found.block or ()) for found in read_pieces(pieces, Columns()))
+    reads = read_pieces(pieces, Columns())
+    next(reads)  # the rest is read by then, or is cut off before
+    path.write_bytes(FULL[ending][: last_end(ending)])
+    with pytest.raises(Refusal, match="was cut short after the launch"):
+        list(reads)
+    with pytest.raises(Refusal, match="was cut short after the launch|is truncated or damaged"):
+        list(read_pieces(pieces, Columns()))
+    shorter = read_pieces(cut_into_pieces(match(str(path))), Columns())  # which no look at the rows would tell
+    assert 0 < sum(len(found.block or ()) for found in shorter) < whole
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_the_run_ends_with_a_sentence_and_publishes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    path, checked = write(tmp_path / f"rows{ending}", FULL[ending]), source.check_files
+
+    def cut_behind_the_check(*arguments: object) -> None:
+        checked(*arguments)  # type: ignore[arg-type]
+        path.write_bytes(FULL[ending][: last_end(ending)])
+
+    monkeypatch.setattr(source, "check_files", cut_behind_the_check)
+    words = ["--input", path, "--domain", write(tmp_path / "items.txt", "i0\ni1\ni2\ni3\ni4\n"), "--mechanism", "joint",
+             "--k", 2, "--epsilon", 1, "--output", tmp_path / "ranking.csv"]  # fmt: skip
+    done = command("run", *words)
+    assert done.status == 2 and "was cut short after the launch" in done.err, done.err
+    assert not (tmp_path / "ranking.csv").exists()
+
+
+def test_one_that_is_gone_was_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", FULL[".csv"])
+    reads = read_pieces(cut_into_pieces(match(str(path))), Columns())
+    first = next(reads)
+    path.unlink()
+    assert len(first.block or ()) == 200 and [found.block for found in reads] == [None]
+
+
+COLUMNS = Columns(time="time")
+
+
+class TestPatterns:
+    """Which files a pattern names."""
+
+    @pytest.mark.parametrize(
+        ("files", "pattern", "found"),
+        [
+            (["a.jsonl", "b.jsonl", "c.csv"], "*.jsonl", ["a.jsonl", "b.jsonl"]),
+            (["a.jsonl"], "a.jsonl", ["a.jsonl"]),
+            (["in/a.jsonl", "b.jsonl"], "*/*.jsonl", ["in/a.jsonl"]),
+            (["in/deep/a.jsonl", "in/b.jsonl"], "in/**/*.jsonl", ["in/b.jsonl", "in/deep/a.jsonl"]),
+            (["in/deep/a.jsonl", "b.jsonl"], "**/*.jsonl", ["b.jsonl", "in/deep/a.jsonl"]),
+            (["data [1]/a.jsonl", "data 1/b.jsonl"], "data [1]/*.jsonl", ["data [1]/a.jsonl"]),
+            (["data 1/b.jsonl", "data 2/b.jsonl"], "data [1]/*.jsonl", ["data 1/b.jsonl"]),
+            (["what?/a*b.jsonl", "whats/acb.jsonl"], "what?/a*b.jsonl", ["what?/a*b.jsonl"]),
+            (["a [x].jsonl", "a x.jsonl"], "a [x].jsonl", ["a [x].jsonl"]),
+            (["100%/a%20b.jsonl", "100%/a b.jsonl"], "100%/a%20b.jsonl", ["100%/a%20b.jsonl"]),
+            (["a1.jsonl", "a2.jsonl", "a3.jsonl"], "a[!2].jsonl", ["a1.jsonl", "a3.jsonl"]),
+            (["{user}/a.jsonl"], "{user}/*.jsonl", ["{user}/a.jsonl"]),
+        ],
+    )
+    def test_as_a_shell_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], pattern: str, found: list[str]
+    ) -> None:
+        for name in [*files, "elsewhere/z.txt"]:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            write(tmp_path / name, TIMED[:3]) if not name.endswith(".txt") else (tmp_path / name).touch()
+        monkeypatch.chdir(tmp_path)
+        for start in ("", "./", f"{tmp_path}/"):
+            source = source_of(start + pattern, COLUMNS)
+            assert isinstance(source, Files)
+            assert [file.path.removeprefix(start) for file in source.files] == found
+        assert sum(rows_of(source).values()) == 3 * len(found)
+
+    @pytest.mark.parametrize(("name", "share"), [("r.csv", 4), ("r.jsonl", 4), ("r.csv.gz", 1), ("r.parquet", 1)])
+    def test_plain_text_is_as_much_as_it_would_be_packed(self, tmp_path: Path, name: str, share: int) -> None:
+        path = write(tmp_path / name, TIMED)
+        assert source_of(str(path), COLUMNS).stored_bytes() == path.stat().st_size // share
+
+    def test_file_addresses(self, tmp_path: Path) -> None:
+        (tmp_path / "a b%").mkdir()
+        write(tmp_path / "a b%" / "r.jsonl", TIMED)
+        for host in ("", "localhost"):
+            source = source_of(f"file://{host}{tmp_path}/a%20b%25/*.jsonl", COLUMNS)
+            assert source.place == f"{tmp_path}/a b%/*.jsonl" and source.stored_bytes() > 0
+        for place in ("file://elsewhere/x.avro", "file://x.avro"):
+            with pytest.raises(Refusal, match="must be a path or file:///PATH") as refusal:
+                source_of(place, COLUMNS)
+            assert refusal.value.field == "input"
+
+    def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
+        (tmp_path / "rows.jsonl").mkdir()
+        with pytest.raises(Refusal, match="is a folder: name its files") as refusal:
+            source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
+        assert refusal.value.field == "input"
+
+    def test_what_is_refused_is_shown_as_it_was_given(self, tmp_path: Path) -> None:
+        with pytest.raises(Refusal) as refusal:
+            source_of(f"{tmp_path}/{{user}}/*.avro", COLUMNS).check(None)
+        assert refusal.value.shown(lambda field: f"--{field}").startswith(f"--input {tmp_path}/{{user}}/*.avro matches")
+
+
+def counting(made: list[int], n: int) -> Iterator[int]:
+    for number in range(n):
+        made.append(number)
+        yield number
+
+
+def test_same_elements_in_order() -> None:
+    assert list(read_ahead(iter(range(1000)))) == list(range(1000))
+    assert list(read_ahead(iter([]))) == []
+
+
+def test_runs_ahead_but_not_far() -> None:
+    made: list[int] = []
+    elements = read_ahead(counting(made, 100), depth=2)
+    assert next(elements) == 0
+    until = time.monotonic() + 120
+    while len(made) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(0.1)  # time to run too far
+    assert len(made) <= 5
+    elements.close()
+
+
+def test_what_the_source_raises_is_raised_here_after_what_came_before() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise KeyError("broken")
+
+    elements = read_ahead(broken())
+    assert next(elements) == 1
+    with pytest.raises(KeyError, match="broken"):
+        next(elements)
+
+
+def test_an_early_stop_ends_the_thread() -> None:
+    before = threading.active_count()
+    elements = read_ahead(counting([], 10**9))
+    next(elements)
+    assert threading.active_count() == before + 1
+    elements.close()
+    assert threading.active_count() == before

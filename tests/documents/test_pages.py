@@ -185,10 +185,6 @@ README = [
 ]  # fmt: skip
 
 
-def test_readme(world: World) -> None:
-    hold(world, "README.md", README)
-
-
 FIVE_MINUTES = [
     Held("$ make rank", before=lambda world: clone(world.folder), after=ranked("out/ranking.avro", 40)),
     Held("$ private-topk show out/ranking.avro"),
@@ -196,10 +192,6 @@ FIVE_MINUTES = [
     Held("$ printf 'user,item", after=ranked("top.csv", 1)),
     Held("$ private-topk budget create", after=ranked("again.csv", 1)),
 ]
-
-
-def test_five_minutes(world: World) -> None:
-    hold(world, "docs/five-minutes.md", FIVE_MINUTES)
 
 
 def test_reading_windows_and_runners(world: World) -> None:
@@ -214,10 +206,6 @@ def rows_of_drinks(world: World) -> None:
 
 
 API = [Held("from datetime import", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
-
-
-def test_api(world: World) -> None:
-    hold(world, "docs/api.md", API)
 
 
 def orders(world: World) -> None:
@@ -242,28 +230,16 @@ BUDGET = [
 ]
 
 
-def test_budget(world: World) -> None:
-    hold(world, "docs/budget.md", BUDGET)
-
-
 COUNTS = [
     Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
     Held("from private_topk.transforms.mechanisms import noise_of_counts", "python"),
 ]
 
 
-def test_counts(world: World) -> None:
-    hold(world, "docs/counts.md", COUNTS)
-
-
 MECHANISMS = [
     Held("from private_topk.transforms.mechanisms import Joint", "python"),
     Held("import numpy as np", "python"),
 ]
-
-
-def test_mechanisms(world: World) -> None:
-    hold(world, "docs/mechanisms.md", MECHANISMS)
 
 
 def published_games(world: World) -> None:
@@ -284,10 +260,6 @@ CHOOSING = [
 ]
 
 
-def test_choosing(world: World) -> None:
-    hold(world, "docs/choosing.md", CHOOSING)
-
-
 OWN_MECHANISM = [
     Held("from dataclasses import dataclass", "saved", name="winner.py"),
     Held("from fractions import Fraction", "python",
@@ -295,10 +267,6 @@ OWN_MECHANISM = [
     Held("$ printf 'item,count"),
     Held("from private_topk.transforms.mechanisms import RandomBits", "python", says=r"^\[0 1\]\n$"),
 ]  # fmt: skip
-
-
-def test_own_mechanism(world: World) -> None:
-    hold(world, "docs/own-mechanism.md", OWN_MECHANISM)
 
 
 AMOUNTS = [
@@ -332,16 +300,8 @@ RISERS = [
 ]
 
 
-def test_risers(world: World) -> None:
-    hold(world, "docs/risers.md", RISERS)
-
-
 def test_windows_per_user(world: World) -> None:
     hold(world, "docs/windows-per-user.md", WINDOWS_PER_USER)
-
-
-def test_groups(world: World) -> None:
-    hold(world, "docs/groups.md", GROUPS)
 
 
 def test_amounts(world: World) -> None:
@@ -365,43 +325,50 @@ COMMAND_LINE = [
 ]
 
 
-def test_command_line(world: World) -> None:
-    hold(world, "docs/command-line.md", COMMAND_LINE)
-
-
 AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/cli/test_audit.py runs it in small")]
-
-
-def test_audit(world: World) -> None:
-    hold(world, "docs/audit.md", AUDIT)
 
 
 TESTING = [Held("import apache_beam as beam", "python"), Held("import apache_beam as beam", "python"),
            Held("import polars as pl", "python")]  # fmt: skip
 
 
-def test_testing(world: World) -> None:
-    """The pages' tests are called where they stand, and must hold."""
-    hold(world, "docs/testing.md", TESTING)
-
-
-def test_scale(world: World) -> None:
-    hold(world, "docs/scale.md", [
-        Held("$ python -m benchmarks.pipeline --rows 10000000 --runs 2", "parsed", MINUTES),
-        Held("$ python -m benchmarks.scale", "parsed", MINUTES),
-        Held("$ python -m benchmarks.windows --runs 1 --windows 1 24 1000 10000", "parsed", MINUTES),
-        Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
-        Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
-    ])  # fmt: skip
+SCALE = [
+    Held("$ python -m benchmarks.pipeline --rows 10000000 --runs 2", "parsed", MINUTES),
+    Held("$ python -m benchmarks.scale", "parsed", MINUTES),
+    Held("$ python -m benchmarks.windows --runs 1 --windows 1 24 1000 10000", "parsed", MINUTES),
+    Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
+    Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
+]
 
 
 CONTRIBUTING = [picture("a door ")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 
 
-def test_pictures(world: World) -> None:
-    hold(world, "docs/contributing.md", CONTRIBUTING)
-    hold(world, "docs/privacy.md", PRIVACY)
+HELD = {
+    "README.md": README,
+    "docs/api.md": API,
+    "docs/audit.md": AUDIT,
+    "docs/budget.md": BUDGET,
+    "docs/choosing.md": CHOOSING,
+    "docs/command-line.md": COMMAND_LINE,
+    "docs/contributing.md": CONTRIBUTING,
+    "docs/counts.md": COUNTS,
+    "docs/five-minutes.md": FIVE_MINUTES,
+    "docs/groups.md": GROUPS,
+    "docs/mechanisms.md": MECHANISMS,
+    "docs/own-mechanism.md": OWN_MECHANISM,
+    "docs/privacy.md": PRIVACY,
+    "docs/risers.md": RISERS,
+    "docs/scale.md": SCALE,
+    "docs/testing.md": TESTING,
+}
+
+
+@pytest.mark.parametrize("page", HELD)
+def test_a_page(page: str, world: World) -> None:
+    """The tests that a page shows are called where they stand, and must hold."""
+    hold(world, page, HELD[page])
 
 
 def weeks_of_plays(world: World, url: str) -> None:

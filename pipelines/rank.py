@@ -21,7 +21,7 @@ from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.page import page, snippet
-from private_topk.pipelines.show.published_report import Listing, PublishedReport
+from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sinks.formats import Shape, format_of
@@ -32,9 +32,10 @@ from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class Rankings:
         return PublishedReport(self.rows(), own, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
-        from private_topk.pipelines.show.text import in_text
+        from private_topk.pipelines.show.words import in_text
 
         return "\n".join(in_text(self.report()))
 

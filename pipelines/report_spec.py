@@ -12,10 +12,11 @@ from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import Release, ReleaseKey, fresh_id
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.validation import check_all_windows, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of

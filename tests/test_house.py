@@ -97,12 +97,6 @@ def _module(path: Path) -> str:
     return "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def test_every_mechanism_has_its_tests_by_its_name() -> None:
-    for path in (ROOT / "transforms" / "mechanisms").glob("*.py"):
-        inside = path.relative_to(ROOT)
-        assert path.name == "__init__.py" or (ROOT / "tests" / inside.parent / f"test_{path.name}").exists(), inside
-
-
 def test_mechanisms_load_without_beam_and_files() -> None:
     code = (
         "import sys; from private_topk.transforms.mechanisms import MECHANISMS, RandomBits; "

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.groups import Groups
+    from private_topk.transforms.mechanisms.noisy_counts import CountBudget
     from private_topk.transforms.metric import Amounts, Risers
     from private_topk.transforms.release import Ranking, Release, ReleaseKey
-    from private_topk.transforms.spec import CountBudget
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
 
@@ -35,7 +35,7 @@ __all__ = [
 
 _HOMES = {
     "Amounts": "metric",
-    "CountBudget": "spec",
+    "CountBudget": "mechanisms.noisy_counts",
     "Groups": "groups",
     "Period": "windows",
     "PrivateTopK": "top_k",

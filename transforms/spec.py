@@ -5,75 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from private_topk.transforms.domain import Domain, as_domain
-from private_topk.transforms.errors import Refusal, plain
+from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Neighbours, check_k
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-__all__ = ["CountBudget", "Draws", "TopK", "noise_size"]
+__all__ = ["Draws", "TopK", "noise_size"]
 
 _MOST_UNITS = 1 << 29
 """Of what a user moves a score by: the differences of eight billion users' scores are below 2**63."""
 _CENTRAL = Fraction(95, 100)
-
-
-@dataclass(frozen=True)
-class CountBudget:
-    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
-
-    Args:
-        delta: 0 for a pure release, above 0 for Gaussian noise.
-        round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
-    """
-
-    identity_tag: ClassVar[str] = "count-budget"
-
-    epsilon: float | Fraction
-    delta: float | Fraction = 0.0
-    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
-
-    @classmethod
-    def of(cls, given: object) -> CountBudget:
-        """A budget; a number is its epsilon. Raises Refusal for anything else."""
-        if isinstance(given, CountBudget):
-            return given
-        if isinstance(given, bool) or not isinstance(given, Real):
-            raise Refusal(
-                "publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}"
-            )
-        try:
-            return CountBudget(cast(float, given))
-        except Refusal as refusal:
-            raise Refusal("publish_counts", refusal.rule) from None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
-        if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
-            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
-
-    def parameters(self) -> dict[str, Any]:
-        """What the noise depends on, by name, as JSON."""
-        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
-
-    def rounded(self, counts: np.ndarray) -> np.ndarray:
-        """The nearest multiples of `round_to`, int64; halves go up."""
-        if self.round_to == 1:
-            return counts
-        steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
-        return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
 
 
 class Draws(NamedTuple):

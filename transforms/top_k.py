@@ -16,12 +16,13 @@ from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.validation import (
     check_key,
     check_kinds,

@@ -26,9 +26,8 @@ from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
-from private_topk.transforms.mechanisms.noisy_counts import cost_of_counts
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, cost_of_counts
 from private_topk.transforms.mechanisms.parameters import plain
-from private_topk.transforms.spec import CountBudget
 
 __all__ = [
     "ACCOUNTINGS", "UNITS", "Cost", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",

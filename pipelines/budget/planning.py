@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from private_topk.pipelines.budget.composition import Cost, Price, Share, Total, best_share, check_windows, shares
 from private_topk.pipelines.budget.sharing import Split, check_sizes
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.spec import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
 __all__ = ["Plan", "plan"]
 

@@ -31,7 +31,8 @@ from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
-    from private_topk.transforms.spec import CountBudget, TopK
+    from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+    from private_topk.transforms.spec import TopK
 
 __all__ = [
     "LEDGER_ACCOUNTINGS", "Privacy", "Reach", "Shared", "Split", "check_sizes", "cost_of", "share_out",

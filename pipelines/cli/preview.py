@@ -22,7 +22,7 @@ from private_topk.transforms.stated import number
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.planning import Plan
     from private_topk.pipelines.preview import Expected, Preview, Setting
-    from private_topk.transforms.spec import CountBudget
+    from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
 __all__ = ["COMMANDS"]
 

@@ -11,8 +11,8 @@ from private_topk.pipelines.budget.composition import Total, check_delta, check_
 from private_topk.pipelines.budget.sharing import Reach, Shared, share_out
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.spec import CountBudget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.metric import Amounts, Risers

@@ -23,9 +23,10 @@ from private_topk.transforms.mechanisms import (
     noise_of_counts,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release, ReleaseKey
-from private_topk.transforms.spec import CountBudget, Draws, TopK, noise_size
+from private_topk.transforms.spec import Draws, TopK, noise_size
 
 COUNTS = np.array([900, 700, 500, 300, 100])
 PLAIN = TopK(3, Joint(epsilon=9.0), PublicDomain.of("abcde"), None, CountBudget(0.5))

@@ -37,7 +37,8 @@ from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDoma
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
 from private_topk.transforms.windows.assign import window_named
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts

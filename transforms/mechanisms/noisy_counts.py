@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import isqrt
+from numbers import Real as AnyReal
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
+from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
@@ -22,7 +25,7 @@ from private_topk.transforms.mechanisms.mechanism import Indices, Neighbours, se
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
 __all__ = [
-    "CorrelatedGaussian", "CountNoise", "Cube", "IndependentLaplace", "Spread", "cost_of_counts",
+    "CorrelatedGaussian", "CountBudget", "CountNoise", "Cube", "IndependentLaplace", "Spread", "cost_of_counts",
     "discrete_laplace", "noise_of_counts", "publish_counts",
 ]  # fmt: skip
 
@@ -31,6 +34,53 @@ _OWN, _SHARED, _RADIUS = 0, 1, 2  # lanes
 _SUMMED = 64  # variances from here on grow by 1/12 when rounded, to within one part in a million
 _DIGITS = 6
 _PRECISION = 128
+
+
+@dataclass(frozen=True)
+class CountBudget:
+    """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.
+
+    Args:
+        delta: 0 for a pure release, above 0 for Gaussian noise.
+        round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
+    """
+
+    identity_tag: ClassVar[str] = "count-budget"
+
+    epsilon: float | Fraction
+    delta: float | Fraction = 0.0
+    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
+
+    @classmethod
+    def of(cls, given: object) -> CountBudget:
+        """A budget; a number is its epsilon. Raises Refusal for anything else."""
+        if isinstance(given, CountBudget):
+            return given
+        if isinstance(given, bool) or not isinstance(given, AnyReal):
+            raise Refusal(
+                "publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}"
+            )
+        try:
+            return CountBudget(cast(float, given))
+        except Refusal as refusal:
+            raise Refusal("publish_counts", refusal.rule) from None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
+        if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
+            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
+
+    def parameters(self) -> dict[str, Any]:
+        """What the noise depends on, by name, as JSON."""
+        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
+
+    def rounded(self, counts: np.ndarray) -> np.ndarray:
+        """The nearest multiples of `round_to`, int64; halves go up."""
+        if self.round_to == 1:
+            return counts
+        steps = (counts.astype(object) + self.round_to // 2) // self.round_to * self.round_to
+        return np.clip(steps, -(2**63), 2**63 - 1).astype(np.int64)
 
 
 def publish_counts(

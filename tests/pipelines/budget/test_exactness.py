@@ -14,8 +14,8 @@ from private_topk.pipelines.budget.sharing import Split
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import decimal
-from private_topk.transforms.spec import CountBudget
 from private_topk.transforms.stated import number
 
 JOINT = MECHANISMS["joint"]

@@ -34,8 +34,9 @@ from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 
+from private_topk.pipelines.cli import parser_of
+from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.report import report_of
+from private_topk.pipelines.run import build
 from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
+from private_topk.runners import Launch
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled
 
@@ -30,6 +39,37 @@ def refusal(made_up: Commits, tmp_path: Path) -> Callable[..., str]:
         return done.err
 
     return refused
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "expected"),
+    [
+        (PUBSUB, "pubsub://projects/project-1/topics/rankings", ["ReadFromPubSub", "_PublishDoFn"]),
+        (PUBSUB, "bigquery://project-1:data.rankings", ["ReadFromPubSub", "_LoadDoFn"]),
+        (PUBSUB, "out", ["ReadFromPubSub", "_PublishDoFn"]),
+    ],
+)
+def test_google_places_make_a_streaming_graph(
+    made_up: Commits, tmp_path: Path, source: str, sink: str, expected: list[str]
+) -> None:
+    pytest.importorskip("google.cloud.pubsub_v1", reason="needs the extra gcp")
+    place = sink if "://" in sink else f"{tmp_path}/{sink}"
+    arguments, _ = parser_of("stream").read(["--input", source, "--output", place, *made_up.question(*PERIOD)])
+    options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
+    launch = Launch("direct", BundleBasedDirectRunner(), options)
+    pipeline = beam.Pipeline(runner=launch.runner, options=options)
+    build(pipeline, report_of(options_of(arguments), watch=True), launch, LiveRun())
+    found: set[str] = set()
+
+    class Look(beam.pipeline.PipelineVisitor):
+        def enter_composite_transform(self, node: beam.pipeline.AppliedPTransform) -> None:
+            self.visit_transform(node)
+
+        def visit_transform(self, node: beam.pipeline.AppliedPTransform) -> None:
+            found.update([type(node.transform).__name__, type(getattr(node.transform, "fn", None)).__name__])
+
+    pipeline.visit(Look())
+    assert set(expected) <= found
 
 
 def test_the_table_has_the_fields_of_the_files() -> None:

@@ -16,10 +16,11 @@ import numpy as np
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import LimitDomain
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.select import RankingKey, WindowCounts, rank
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Case, Dataset, Neighbours
 from private_topk.transforms.testing.audit.distinguish import (
     Answer,

@@ -14,9 +14,10 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
-from private_topk.transforms.spec import CountBudget, TopK
+from private_topk.transforms.spec import TopK
 
 __all__ = [
     "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Case", "Dataset", "Neighbours", "Row", "cases_of",

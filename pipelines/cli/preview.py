@@ -68,9 +68,7 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     found = _previews(options, arguments, ks, epsilons)
     if arguments.plot is not None:
-        from private_topk.pipelines.preview.plot import plot
-
-        plot(found[0], arguments.plot)
+        found[0].plot(arguments.plot)
     if arguments.json:
         print_json([preview.plain() for preview in found] if len(found) > 1 else found[0].plain())
     else:

@@ -102,7 +102,7 @@ class Preview:
         """Draw each rank's chance to be found, and the l_1 errors, as a picture file. Needs the extra `plot`."""
         from private_topk.pipelines.preview.plot import plot
 
-        plot(self, path)
+        plot(self.outlooks, path, self.expected, "users" if self.setting.amounts is None else "amounts")
 
     def __str__(self) -> str:
         parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from private_topk.pipelines.budget.plot import figure_in
-from private_topk.pipelines.preview.comparing import Preview
-from private_topk.pipelines.preview.outlook import Estimate
+from private_topk.pipelines.preview.outlook import Estimate, Outlook
 
 __all__ = ["plot"]
 
@@ -14,39 +14,43 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _MARKS = "os^Dv<>pP*X"
 
 
-def plot(preview: Preview, path: str) -> None:
+def plot(outlooks: Sequence[Outlook], path: str, title: str, unit: str) -> None:
     """Draw each rank's chance to be found, and the l_1 error, of every mechanism.
+
+    Args:
+        outlooks: the best first; more than there are colours for are left out.
+        unit: what counts are of.
 
     Raises:
         Refusal: the file has no known ending or cannot be written.
     """
     with figure_in(path, 9, 4.2) as figure:
         left, right = figure.subplots(1, 2)
-        _ranks(left, preview)
-        _bars(right, preview)
+        _ranks(left, outlooks[: len(_COLOURS)])
+        _bars(right, outlooks[: len(_COLOURS)], unit)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=5)
-        figure.suptitle(preview.expected, fontsize="medium")
+        figure.suptitle(title, fontsize="medium")
 
 
-def _ranks(axes: Any, preview: Preview) -> None:  # noqa: ANN401 - matplotlib has no types here
-    """Every rank's chance to be found, of the best few."""
-    ranks = range(1, preview.setting.k + 1)
-    for number, outlook in enumerate(preview.outlooks[: len(_COLOURS)]):
+def _ranks(axes: Any, outlooks: Sequence[Outlook]) -> None:  # noqa: ANN401 - matplotlib has no types here
+    """Every rank's chance to be found."""
+    k = outlooks[0].k
+    ranks = range(1, k + 1)
+    for number, outlook in enumerate(outlooks):
         _line(axes, list(ranks), list(outlook.found), number, outlook.name)
     axes.set(xlabel="rank", ylabel="chance that its item is published", ylim=(0, 1.03))
-    axes.set_xlim(0.5, preview.setting.k + 0.5)
+    axes.set_xlim(0.5, k + 0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
 
 
-def _bars(axes: Any, preview: Preview) -> None:  # noqa: ANN401
-    shown = preview.outlooks[: len(_COLOURS)]
-    for number, outlook in enumerate(shown):
+def _bars(axes: Any, outlooks: Sequence[Outlook], unit: str) -> None:  # noqa: ANN401
+    for number, outlook in enumerate(outlooks):
         low, high = _reach(outlook.l_1)
         axes.barh(number, outlook.l_1.value, color=_COLOURS[number], xerr=[[low], [high]])
-    axes.set_yticks(range(len(shown)), [outlook.name for outlook in shown])
+    axes.set_yticks(range(len(outlooks)), [outlook.name for outlook in outlooks])
     axes.invert_yaxis()
-    axes.set_xlabel(f"l_1 error, in {'users' if preview.setting.amounts is None else 'amounts'}")
+    axes.set_xlabel(f"l_1 error, in {unit}")
 
 
 def _line(axes: Any, at: list[int], estimates: list[Estimate], number: int, name: str) -> None:  # noqa: ANN401

@@ -25,7 +25,6 @@ from private_topk.pipelines.preview import (
 )
 from private_topk.pipelines.preview.comparing import _ordered
 from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
-from private_topk.pipelines.preview.plot import plot
 from private_topk.pipelines.preview.shapes import weight_of
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
 from private_topk.transforms.domain import PublicDomain
@@ -150,7 +149,7 @@ def test_tables_hold_what_was_found() -> None:
 def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
     names = ("joint", "peeling", "canonical")
     one = preview(Zipf(1.0, 100, 1000, 5), 4, 1.0, mechanisms=names, draws=5)
-    plot(one, str(tmp_path / "one.svg"))
+    one.plot(str(tmp_path / "one.svg"))
     said = " ".join(re.findall(r"<!-- (.*?) -->", (tmp_path / "one.svg").read_text()))
     assert all(name in said for name in (*names, "rank", "l_1 error, in users", "Zipf 1: 100 items"))
     for path, wrong in (
@@ -158,7 +157,7 @@ def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
         ("no/one.svg", "cannot be written"),
     ):
         with pytest.raises(Refusal, match=f"plot .*{wrong}"):
-            plot(one, str(tmp_path / path))
+            one.plot(str(tmp_path / path))
 
 
 def test_json_holds_all_of_it() -> None:

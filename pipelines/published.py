@@ -27,7 +27,7 @@ from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.runners import Launch, Line
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.errors import Refusal, printable, verbatim
-from private_topk.transforms.windows import Period, from_microseconds
+from private_topk.transforms.windows import Period, from_microseconds, utc_text
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
     from private_topk.pipelines.budget.ledger import Receipt
@@ -247,7 +247,7 @@ class Announcer:
     def write_health(self, path: str) -> None:
         """How far the stream is, as JSON, written whole."""
         left = self._left()
-        facts = {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), "windows": len(self._closing),
+        facts = {"time": utc_text(datetime.now(timezone.utc), "seconds"), "windows": len(self._closing),
                  "published": len(self._closing) - len(left), "next_window": left[0] if left else None,
                  "next_closes": self._closes(left[0]) if left else None}  # fmt: skip
         with suppress(OSError), open(f"{path}.tmp", "w", encoding="utf-8") as sink:  # a full disk shows as a stale file
@@ -260,7 +260,7 @@ class Announcer:
 
     def _closes(self, label: str) -> str:
         moment = from_microseconds(round(self._closing[label] * 1e6)).astimezone(self._zone)
-        return moment.isoformat(timespec="seconds")
+        return utc_text(moment, "seconds")
 
     def say_what_is_next(self) -> None:
         """How many windows are left, and when the next one closes; of none nothing."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from private_topk.pipelines.budget.account import Budget, Charge, Spent, explain, heaviest
 from private_topk.pipelines.budget.records import Entry, Request, check_legible
 from private_topk.transforms.errors import Refusal, literal, verbatim
+from private_topk.transforms.windows import utc_text
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.tables import Connection
@@ -112,7 +113,7 @@ class Ledger:
             connection.finish(entry, outcome, self._now())
 
     def _now(self) -> str:
-        return self._clock().astimezone(timezone.utc).isoformat(timespec="seconds")
+        return utc_text(self._clock().astimezone(timezone.utc), "seconds")
 
 
 @dataclass(frozen=True)

@@ -65,4 +65,4 @@ def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[
 
 
 def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=None)
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=None)

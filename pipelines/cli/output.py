@@ -19,6 +19,7 @@ from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished, heard, level, unheed_signals
 from private_topk.transforms.errors import NotYet, Refusal, printable
 from private_topk.transforms.stated import stated
+from private_topk.transforms.windows import utc_text
 
 __all__ = [
     "BAD_INPUT",
@@ -151,7 +152,7 @@ def print_json(document: object) -> None:
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON has
     if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
+        return utc_text(value)
     if isinstance(value, Fraction):
         return stated(value)
     raise TypeError(f"{type(value).__name__} has no place in a JSON document")

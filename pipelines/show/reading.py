@@ -156,11 +156,11 @@ def is_manifest(found: object) -> bool:
 def _is_window(window: Mapping[str, Any]) -> bool:
     try:
         _ = [
-            datetime.fromisoformat(window[name]).utcoffset()
+            datetime.fromisoformat(window[name].replace("Z", "+00:00")).utcoffset()
             for name in ("start", "end")
             if window.get(name) is not None
         ]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         return False
     return _fits(window, _WINDOW)
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking
+from private_topk.transforms.windows import utc_text
 
 __all__ = [
     "AVRO_SCHEMA",
@@ -162,7 +163,7 @@ def _from_avro(content: bytes) -> Rows:
 
 
 def _to_json_lines(rows: Rows, shape: Shape = _PLAIN) -> bytes:
-    return "".join(json.dumps(row, default=_iso, ensure_ascii=False) + "\n" for row in rows).encode()
+    return "".join(json.dumps(row, default=utc_text, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def _from_json_lines(content: bytes) -> Rows:
@@ -177,7 +178,7 @@ def _to_csv(rows: Rows, shape: Shape = _PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist(rows, schema(shape))
     for at, name in enumerate(("window_start", "window_end")):
-        table = table.set_column(at, name, pa.array([row[name] and _iso(row[name]) for row in rows], pa.string()))
+        table = table.set_column(at, name, pa.array([row[name] and utc_text(row[name]) for row in rows], pa.string()))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
     return sink.getvalue().to_pybytes()
 
@@ -206,10 +207,6 @@ def _to_parquet(rows: Rows, shape: Shape = _PLAIN) -> bytes:
 
 def _from_parquet(content: bytes) -> Rows:
     return pq.read_table(io.BytesIO(content)).to_pylist()
-
-
-def _iso(value: datetime) -> str:
-    return value.isoformat().replace("+00:00", "Z")
 
 
 _JSON_LINES = Format(_to_json_lines, _from_json_lines)

@@ -14,6 +14,7 @@ from private_topk.pipelines.publishing import manifest_path
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import utc_text
 
 __all__ = ["describe_release", "encode_manifest", "manifest_path"]
 
@@ -66,8 +67,8 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
         rows: the ranking file that it is the manifest of, which it names by its SHA-256.
     """
     windows = sorted(({
-        "start": ranking.window.start and ranking.window.start.isoformat(),
-        "end": ranking.window.end and ranking.window.end.isoformat(),
+        "start": ranking.window.start and utc_text(ranking.window.start),
+        "end": ranking.window.end and utc_text(ranking.window.end),
         **({} if ranking.group is None else {"group": ranking.group}),
         "returned": len(ranking.items),
         **_noise(ranking),

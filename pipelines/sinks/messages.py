@@ -16,7 +16,7 @@ from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import Period, utc_text
 
 __all__ = ["ToKafka", "ToPubSub", "attributes_of", "message_of"]
 
@@ -30,7 +30,7 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
     """A ranking as JSON: its window's bounds in UTC, its group where there are groups, and the items in order of rank
     (or a set, in public order).
     """
-    start, end = (at and at.isoformat().replace("+00:00", "Z") for at in (ranking.window.start, ranking.window.end))
+    start, end = (at and utc_text(at) for at in (ranking.window.start, ranking.window.end))
     whole = {
         "window_start": start,
         "window_end": end,

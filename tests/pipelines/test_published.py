@@ -55,11 +55,11 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     announcer.look({LABELS[0]: FIRST_CLOSES + 2.25})
     assert said == [
         "published 20260101T000000Z--20260101T010000Z to out, 2.2 s after it closed",
-        "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00+00:00",
+        "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00Z",
     ]
     assert [line.facts for line in said] == [
         {"event": "published", "window": LABELS[0], "place": "out", "lag_seconds": 2.2},
-        {"event": "waiting", "next_window": LABELS[1], "closes": "2026-01-01T02:05:00+00:00", "left": 7, "of": 8},
+        {"event": "waiting", "next_window": LABELS[1], "closes": "2026-01-01T02:05:00Z", "left": 7, "of": 8},
     ]
     announcer.look({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
     lags = [9e4 - 3600 * number for number in range(1, 8)]
@@ -74,7 +74,7 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
     announcer.start_after({LABELS[0]: 5.0, LABELS[1]: 5.0})
     announcer.look({LABELS[0]: 5.0, LABELS[1]: 6.0})
     assert said == [f"published {LABELS[1]} to out",
-                    "6 of 8 windows are left; the next closes at 2026-01-01T03:05:00+00:00 by the clock of the source",
+                    "6 of 8 windows are left; the next closes at 2026-01-01T03:05:00Z by the clock of the source",
                     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from private_topk.transforms.windows.windowing import (
     Windowing,
     from_microseconds,
     microseconds,
+    utc_text,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Windowing",
     "from_microseconds",
     "microseconds",
+    "utc_text",
 ]

@@ -30,6 +30,7 @@ __all__ = [
     "Windowing",
     "from_microseconds",
     "microseconds",
+    "utc_text",
     "whole_milliseconds",
     "windowing_of",
 ]
@@ -226,6 +227,11 @@ def microseconds(moment: datetime) -> int:
 def from_microseconds(value: int) -> datetime:
     """The moment in UTC. Raises OverflowError outside the years 1 to 9999."""
     return _EPOCH + value * MICROSECOND
+
+
+def utc_text(moment: datetime, timespec: str = "auto") -> str:
+    """A moment as ISO 8601, UTC as Z: one spelling wherever moments are published or told."""
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def _stamp(moment: datetime) -> str:

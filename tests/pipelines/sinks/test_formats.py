@@ -178,8 +178,8 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
         "output": "r.avro",
         "ranking_sha256": hashlib.sha256(b"rows").hexdigest(),
         "windows": [
-            {"start": "2026-01-01T00:00:00+00:00", "end": "2026-01-03T00:00:00+00:00", "returned": 2},
-            {"start": "2026-01-03T00:00:00+00:00", "end": "2026-01-04T00:00:00.001000+00:00", "returned": 12},
+            {"start": "2026-01-01T00:00:00Z", "end": "2026-01-03T00:00:00Z", "returned": 2},
+            {"start": "2026-01-03T00:00:00Z", "end": "2026-01-04T00:00:00.001000Z", "returned": 12},
         ],
     }
 

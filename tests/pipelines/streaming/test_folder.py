@@ -56,7 +56,7 @@ def test_files_are_read_as_they_arrive_each_once(
         said = finished(process, log)
     assert "3 windows published" in said
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
-    check_what_was_told(said, rankings, "2026-01-03T00:00:00+00:00")
+    check_what_was_told(said, rankings, "2026-01-03T00:00:00Z")
     assert not any("lag_seconds" in line for line in told(said, "published")), "the clock is not the present"
 
 
@@ -86,7 +86,7 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
     done = command("stream", "--input", f"{incoming}/*.jsonl", "--slack", "2d", "--output", rankings,
                    "--output-format", "jsonl", "--log-format", "json", *question)  # fmt: skip
     assert done.status == 0, done.err
-    check_what_was_told(done.err, rankings, "2026-01-04T00:00:00+00:00")
+    check_what_was_told(done.err, rankings, "2026-01-04T00:00:00Z")
     lags = [line["lag_seconds"] for line in told(done.err, "published")]
     assert len(lags) == 4 and lags[0] - lags[3] == pytest.approx(3 * 86_400, abs=60)
     assert "s after it closed" in told(done.err, "published")[0]["message"]

@@ -20,7 +20,6 @@ from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.sinks.formats import FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
-from tests.pipelines.support import SHARED
 
 pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 Check = Callable[[World], None]
@@ -178,11 +177,14 @@ HERE = {"git clone REPOSITORY private-topk && cd private-topk": "true"}
 """The reader's clone is the world that the page is typed in."""
 README = [
     Held("$ git clone REPOSITORY", instead=HERE, before=lambda world: clone(world.folder), after=ranked_like_the_page),
-    Held("source .venv/bin/activate", before=lambda world: plays_of_a_shop(world.folder),
-         after=ranked("ranking.avro", 40)),
-    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
     Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
-]  # fmt: skip
+]
+
+
+RUN = [
+    Held("private-topk run", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),
+    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
+]
 
 
 FIVE_MINUTES = [
@@ -242,20 +244,11 @@ MECHANISMS = [
 ]
 
 
-def published_games(world: World) -> None:
-    place = SHARED / "data" / "games.npy"
-    if not place.exists():
-        pytest.skip("the shared data are not there: the rest of the page needs them, the part above it has been held")
-    (world.folder / "games.npy").symlink_to(place)
-
-
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 5,10,20"),
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --recall 0.9"),
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
-    Held("$ python -m benchmarks.previews", "parsed", MINUTES),
-    Held("$ private-topk preview --counts games.npy", before=published_games),
     Held("$ python -m benchmarks.errors --beside", "parsed", MINUTES),
 ]
 
@@ -335,13 +328,9 @@ TESTING = [Held("import apache_beam as beam", "python"), Held("import apache_bea
 SCALE = [
     Held("$ python -m benchmarks.pipeline --rows 10000000 --runs 2", "parsed", MINUTES),
     Held("$ python -m benchmarks.scale", "parsed", MINUTES),
-    Held("$ python -m benchmarks.windows --runs 1 --windows 1 24 1000 10000", "parsed", MINUTES),
-    Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
-    Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
 ]
 
 
-CONTRIBUTING = [picture("a door ")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 
 
@@ -352,7 +341,6 @@ HELD = {
     "docs/budget.md": BUDGET,
     "docs/choosing.md": CHOOSING,
     "docs/command-line.md": COMMAND_LINE,
-    "docs/contributing.md": CONTRIBUTING,
     "docs/counts.md": COUNTS,
     "docs/five-minutes.md": FIVE_MINUTES,
     "docs/groups.md": GROUPS,
@@ -360,6 +348,7 @@ HELD = {
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
     "docs/risers.md": RISERS,
+    "docs/run.md": RUN,
     "docs/scale.md": SCALE,
     "docs/testing.md": TESTING,
 }

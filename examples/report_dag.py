@@ -16,7 +16,8 @@ from airflow.decorators import dag, task
 from airflow.exceptions import AirflowFailException
 
 BAD_INPUT = 2
-"""The exit status of a file, a budget or an input that is refused: to try again would not help."""
+"""The exit status of a file, a budget or an input that is refused: to try again would not help. An input that has not
+come yet ends with 3, which Airflow tries again later."""
 
 
 @dag(

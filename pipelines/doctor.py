@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, distribution, version
 from zoneinfo import ZoneInfo
@@ -31,6 +31,10 @@ _PROGRAMS = {
     "dataflow": (),
 }
 """What each runner may start: Java runs Flink's job server, Go builds Prism once, Docker runs portable workers."""
+
+
+_EXTRAS = {"dataflow": ("gcp",)}
+"""The extras without which a runner cannot be asked."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def examine(runner: str = "direct", ledger: str | None = None, key: str | None =
     Cost: half a second, most of it for asking Java which version it is.
     """
     yield _python()
-    yield from _packages()
+    yield from _packages(runner)
     for program in ("java", "go", "docker"):
         yield _program(program, runner)
     yield _space()
@@ -80,23 +84,27 @@ def _python() -> Finding:
     return Finding("python", "wrong", f"{own} is not {wanted}: make a virtual environment with another one")
 
 
-def _packages() -> Iterator[Finding]:
-    """Every package that ours names, beside its bounds: those of an extra may be missing."""
+def _packages(runner: str) -> Iterator[Finding]:
+    """Every package that ours names, beside its bounds: those of an extra may be missing, but for the runner's own."""
     from packaging.requirements import Requirement
 
     for text in distribution(_OURS).requires or ():
         needed = Requirement(text)
         marker = needed.marker
-        extras = [] if marker is None else [name for name in _extras() if marker.evaluate({"extra": name})]
-        if marker is not None and set(extras) <= {"test"} or needed.name == _OURS:
+        always = marker is None or marker.evaluate({"extra": ""})
+        extras = [] if always else [name for name in _extras() if marker.evaluate({"extra": name})]  # type: ignore[union-attr]
+        if not always and set(extras) <= {"test"} or needed.name == _OURS:
             continue
         owner = f" (extra {', '.join(name for name in extras if name != 'test')})" if extras else ""
+        optional = bool(owner) and not set(extras) & set(_EXTRAS.get(runner, ()))
         lacking = _lacking(needed.name, needed.extras)
         if owner and lacking:
             what = f"{needed.name}[{','.join(sorted(needed.extras))}]"
-            yield Finding(needed.name + owner, "missing", f"lacks {len(lacking)} packages: pip install '{what}'")
+            state = "missing" if optional else "wrong"
+            yield Finding(needed.name + owner, state, f"lacks {len(lacking)} packages: pip install '{what}'")
         else:
-            yield _package(needed.name, str(needed.specifier), needed.specifier.contains, owner)
+            found = _package(needed.name, str(needed.specifier), needed.specifier.contains, optional)
+            yield replace(found, name=needed.name + owner)
 
 
 def _lacking(name: str, extras: set[str]) -> list[str]:
@@ -120,15 +128,15 @@ def _extras() -> list[str]:
     return list(distribution(_OURS).metadata.get_all("Provides-Extra") or ())
 
 
-def _package(name: str, bounds: str, holds: Callable[..., bool], owner: str) -> Finding:
+def _package(name: str, bounds: str, holds: Callable[..., bool], optional: bool) -> Finding:
+    state = "missing" if optional else "wrong"
     try:
         own = version(name)
     except PackageNotFoundError:
-        return Finding(name + owner, "missing" if owner else "wrong", f"is not installed: pip install '{name}{bounds}'")
+        return Finding(name, state, f"is not installed: pip install '{name}{bounds}'")
     if holds(own, prereleases=True):
-        return Finding(name + owner, "well", f"{own}, within {bounds}")
-    state = "missing" if owner else "wrong"
-    return Finding(name + owner, state, f"{own} is not {bounds}: pip install '{name}{bounds}'")
+        return Finding(name, "well", f"{own}, within {bounds}")
+    return Finding(name, state, f"{own} is not {bounds}: pip install '{name}{bounds}'")
 
 
 def _program(program: str, runner: str) -> Finding:
@@ -165,7 +173,7 @@ def _space() -> Finding:
     if free < _LEAST_SPACE:
         return Finding("temporary files", "wrong", f"{told}: point TMPDIR at a folder with more")
     if free < _USUAL_SPACE:
-        return Finding("temporary files", "missing", f"{told}: little for large inputs; TMPDIR names another folder")
+        return Finding("temporary files", "well", f"{told}: little for large inputs; TMPDIR names another folder")
     return Finding("temporary files", "well", told)
 
 

@@ -102,7 +102,8 @@ def why(error: Exception) -> str:
     if isinstance(error, NameError):  # Beam's modules go on without a client that is not installed, up to its first use
         return "the client of its store is not installed: pip install 'apache-beam[gcp,aws,azure]' has all"
     if "Unable to get filesystem" in str(error):
-        return "no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://"
+        return ("no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; gs:// needs "
+                "`pip install 'private-topk[gcp]'`, s3:// and azfs:// need 'apache-beam[aws,azure]'")  # fmt: skip
     return (str(error) or type(error).__name__).rstrip(".")
 
 

@@ -7,12 +7,14 @@ the share of bytes that is read is said. Nothing else is: no count, no item. And
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -242,12 +244,29 @@ class Announcer:
         if new:
             self.say_what_is_next()
 
+    def write_health(self, path: str) -> None:
+        """How far the stream is, as JSON, written whole."""
+        left = self._left()
+        facts = {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), "windows": len(self._closing),
+                 "published": len(self._closing) - len(left), "next_window": left[0] if left else None,
+                 "next_closes": self._closes(left[0]) if left else None}  # fmt: skip
+        with suppress(OSError), open(f"{path}.tmp", "w", encoding="utf-8") as sink:  # a full disk shows as a stale file
+            json.dump(facts, sink)
+        with suppress(OSError):
+            os.replace(f"{path}.tmp", path)
+
+    def _left(self) -> list[str]:
+        return [label for label in self._closing if label not in self._published]
+
+    def _closes(self, label: str) -> str:
+        moment = from_microseconds(round(self._closing[label] * 1e6)).astimezone(self._zone)
+        return moment.isoformat(timespec="seconds")
+
     def say_what_is_next(self) -> None:
         """How many windows are left, and when the next one closes; of none nothing."""
-        left = [label for label in self._closing if label not in self._published]
+        left = self._left()
         if left:
-            moment = from_microseconds(round(self._closing[left[0]] * 1e6)).astimezone(self._zone)
-            closes, whole = moment.isoformat(timespec="seconds"), len(self._closing)
+            closes, whole = self._closes(left[0]), len(self._closing)
             clock = "" if self._live else " by the clock of the source"
             self._say(Line(f"{len(left):,} of {whole:,} windows are left; the next closes at {closes}{clock}",
                            event="waiting", next_window=left[0], closes=closes, left=len(left), of=whole))  # fmt: skip
@@ -287,7 +306,9 @@ def _own_windows(report: Report) -> set[str]:
 
 
 @contextmanager
-def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> Iterator[None]:
+def followed(
+    report: Report, launch: Launch, live: LiveRun, say: Say | None, health_file: str | None = None
+) -> Iterator[None]:
     """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
 
     Every second, every ten where the place is not on this machine. Places that cannot be read back are followed by
@@ -295,6 +316,7 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
 
     Args:
         say: takes one line; None says nothing.
+        health_file: is written after every look; it goes stale where the process that launched the job is gone.
 
     Raises:
         IncompleteDataError: the job has ended well, and a window is not seen in a place that is no files. (At
@@ -316,6 +338,8 @@ def followed(report: Report, launch: Launch, live: LiveRun, say: Say | None) -> 
 
     def look() -> None:
         announcer.look(published())
+        if health_file is not None:
+            announcer.write_health(health_file)
         if announcer.has_all:
             launch.answered.set()
 

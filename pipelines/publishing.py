@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -31,7 +31,7 @@ try:
 except ImportError:  # no such locks on this system: two runs to one output are then kept apart by their checks alone
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["manifest_path", "obstacle", "publish", "refuse_changed"]
+__all__ = ["check_question", "manifest_path", "obstacle", "publish", "refuse_changed"]
 
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
@@ -42,6 +42,9 @@ _OF_A_RUN = ("runner", "versions", "ranking_sha256", "windows")  # of a manifest
 def manifest_path(output: str) -> str:
     """Where the manifest of an output stands: ranking.avro has ranking.manifest.json beside it."""
     return output.rpartition(".")[0] + ".manifest.json"
+
+
+_QUESTION = ("mechanism", "k", "parameters", "max_items_per_user", "max_windows_per_user", "against", "amounts")
 
 
 def publish(
@@ -84,6 +87,15 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
     if exists(path) and not overwrite:
         refuse_changed(path)
     return None
+
+
+def check_question(path: str, release: Release, facts: Mapping[str, Any]) -> None:
+    """Raise Refusal where the same release has published the answer to another question at a path."""
+    known, own = _described(path), json.loads(json.dumps(facts))
+    differ = [name for name in _QUESTION if name in known and known[name] != own.get(name)]
+    if differ and _is_of(known, release):
+        rule = f"cannot go on in {verbatim(path)}: another question was published under this id, its {differ[0]} is "
+        raise Refusal("release_id", rule + verbatim(known[differ[0]]), "give another id, and another {output}")
 
 
 def refuse_changed(path: str) -> None:

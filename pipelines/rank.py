@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.domain import Domain
@@ -33,6 +35,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
@@ -48,9 +51,10 @@ __all__ = ["Picture", "Rankings", "rank"]
 def rank(
     rows: object,
     k: int,
-    mechanism: Mechanism,
-    domain: Domain | Iterable[str | int] | Mapping[str, Iterable[str | int]],
+    mechanism: Mechanism | str,
+    domain: Domain | Iterable[str | int] | Mapping[str, Iterable[str | int]] | str | os.PathLike[str],
     *,
+    epsilon: Fraction | float | None = None,
     user: str = "user",
     item: str = "item",
     time: str = "time",
@@ -78,9 +82,10 @@ def rank(
         rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
             Arrow's columns.
         k: how many items.
-        mechanism: how to draw them, such as `Joint(epsilon=1.0)`.
-        domain: the public list of items, which must not come from the rows; or `UnknownDomain()`, with a mechanism
-            for it such as `LimitDomain(epsilon=1.0, delta=1e-6)`.
+        mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint".
+        domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
+            path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
+        epsilon: of a mechanism that is given by its name.
         user, item, time: names of columns. Users and items are texts or whole numbers. The time is read where there is
             a period; what its values mean is what they mean in a file (docs/formats.md).
         time_unit: what a plain number in the time column counts since 1970 UTC: s, ms or us.
@@ -93,7 +98,8 @@ def rank(
         privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all
             windows, which share it.
         horizon: with the unit user, how many windows there will be in all.
-        delta: with the unit user, for a mechanism without a delta of its own: it pays for composing windows.
+        delta: of a mechanism that is given by its name, where it has one. Otherwise, with the unit user, it pays for
+            composing windows.
         amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
         value: with amounts: the name of their column.
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
@@ -116,6 +122,12 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
+    if isinstance(mechanism, str):
+        mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
+    elif epsilon is not None:
+        raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
+    if isinstance(domain, str | os.PathLike):
+        domain = read_domain(os.fspath(domain), item)
     given = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     spec = resolve(
         TopK(*given),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
@@ -210,9 +222,13 @@ class Rankings:
                           "take one, such as rankings[0].items, or .to_polars()")  # fmt: skip
         return self.windows[0].items
 
-    def rows(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[dict[str, Any]]:
         """One row for each released item, with the columns of a ranking file."""
         return self.table.to_pylist()
+
+    def __repr__(self) -> str:
+        k = self.facts.get("k")
+        return f"Rankings(release={self.facts.get('report')!r}, windows={len(self)}, k={k})"
 
     def to_arrow(self) -> pa.Table:
         return self.table
@@ -248,7 +264,7 @@ class Rankings:
     def write(self, path: str, overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
-        rows = format_of(path).encode(self.rows(), Shape.of(self.facts))
+        rows = format_of(path).encode(self.to_rows(), Shape.of(self.facts))
         own = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
         manifest = json.dumps({**self.facts, **own}, indent=2, ensure_ascii=False) + "\n"
         publish(path, rows, manifest.encode(), overwrite)
@@ -256,7 +272,7 @@ class Rankings:
     def report(self) -> PublishedReport:
         """What there is to show."""
         own = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
-        return PublishedReport(self.rows(), own, "group" if "group" in self.table.column_names else None)
+        return PublishedReport(self.to_rows(), own, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text
@@ -264,5 +280,5 @@ class Rankings:
         return "\n".join(in_text(self.report()))
 
     def _repr_html_(self) -> str:
-        name = hashlib.sha256(repr(self.rows()).encode()).hexdigest()[:12]
+        name = hashlib.sha256(repr(self.to_rows()).encode()).hexdigest()[:12]
         return snippet(self.report(), f"ptk-{name}")

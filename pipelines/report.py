@@ -16,7 +16,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import NotYet, Refusal, verbatim
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.validation import check_all_windows
 
@@ -67,7 +67,7 @@ class Report:
         return [self.source.place, *self.source.local_places(), *lists, *protected_files(own), *self.kept]
 
     def check_complete(self) -> None:
-        """Raise Refusal where the file is not there that says that the input is.
+        """Raise NotYet where the file is not there that says that the input is.
 
         How many rows there are is private, and none at all is an answer like any other: a public name has to tell an
         input that is empty from one that has not come yet.
@@ -83,8 +83,8 @@ class Report:
             rule = f"{verbatim(self.success_file)} cannot be looked for: {verbatim(why(error))}"
             raise Refusal("success_file", rule) from None
         if not there:
-            raise Refusal("success_file", f"{verbatim(self.success_file)} is not there yet, so the input may still "
-                          "be on its way", "nothing was done; call it again")  # fmt: skip
+            raise NotYet("success_file", f"{verbatim(self.success_file)} is not there yet, so the input may still "
+                         "be on its way", "nothing was done; call it again")  # fmt: skip
 
     def check_rows(self) -> None:
         """Raise Refusal where fewer rows are there than were expected. Reads as many as it takes to tell."""

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -26,6 +27,7 @@ from private_topk.pipelines.published import (
     progress,
     what_is_published,
 )
+from private_topk.pipelines.publishing import check_question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
@@ -70,13 +72,20 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
     execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
                           launch.by_reference, launch.cores)  # fmt: skip
     rankings = blocks | "Rank" >> RankBlocks(spec.top_k, spec.release, spec.period, execution)
+    facts = _facts(report, launch)
+    written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
+    if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
+        _ = written | "Record published windows" >> RecordPublished(spec.period, live)
+
+
+def _facts(report: Report, launch: Launch) -> dict[str, Any]:
+    """What the manifest says of the release."""
+    spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
     if spec.period is not None and spec.period.zone != "UTC":
         facts["time_zone"] = spec.period.zone
-    written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
-    if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
-        _ = written | "Record published windows" >> RecordPublished(spec.period, live)
+    return facts
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -89,6 +98,9 @@ def check(report: Report, launch: Launch) -> None:
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the look at the input, which is a list of its files
     with about_the_output(report.sink.place):
+        if not (report.source.bounded and report.sink.overwrite):
+            for path in (report.sink.files(spec.period) or [])[:1]:
+                check_question(path, spec.release, _facts(report, launch))
         report.sink.check(spec.period, report.reads(), spec.release)
     report.source.check(spec.reads)
     report.source.check_runner(launch)
@@ -105,12 +117,14 @@ def run(
     again: str = "run the same report again",
     say: Callable[[str], None] | None = None,
     show_exact_counters: bool = False,
+    health_file: str | None = None,
 ) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
 
     Args:
         again: how the same release is run again, as the door says it: told where this run ends early.
         say: takes a line for each window of a stream that is published.
+        health_file: where to write how far a stream is, every second.
         show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
 
     Raises:
@@ -131,7 +145,7 @@ def run(
             with (
                 _charged(report, again),
                 progress(live),
-                followed(report, launch, live, say),
+                followed(report, launch, live, say, health_file),
                 redirect_stderr(io.StringIO()),
             ):
                 job = pipeline.run()

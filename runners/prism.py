@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from apache_beam.options.pipeline_options import PipelineOptions, PrismRunnerOptions
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, PrismRunnerOptions
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.version import __version__ as beam_version
 
@@ -36,6 +36,8 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"
     check_environment(options, default="LOOPBACK")
+    # Otherwise Beam takes the server of the process's first launch for all later ones, whatever they ask for.
+    options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
     return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 
 

@@ -154,7 +154,8 @@ class Shape:
         kind = {2: "pairs", 3: "triples", 4: "tuples"}[len(self._roles)]
         tuples = f"({', '.join(self._roles)}) {kind}"
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
-        remedy = "name the two fields, such as PrivateTopK(..., user='listener', item='track'), or map each to a pair"
+        remedy = ("name the two fields, such as PrivateTopK(..., user='listener', item='track'), "
+                  "or map each to a pair: a group or an amount as well needs groups=... or amounts=...")  # fmt: skip
         return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, got an element of type {verbatim(shown)}",
                        literal(remedy))  # fmt: skip
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Refusal", "did_you_mean", "literal", "plain", "printable", "refused", "verbatim"]
+__all__ = ["NotYet", "Refusal", "did_you_mean", "literal", "plain", "printable", "refused", "verbatim"]
 
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
@@ -45,6 +45,10 @@ class Refusal(ValueError):
 
     def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
         return type(self), (self.field, self.rule, self.remedy)
+
+
+class NotYet(Refusal):
+    """What a field names has not come yet: nothing was done, and the same call can do it later."""
 
 
 def verbatim(text: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Set
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,8 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
     try:
         if isinstance(items, Mapping) or isinstance(items, type):
             raise TypeError
+        if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
+            items = _only_column(items)
         # Arrays and columns of tables give Python's own values so.
         listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
         values = list(items if listed is None else listed())
@@ -110,6 +113,14 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
         raise Refusal("domain", f"must hold strings or integers, got {names}")
     return pa.array([str(value) for value in values], pa.large_string())
+
+
+def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arrow
+    names = list(getattr(frame, "column_names", frame.columns))
+    if len(names) != 1:
+        raise Refusal("domain", f"must be one column, got a frame of {len(names)}", "give the column, such as "
+                      "frame['item']")  # fmt: skip
+    return frame[names[0]]
 
 
 _ZEROS = np.uint64(0x3030303030303030)

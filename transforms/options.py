@@ -366,6 +366,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("plot", str, "FILE",
            {"preview": "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]",
             "budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
+    Option("health_file", str, "FILE", "write every second how far the stream is, for a monitor: JSON with the time, "
+           "how many windows there are and are published, and when the next one closes", ("stream",), _TERMINAL,
+           same="the terminal"),
     Option("quiet", None, "", "do not print rankings", ("run", "report"), _TERMINAL, same="the terminal"),
     Option("json", None, "", {
         command: f"print {what} as one JSON document (docs/command-line.md)" for command, what in {

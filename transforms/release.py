@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
@@ -72,6 +72,27 @@ class Ranking:
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
         return self.window.label(self.group)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row for each item: window_start, window_end, maybe group, rank (None in a set), item, maybe noisy_weight,
+        noisy_count, noise_stddev, noise_95, k, returned. A ranking file has these columns, and the release's id.
+        """
+        return [
+            {
+                "window_start": self.window.start,
+                "window_end": self.window.end,
+                **({} if self.group is None else {"group": self.group}),
+                "rank": place if self.answer == "sequence" else None,
+                "item": item,
+                **({} if self.noisy_weights is None else {"noisy_weight": self.noisy_weights[place - 1]}),
+                "noisy_count": self.noisy_counts[place - 1] if self.noisy_counts else None,
+                "noise_stddev": self.noise and self.noise.stddev,
+                "noise_95": self.noise and self.noise.within_95,
+                "k": self.k,
+                "returned": len(self.items),
+            }
+            for place, item in enumerate(self.items, 1)
+        ]
 
 
 DRAWS = "release 4"

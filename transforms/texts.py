@@ -28,7 +28,8 @@ _RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
 def number(text: str) -> Fraction | float:
     """A number in decimal or scientific notation, exactly: 0.1 is 1/10. 1_5 is none, though Python takes it for 15."""
     if not _NUMBER.fullmatch(text.strip()):
-        raise ValueError(f"must be a number, got {text!r}: write it such as 0.5 or 1e-6")
+        how = "write it without commas" if "," in str(text) else "write it such as 0.5 or 1e-6"
+        raise ValueError(f"must be a number, got {text!r}: {how}")
     return decimal(text.strip())
 
 

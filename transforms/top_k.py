@@ -17,6 +17,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
@@ -46,7 +47,8 @@ class PrivateTopK(beam.PTransform):
 
     Args:
         k: how many items.
-        mechanism: how to draw them, such as `Joint(epsilon=1.0)`: its epsilon and delta are the cost of every window.
+        mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint" with `epsilon`.
+            Its epsilon and delta are the cost of every window.
         domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
             `RangeDomain`; or `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
@@ -73,6 +75,7 @@ class PrivateTopK(beam.PTransform):
             they are active in (docs/windows-per-user.md). Bounded input only.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
             input only, with the rows of one window before the period.
+        epsilon, delta: of a mechanism that is given by its name.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
@@ -92,7 +95,7 @@ class PrivateTopK(beam.PTransform):
     def __init__(
         self,
         k: int,
-        mechanism: Mechanism,
+        mechanism: Mechanism | str,
         domain: Domain | Iterable[str | int],
         max_items_per_user: int | None = None,
         publish_counts: CountBudget | float | None = None,
@@ -109,9 +112,18 @@ class PrivateTopK(beam.PTransform):
         group: str | None = None,
         max_windows_per_user: int | None = None,
         risers: Risers | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
+        if isinstance(mechanism, str):
+            mechanism, unused = with_budget(mechanism, epsilon, delta, max_items_per_user)
+            if unused is not None:
+                raise Refusal("delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out")
+        elif (epsilon, delta) != (None, None):
+            raise Refusal("delta" if epsilon is None else "epsilon", "is of a mechanism that is given by its name",
+                          "the object has its own")  # fmt: skip
         for name, flag in (("waits_for_timers", waits_for_timers), ("reveal_active_windows", reveal_active_windows)):
             if not isinstance(flag, bool):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")

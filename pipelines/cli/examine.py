@@ -85,6 +85,9 @@ def _line(check: Check) -> str:
                        f"{'' if check.holds else 'EXCEEDED: '}{check.where}").rstrip()  # fmt: skip
 
 
+_STATES = {"well": "ok", "missing": "not installed (optional)", "wrong": "must be fixed"}
+
+
 def _doctor(arguments: Namespace, others: list[str]) -> None:
     """Print what was found. Raises Unfinished where something is wrong."""
     from private_topk.pipelines.doctor import examine
@@ -100,10 +103,10 @@ def _doctor(arguments: Namespace, others: list[str]) -> None:
         print_json({"well": not wrong, "findings": [vars(finding) for finding in found]})
     else:
         width = max(len(finding.name) for finding in found)
-        print_lines(f"{its.state:<8} {its.name:<{width}}  {printable(its.says)}" for its in found)
+        print_lines(f"{_STATES[its.state]:<24} {its.name:<{width}}  {printable(its.says)}" for its in found)
     if wrong:
         more = f" (without {flag('json')} each is explained)" if arguments.json else ""
-        raise Unfinished(f"{', '.join(wrong)} must be mended{more}")
+        raise Unfinished(f"{', '.join(wrong)} must be fixed{more}")
 
 
 COMMANDS = {

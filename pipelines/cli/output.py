@@ -17,12 +17,23 @@ from typing import Any, NoReturn
 
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished, heard, level, unheed_signals
-from private_topk.transforms.errors import Refusal, printable
+from private_topk.transforms.errors import NotYet, Refusal, printable
 from private_topk.transforms.stated import stated
 
-__all__ = ["BAD_INPUT", "DONE", "FAILED", "guarded", "leave", "open_streams", "print_json", "print_lines", "told"]
+__all__ = [
+    "BAD_INPUT",
+    "DONE",
+    "FAILED",
+    "NOT_YET",
+    "guarded",
+    "leave",
+    "open_streams",
+    "print_json",
+    "print_lines",
+    "told",
+]
 
-DONE, FAILED, BAD_INPUT = 0, 1, 2
+DONE, FAILED, BAD_INPUT, NOT_YET = 0, 1, 2, 3
 _OF_A_SIGNAL = 128
 
 
@@ -40,7 +51,7 @@ def open_streams() -> None:
 def guarded(command: Callable[[], object]) -> int:
     """Run a command; turn what it raises into a message and an exit status.
 
-    0 done, 2 bad input, 1 failed, 130 or 143 ended by SIGINT or SIGTERM.
+    0 done, 1 failed, 2 bad input, 3 not yet, 130 or 143 ended by SIGINT or SIGTERM.
     """
     logged = logging.root.manager.disable
     logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
@@ -64,7 +75,7 @@ def told(error: BaseException, about: str = "private-topk: ") -> int:
 def _told(error: BaseException, about: str) -> int:
     if isinstance(error, Refusal):
         print(f"{about}{error.shown(flag)}", file=sys.stderr)
-        return BAD_INPUT
+        return NOT_YET if isinstance(error, NotYet) else BAD_INPUT
     if isinstance(error, KeyboardInterrupt):
         name, number = (
             ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)

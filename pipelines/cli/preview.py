@@ -15,7 +15,7 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.stated import number
 
@@ -92,9 +92,12 @@ def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilon
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
     names = cast("Sequence[str] | None", options.get("mechanism"))
-    found = []
+    asked = list(product(shapes, ks, epsilons))
+    found: list[Preview] = []
     with _progress() as tell:
-        for shape, k, epsilon in product(shapes, ks, epsilons):
+        for shape, k, epsilon in asked:
+            if len(asked) > 1 and not sys.stderr.isatty():
+                print(f"setting {len(found) + 1} of {len(asked)}", file=sys.stderr, flush=True)
             expected = expected_counts(options, shape)
             setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
             tried = names or tuple(MECHANISMS)
@@ -163,7 +166,7 @@ def _print(found: Sequence[Preview], recall: object) -> None:
         noisy = [_named(preview, differing) for preview in found if preview.close_to_noise]
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     for why, names in _left_out(first).items():
-        print(f"\nNot admissible: {', '.join(names)}: {why}", end="")
+        print(f"\nNot tried: {', '.join(names)}: {why}", end="")
     if first.left_out:
         print()
     if len(found) == 1:
@@ -214,6 +217,15 @@ def _run(preview: Preview) -> str:
     composes = preview.privacy[best.name].total is not None
     if setting.delta is not None and (best.mechanism.parameter("delta") is not None or composes):
         words += [flag("delta"), f"{float(setting.delta):g}"]
+    given: dict[str, object] = {"neighbours": setting.neighbours, "max_items_per_user": setting.max_items_per_user}
+    given |= {name: value for name, value in setting.parameters.items() if name in parameters_of(type(best.mechanism))}
+    if setting.publish_counts is not None:
+        counts = setting.publish_counts
+        given |= {"publish_counts": counts.epsilon, "publish_counts_delta": counts.delta or None,
+                  "round_counts": counts.round_to if counts.round_to > 1 else None}  # fmt: skip
+    words += [word for name, value in given.items() if value is not None for word in (flag(name), _written(value))]
+    if setting.unknown_domain:
+        words.append(flag("unknown_domain"))
     if setting.privacy_unit == "user":
         most = setting.max_windows_per_user
         horizon = str(setting.horizon or setting.windows)
@@ -226,6 +238,10 @@ def _run(preview: Preview) -> str:
     if setting.risers is not None:
         words += [flag("against"), "previous", flag("against_weight"), str(setting.risers.weight)]
     return " ".join(words)
+
+
+def _written(value: object) -> str:
+    return f"{float(value):g}" if isinstance(value, Fraction | float) else str(value)
 
 
 def _plan(arguments: Namespace, others: list[str]) -> None:

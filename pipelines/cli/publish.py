@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import Unfinished, level
-from private_topk.transforms.errors import printable
+from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.options import require
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         others: words for Beam.
         watch: the input is a stream, or files that still arrive.
     """
+    from private_topk.pipelines.files import refuse_replacing
     from private_topk.pipelines.preview.from_options import forewarned
     from private_topk.pipelines.report import report_of
     from private_topk.pipelines.run import check_words, launch_of, reach_files, run
@@ -113,7 +115,13 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         if arguments.json:
             print_json(found)
         return None
-    return run(report, launch, again, say, bool(arguments.exact_counters))
+    health = getattr(arguments, "health_file", None)
+    if health is not None:
+        refuse_replacing([health], report.reads(), "health_file")
+        if not os.access(os.path.dirname(health) or ".", os.W_OK):
+            rule = f"{verbatim(health)} cannot be written"
+            raise Refusal("health_file", rule, "give a file in a folder of this machine")
+    return run(report, launch, again, say, bool(arguments.exact_counters), health)
 
 
 def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict[str, object]:

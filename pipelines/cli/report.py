@@ -8,11 +8,11 @@ from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
-from private_topk.pipelines.cli.output import print_json, told
+from private_topk.pipelines.cli.output import NOT_YET, print_json, told
 from private_topk.pipelines.process import Unfinished, heard
 from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods, now
-from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.errors import NotYet, Refusal, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report_file.publish import ScheduledReport
@@ -92,7 +92,7 @@ def _number(periods: Periods, arguments: Namespace) -> int:
     except ValueError as error:
         raise Refusal("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
     if end > now():
-        raise Refusal("window_end", f"{shown} is not over yet: rows would still come")
+        raise NotYet("window_end", f"{shown} is not over yet: rows would still come")
     return number
 
 
@@ -115,6 +115,9 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
     if failed:
         raise Unfinished(f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
                          "When that is mended, call it again")  # fmt: skip
+    waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
+    if waiting:
+        raise NotYet("", verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}"))
 
 
 def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
@@ -131,8 +134,8 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
     except Exception as error:
         if heard() is not None:  # whatever a library made of it
             raise
-        told(error, about=f"private-topk: {report.words(number)}: ")
-        return "failed"
+        status = told(error, about=f"private-topk: {report.words(number)}: ")
+        return "not yet" if status == NOT_YET else "failed"
 
 
 def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:

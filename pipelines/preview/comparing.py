@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.sharing import Privacy, Shared
 from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
@@ -15,10 +16,14 @@ from private_topk.pipelines.preview.words import ranks_table, reasons, table
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
 
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
 __all__ = ["Preview", "preview"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Preview:
     """What is expected of one question, for every mechanism that can answer it.
 
@@ -69,6 +74,35 @@ class Preview:
     def reasons(self) -> list[str]:
         """What to take and why, in sentences."""
         return reasons(self.outlooks, self.windows)
+
+    def __repr__(self) -> str:
+        setting = self.setting
+        return f"Preview(k={setting.k}, epsilon={float(setting.epsilon):g}, best={self.best.name!r})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row for each mechanism, the best first: mechanism, ordered, pure, draws, and recall, order, l_inf, l_1,
+        ratio and returned, each with `_low` and `_high`, which hold it in 95 of 100 previews.
+        """
+        return [outlook.to_row() for outlook in self.outlooks]
+
+    def to_polars(self) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame(self.to_rows())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        import pandas
+
+        return pandas.DataFrame(self.to_rows())
+
+    def plot(self, path: str) -> None:
+        """Draw each rank's chance to be found, and the l_1 errors, as a picture file. Needs the extra `plot`."""
+        from private_topk.pipelines.preview.plot import plot
+
+        plot(self, path)
 
     def __str__(self) -> str:
         parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]

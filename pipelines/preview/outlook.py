@@ -134,6 +134,14 @@ class Outlook:
         """Whether a sequence is published, and not a set."""
         return self.mechanism.guarantee.answer == "sequence"
 
+    def to_row(self) -> dict[str, Any]:
+        """As a row of a table."""
+        numbers: dict[str, float] = {}
+        for name in _NUMBERS:
+            its: Estimate = getattr(self, name)
+            numbers |= {name: its.value, f"{name}_low": its.low, f"{name}_high": its.high}
+        return {"mechanism": self.name, "ordered": self.ordered, "pure": self.pure, "draws": self.draws, **numbers}
+
     def plain(self) -> dict[str, Any]:
         """As JSON."""
         many = {name: [one.plain() for one in getattr(self, name)] for name in ("right", "belongs", "found", "so_far")}

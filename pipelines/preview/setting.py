@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon, check_windows
 from private_topk.pipelines.budget.sharing import Reach, Shared, share_out
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.registry import with_budget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.metric import Amounts, Risers
@@ -87,13 +88,9 @@ class Setting:
             raise Refusal("", "needs a public domain")
         if "delta" in own and self.delta is None:
             raise Refusal("", "needs {delta}")
-        mechanism = make_mechanism(
-            name,
-            **{field: value for field, value in self.parameters.items() if field in own},
-            epsilon=self.epsilon,
-            delta=self.delta if "delta" in own else None,
-            neighbours=self.neighbours,
-            max_items_per_user=self.max_items_per_user if "max_items_per_user" in own else None,
+        parameters = {field: value for field, value in self.parameters.items() if field in own}
+        mechanism, spare_delta = with_budget(
+            name, self.epsilon, self.delta, self.max_items_per_user, neighbours=self.neighbours, **parameters
         )
         if self.amounts is not None and kind.guarantee.metric != "amounts":
             raise Refusal("", "adds up no amounts")
@@ -102,11 +99,11 @@ class Setting:
         if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
         mechanism.head(self.k)  # refused where there is none
-        shared = self._share(mechanism, "delta" in own)
+        shared = self._share(mechanism, spare_delta)
         cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
 
-    def _share(self, mechanism: Mechanism, has_delta: bool) -> Shared:
+    def _share(self, mechanism: Mechanism, spare_delta: float | Fraction | None) -> Shared:
         """As a run's budget is shared out."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
@@ -123,5 +120,4 @@ class Setting:
             bounded=self.risers is None and any(bound is not None for bound in bounds),
         )
         composes = self.privacy_unit == "user" or self.overlap * each > 1
-        spare_delta = self.delta if composes and not has_delta else None
-        return share_out(mechanism, self.k, self.publish_counts, spare_delta, reach, self.held)
+        return share_out(mechanism, self.k, self.publish_counts, spare_delta if composes else None, reach, self.held)

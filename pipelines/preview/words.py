@@ -103,7 +103,9 @@ def reasons(outlooks: Sequence[Outlook], windows: int) -> list[str]:
     """
     best = outlooks[0]
     return [
-        f"Take {best.name}: it finds {_of_top(best)}.",
+        f"Take {best.name}: it finds {_of_top(best)}."
+        if best.recall.value >= NOISE
+        else f"Nothing here is worth publishing: the best, {best.name}, finds {_of_top(best)}.",
         *_order(best),
         *_noise(best),
         *_rivals(outlooks),

@@ -152,7 +152,8 @@ class Scheduled:
         own = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
         meant = [own[field] for field in error.fields() if field in own]
         place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
-        return self.document.error(place, error.shown(lambda field: own.get(field, field)))
+        located = self.document.error(place, error.shown(lambda field: own.get(field, field)))
+        return type(error)(located.field, located.rule)
 
 
 def read_report(path: str) -> Scheduled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
@@ -103,24 +104,9 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str, grouped: bool = T
     Args:
         grouped: name the group, where there is one, in a column.
     """
-    rows = []
-    for ranking in sorted(rankings, key=_by_window):
-        for place, item in enumerate(ranking.items, 1):
-            rows.append({
-                "window_start": ranking.window.start,
-                "window_end": ranking.window.end,
-                **({"group": ranking.group} if grouped and ranking.group is not None else {}),
-                "rank": place if ranking.answer == "sequence" else None,
-                "item": item,
-                **({} if ranking.noisy_weights is None else {"noisy_weight": ranking.noisy_weights[place - 1]}),
-                "noisy_count": ranking.noisy_counts[place - 1] if ranking.noisy_counts else None,
-                "noise_stddev": ranking.noise and ranking.noise.stddev,
-                "noise_95": ranking.noise and ranking.noise.within_95,
-                "k": ranking.k,
-                "returned": len(ranking.items),
-                "release_id": release_id,
-            })  # fmt: skip
-    return rows
+    whole = sorted(rankings, key=_by_window)
+    rows = (row for its in whole for row in (its if grouped else replace(its, group=None)).to_rows())
+    return [{**row, "release_id": release_id} for row in rows]
 
 
 def _by_window(ranking: Ranking) -> tuple[bool, datetime | None, str]:

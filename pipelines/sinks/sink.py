@@ -23,9 +23,11 @@ class Sink(ABC):
 
     Attributes:
         place: the address as it was given; public.
+        overwrite: what stands there may be replaced.
     """
 
     place: str
+    overwrite: bool = False
 
     @abstractmethod
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:

@@ -29,6 +29,7 @@ def test_where_the_tests_run_nothing_is_wrong() -> None:
     assert "wrong" not in found.values(), found
     assert {"python", "apache-beam", "polars", "java", "temporary files", "clock", "time zones"} <= set(found)
     assert {"matplotlib (extra plot)", "psycopg (extra ledger)"} <= set(found)
+    assert found["isal"] == "well", "of a marker that holds here, and of no extra"
     assert "pytest" not in " ".join(found), "what tests need is no business of a run"
 
 
@@ -42,6 +43,9 @@ def test_packages_out_of_bounds_or_missing(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(doctor, "version", version)
     found = states()
+    for runner, state in (("direct", "missing"), ("dataflow", "wrong")):
+        versions["google-cloud-secret-manager"] = None
+        assert states(runner)["google-cloud-secret-manager (extra gcp)"] == state
     assert (found["numpy"], found["polars"], found["matplotlib (extra plot)"]) == ("wrong", "wrong", "missing")
     assert says("numpy").startswith("3.0 is not <3,>=") and "pip install 'polars" in says("polars")
 
@@ -93,7 +97,7 @@ def test_the_command_ends_with_what_it_found(tmp_path: Path) -> None:
     place.chmod(0o644)
     done = command("doctor", "--release-key", f"file:{place}", "--json")
     found = json.loads(done.out)
-    assert done.status == 1 and found["well"] is False and "release key must be mended" in done.err
+    assert done.status == 1 and found["well"] is False and "release key must be fixed" in done.err
     assert {its["state"] for its in found["findings"]} <= {"well", "missing", "wrong"}
     assert "a secret" not in done.out + done.err
     done = command("doctor", "--runner", "flinc")

@@ -187,7 +187,7 @@ def counted(rows: object, **changes: Any) -> dict[Any, float]:  # noqa: ANN401
     }
     found = rank(rows, **(asked | changes))
     return {(row["window_start"], row.get("group"), row["item"]): row["noisy_count"]
-            for row in found.rows() if row["item"] != "mine" and row["noisy_count"]}  # fmt: skip
+            for row in found.to_rows() if row["item"] != "mine" and row["noisy_count"]}  # fmt: skip
 
 
 @pytest.mark.parametrize("holder", HOLDERS)

@@ -119,7 +119,7 @@ def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release:
     assert (tmp_path / "rank.avro").read_bytes() == (tmp_path / "run.avro").read_bytes()
     of_run, of_rank = (json.loads((tmp_path / f"{name}.manifest.json").read_text()) for name in ("run", "rank"))
     differ = {name for name in of_run if of_run[name] != of_rank.get(name)}
-    assert found.rows() and differ <= {"output"} and of_run.keys() == of_rank.keys()
+    assert found.to_rows() and differ <= {"output"} and of_run.keys() == of_rank.keys()
 
 
 class Relation:
@@ -280,6 +280,39 @@ def test_names_complete_and_say_their_kinds() -> None:
     assert get_type_hints(rank)["return"] is Rankings
 
 
+@pytest.mark.parametrize(
+    "domain",
+    [pl.Series(ITEMS), pl.DataFrame({"track": ITEMS}), pd.Series(ITEMS), pd.DataFrame({"x": ITEMS}),
+     pa.table({"x": ITEMS}), pa.array(ITEMS), tuple(ITEMS), "a path"],
+    ids=lambda it: f"{type(it).__module__}.{type(it).__name__}",
+)  # fmt: skip
+def test_a_domain_is_a_column_a_frame_of_one_or_a_path(domain: object, tmp_path: Path, release: Release) -> None:
+    if isinstance(domain, str):
+        (tmp_path / "items.txt").write_text("\n".join(ITEMS))
+        domain = tmp_path / "items.txt"
+    expected = rank(ROWS, 3, Joint(1.0), ITEMS, release=release, **NAMES)
+    assert rank(ROWS, 3, Joint(1.0), domain, release=release, **NAMES) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("frame", [ROWS, ROWS.to_pandas(), ROWS.to_arrow()], ids=["polars", "pandas", "arrow"])
+def test_a_frame_of_several_columns_is_no_domain(frame: object) -> None:
+    """pandas iterates a frame by the names of its columns, which would be ranked without a word."""
+    with pytest.raises(Refusal, match="domain must be one column, got a frame of"):
+        rank(ROWS, 3, Joint(1.0), frame, **NAMES)  # type: ignore[arg-type]
+
+
+def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
+    by_name = rank(ROWS, 3, "joint", ITEMS, epsilon=1.0, release=release, **NAMES)
+    assert by_name == rank(ROWS, 3, Joint(1.0), ITEMS, release=release, **NAMES)
+    own = rank(ROWS, 3, "cdp-peeling", ITEMS, epsilon=1.0, delta=1e-6, release=release, **NAMES)
+    assert own.facts["parameters"]["delta"] == 1e-6
+    assert repr(by_name) == f"Rankings(release={release.id!r}, windows=1, k=3)"
+    for more, told in (({}, "epsilon must be given"), ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon is of a"),
+                       ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint")):  # fmt: skip
+        with pytest.raises(Refusal, match=told):
+            rank(ROWS, 3, **{"mechanism": "joint", "domain": ITEMS, **more}, **NAMES)
+
+
 HOSTILE = "<script>alert(1)</script>"
 PLAYS = pl.DataFrame(
     {"user": [f"u{n}" for n in range(90)], "item": [HOSTILE, "tea", "cake"] * 30, "time": [0, 1, 90_000] * 30}
@@ -337,7 +370,7 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
 def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found, path = ranked(), str(tmp_path / "ranking.csv")
     found.write(path)
-    assert FORMATS[".csv"].decode(Path(path).read_bytes()) == found.rows()
+    assert FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
     found.write(path)  # the same again is no overwriting
     with pytest.raises(Refusal, match="exists and is kept"):
         ranked(counts=0.5).write(path)

@@ -83,6 +83,14 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
     assert rankings(pairs) == [["all", [ITEMS[i] for i in chosen], 10, "sequence"]]
 
 
+def test_a_mechanism_is_an_object_or_a_name() -> None:
+    assert rankings(flat_pairs(), mechanism="joint", epsilon=JOINT.epsilon) == rankings(flat_pairs())
+    for more, told in (({"mechanism": "joint"}, "epsilon must be given"), ({"epsilon": 1}, "epsilon is of a mechanism"),
+                       ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply")):  # fmt: skip
+        with pytest.raises(Refusal, match=told):
+            PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **more})
+
+
 @pytest.mark.parametrize("windowed", [False, True])
 def test_empty_input_still_publishes_what_is_declared(windowed: bool) -> None:
     period = Period(START, START + timedelta(days=3), timedelta(days=2)) if windowed else None
@@ -293,7 +301,7 @@ class TestArguments:
             ({"k": 0}, ValueError, "k must be at least 1, got 0"),
             ({"k": 201}, ValueError, "k must be at most the number of items, got k = 201 and 200 items"),
             ({"k": 1.5}, TypeError, "k must be an integer"),
-            ({"mechanism": "joint"}, TypeError, r"a Mechanism such as Joint\(epsilon=1.0\), got str"),
+            ({"mechanism": 1.0}, TypeError, r"a Mechanism such as Joint\(epsilon=1.0\), got float"),
             ({"mechanism": Joint}, TypeError, r"must be made, such as Joint\(epsilon=1.0\), got the class itself"),
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
             ({"domain": UnknownDomain}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got type"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import is_dataclass
+from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
@@ -32,7 +33,7 @@ from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
-__all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name"]
+__all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name", "with_budget"]
 
 _ALL: tuple[type[Mechanism], ...] = (
     Joint, FastJoint, JointSet, Canonical, Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian,
@@ -78,6 +79,24 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
         raise Refusal(missing[0], f"must be given for {verbatim(name)}{others}", own[missing[0]].help)
     read: dict[str, Any] = {field: own[field].read(value) for field, value in given.items()}
     return kind(**read)
+
+
+def with_budget(
+    name: str,
+    epsilon: float | Fraction | None,
+    delta: float | Fraction | None = None,
+    max_items_per_user: int | None = None,
+    **parameters: object,
+) -> tuple[Mechanism, float | Fraction | None]:
+    """The mechanism of a name with a budget, and the delta if it has no use for one itself.
+
+    Raises:
+        Refusal: as `make_mechanism`; a bound on the items of a user that it does not know is no fault.
+    """
+    own = parameters_of(mechanism_by_name(name))
+    bound = max_items_per_user if "max_items_per_user" in own else None
+    mine, spare = (delta, None) if "delta" in own else (None, delta)
+    return make_mechanism(name, epsilon=epsilon, delta=mine, max_items_per_user=bound, **parameters), spare
 
 
 def _imported(name: str) -> type[Mechanism]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from private_topk.pipelines.budget import planning
+from private_topk.pipelines.cli import parser_of
+from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.preview import outlook
 from tests.pipelines.support import command, options
 
@@ -17,7 +21,7 @@ SHAPE = {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4}
 def preview(*more: str, **settings: object) -> str:
     done = command("preview", *options(**{**SHAPE, "draws": 20, **settings}), *more)
     assert done.status == 0, done.err
-    assert done.err == ""
+    assert re.sub(r"setting \d+ of \d+\n", "", done.err) == ""
     return done.out
 
 
@@ -26,7 +30,7 @@ def test_one_setting_whole() -> None:
                    horizon=10)  # fmt: skip
     assert said.startswith("Expected: Zipf 1: 200 items, 3,000 users with 4 each in a window. Nothing is charged.\n")
     assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
-    assert "Not admissible: restricted-normal: --max-items-per-user must be given" in said
+    assert "Not tried: restricted-normal: --max-items-per-user must be given" in said
     assert "Take " in said
     assert said.rstrip().endswith("--k 3 --epsilon 1 --delta 1e-06 --privacy-unit user --horizon 10")
 
@@ -34,6 +38,25 @@ def test_one_setting_whole() -> None:
 def test_a_pure_run_is_recommended_without_the_delta() -> None:
     said = preview(k=3, epsilon=5, delta=1e-6, mechanism="joint")
     assert said.rstrip().endswith("In a run: --mechanism joint --k 3 --epsilon 5")
+
+
+def test_the_command_that_is_printed_is_what_was_previewed() -> None:
+    asked = {"neighbours": "swap", "max_items_per_user": 3, "publish_counts": 0.5, "round_counts": 10, "kbar": 40}
+    said = preview("--unknown-domain", k=3, epsilon=2, delta=1e-6, mechanism="limit-domain", **asked)
+    arguments, others = parser_of("run").read(shlex.split(said.rpartition("In a run: ")[2]))
+    assert not others and options_of(arguments).get("unknown_domain")
+    found = options_of(arguments)
+    assert {name: found.get(name, found.get("parameters", {}).get(name)) for name in asked} == asked
+
+
+def test_nothing_is_recommended_where_the_best_is_noise() -> None:
+    said = preview(k=10, epsilon=1e-4, mechanism="joint,peeling")
+    assert "Nothing here is worth publishing: the best, " in said and "Take " not in said
+
+
+def test_a_comma_in_a_number_is_told() -> None:
+    done = command("preview", "--users", "225,8500")
+    assert done.status == 2 and "--users must be a number, got '225,8500': write it without commas" in done.err
 
 
 def test_several_settings_as_a_table() -> None:

@@ -168,6 +168,15 @@ def test_json_holds_all_of_it() -> None:
     assert plain["left_out"]["gaussian"] == "needs delta"
 
 
+def test_a_notebook_and_other_tools_have_it() -> None:
+    found = preview(GAPS, 3, 1.0, mechanisms=["joint", "joint-set"], draws=20)
+    assert repr(found).startswith("Preview(k=3, epsilon=1, best=") and "<pre>" in found._repr_html_()
+    frame = found.to_polars()
+    assert frame["mechanism"].to_list() == [outlook.name for outlook in found.outlooks]
+    assert frame["recall"].to_list() == [outlook.recall.value for outlook in found.outlooks]
+    assert found.to_pandas()["l_1_high"].tolist() == [outlook.l_1.high for outlook in found.outlooks]
+
+
 def test_it_is_a_name_of_the_package() -> None:
     assert private_topk.preview is preview
 

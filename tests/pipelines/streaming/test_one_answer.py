@@ -151,12 +151,21 @@ def test_the_same_rows_are_resumed_to_the_same_bytes() -> None:
 
 @pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])
 def test_other_questions_under_one_id_are_no_answers_to_each_other(books: dict[str, Any]) -> None:
-    """What stands is kept as an answer to its own question only."""
+    """What stands is kept as an answer to its own question only, and nobody is told that it may be overwritten."""
     assert stream(**books).status == 0
     once = files()
-    done = stream(k=2, **books)
-    assert done.status == 2 and "exists and is kept" in done.err, done.err
+    for change in ({}, {"overwrite": True}):
+        done = stream(k=2, **books, **change)
+        assert done.status == 2 and "another question was published under this id, its k is 3" in done.err, done.err
     assert files() == once
+
+
+def test_a_monitor_sees_how_far_it_is() -> None:
+    assert "health-file key would replace" in stream(health_file="key").err
+    assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json").err
+    assert stream(health_file="health.json").status == 0
+    found = json.loads(Path("health.json").read_text())
+    assert (found["windows"], found["published"], found["next_closes"]) == (3, 3, None)
 
 
 def test_what_nobody_can_look_at_is_not_sent_again() -> None:

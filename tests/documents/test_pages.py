@@ -28,7 +28,7 @@ MOMENTS = {
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "MOMENT",
     r"localhost:\d+": "ADDRESS",
     r'"time": "[^"]*"': "TIME",
-    r"(?m)^well     python .*$": "PYTHON",
+    r"(?m)^ok +python .*$": "PYTHON",
     r"logs in \S+\. Run": "logs in FOLDER. Run",
     r"(?m)^( +\d+)  .*$": r"\1  an item",
 }

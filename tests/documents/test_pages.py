@@ -237,10 +237,7 @@ COUNTS = [
 ]
 
 
-MECHANISMS = [
-    Held("from private_topk.transforms.mechanisms import Joint", "python"),
-    Held("import numpy as np", "python"),
-]
+MECHANISMS = [Held("from private_topk.transforms.mechanisms import Joint", "python")]
 
 
 CHOOSING = [
@@ -262,7 +259,6 @@ OWN_MECHANISM = [
 AMOUNTS = [
     picture("score of an item"),
     Held("$ private-topk run --input plays.avro", before=World.sample),
-    Held("import apache_beam as beam", "python", says="^tea\n$"),
 ]
 
 
@@ -282,7 +278,6 @@ WINDOWS_PER_USER = [
 RISERS = [
     picture("score of an item"),
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
-    Held("import apache_beam as beam", "python", says="^cake\n$"),
     Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
 ]
 

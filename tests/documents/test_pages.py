@@ -233,7 +233,6 @@ BUDGET = [
 
 COUNTS = [
     Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
-    Held("from private_topk.transforms.mechanisms import noise_of_counts", "python"),
 ]
 
 

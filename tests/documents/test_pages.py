@@ -242,7 +242,6 @@ MECHANISMS = [Held("from private_topk.transforms.mechanisms import Joint", "pyth
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
-    Held("$ python -m benchmarks.errors --beside", "parsed", MINUTES),
 ]
 
 
@@ -277,7 +276,6 @@ WINDOWS_PER_USER = [
 RISERS = [
     picture("score of an item"),
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
-    Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
 ]
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import manifest_path, publish
-from private_topk.pipelines.report import Report
+from private_topk.pipelines.report import Report, account_of
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
@@ -72,11 +72,14 @@ def rank(
     group: str = "group",
     max_windows_per_user: int | None = None,
     risers: Risers | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
     Every call is a release and costs its epsilon, also when it is called again to see another answer: only the same
-    release over the same rows gives the same ranking at no cost. `run --ledger` keeps books; this does not.
+    release over the same rows gives the same ranking at no cost. With a ledger each release is charged once, however
+    often its cell of a notebook runs, and a release that would exceed the budget is refused.
 
     Args:
         rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
@@ -108,6 +111,8 @@ def rank(
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows-per-user.md.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
+        ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
+            `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -122,6 +127,12 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
+    account = account_of(
+        {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
+    )
+    if account is not None and (release is None or release.key.in_memory):
+        raise Refusal("release", "must have a key and an id that stay, or calling again is charged again",
+                      'give Release(ReleaseKey.parse("file:key"), "an id")')  # fmt: skip
     if isinstance(mechanism, str):
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif epsilon is not None:
@@ -144,7 +155,7 @@ def rank(
     frame = Frame(table_of(rows, columns), columns)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
-        run(Report(spec, frame, ToFile(path)), prepare("direct", []))
+        run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
         return Rankings(pq.read_table(path), _manifest(path))
 
 

@@ -79,15 +79,20 @@ def _measure(spec: ReportSpec) -> str:
 
 def _privacy(spec: ReportSpec) -> str:
     top_k, privacy = spec.top_k, spec.privacy
-    delta = f" and delta {number(top_k.delta())}" if top_k.delta() else ""
-    each = f"epsilon {number(top_k.epsilon())}{delta} for one user's rows in each window"
+    each = f"{_budget(top_k.epsilon(), top_k.delta())} for one user's rows in each window"
+    if spec.over_all_windows is not None:
+        each += f"; {_budget(*spec.over_all_windows)} for a user who is in all {len(spec.period or ()):,}"
     if privacy.total is None:
         return each
-    whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
     over = f"{privacy.windows:,} windows" + (
         "" if privacy.of is None else f", which is what one user can change of {privacy.of:,}"
     )
+    whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
     return f"{whole} for all of a user's rows, over {over}; of it {each}"
+
+
+def _budget(epsilon: Fraction | float, delta: Fraction | float) -> str:
+    return f"epsilon {number(epsilon)}" + (f" and delta {number(delta)}" if delta else "")
 
 
 def _release(report: Report) -> str:

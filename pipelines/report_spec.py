@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.pipelines.budget.composition import Total, check_epsilon
-from private_topk.pipelines.budget.sharing import Privacy, Reach, share_out, windows_of_a_user
+from private_topk.pipelines.budget.sharing import Privacy, Reach, cost_of, over_windows, share_out, windows_of_a_user
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
@@ -50,6 +50,14 @@ class ReportSpec:
     def reads(self) -> Period | None:
         """The windows whose rows are read: those that are ranked, and perhaps one before them."""
         return self.top_k.reads(self.period)
+
+    @property
+    def over_all_windows(self) -> tuple[Fraction, Fraction] | None:
+        """Epsilon and delta for all rows of a user who is in every window, where that is not the unit and differs."""
+        windows = 1 if self.period is None else len(self.period)
+        if windows == 1 or self.privacy.unit == "user" or self.top_k.mechanism.guarantee.privacy == "none":
+            return None
+        return over_windows(cost_of(self.top_k), windows)
 
 
 def resolve(

@@ -39,6 +39,7 @@ from private_topk.transforms.errors import Refusal, did_you_mean, refused, verba
 from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.stated import stated
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.validation import check_key
 
@@ -83,6 +84,9 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
+    if spec.over_all_windows is not None:
+        epsilon, delta = spec.over_all_windows
+        facts["all_windows"] = {"epsilon": stated(epsilon), "delta": stated(delta)}
     if spec.period is not None and spec.period.zone != "UTC":
         facts["time_zone"] = spec.period.zone
     return facts

@@ -238,6 +238,9 @@ OPTIONS: tuple[Option, ...] = (
                 ("plan", "tell what such a ranking would be like, judging by this", ""),
                 ("preview", "what counts are like", ""))},
            group=_KNOWN, field="preview.like", path=True, template=template, same="whether a warning is printed"),
+    Option("on_noise", OneOf("warn", "refuse"), "", "where a ranking would be close to noise, as far as is known: warn "
+           "(default), or refuse before the charge", RUN, _KNOWN, field="preview.on_noise",
+           same="whether a run starts"),
     Option("zipf", number, "S", "a shape: the n-th most popular item is held about n^-S times as often as the first",
            ("preview",), _KNOWN),
     Option("items", whole_or_power, "D", "with {zipf}: how many items there are, by default those of the domain",

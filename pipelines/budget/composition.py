@@ -31,7 +31,7 @@ from private_topk.transforms.mechanisms.parameters import plain
 
 __all__ = [
     "ACCOUNTINGS", "UNITS", "Cost", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",
-    "check_windows", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
+    "check_windows", "epsilon_within", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
 ]  # fmt: skip
 
 UNITS = {
@@ -236,6 +236,19 @@ def optimal_delta(epsilon: Fraction, share: Fraction, windows: int) -> Real:
     return value
 
 
+_ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
+
+
+@lru_cache(maxsize=256)
+def epsilon_within(rho: Fraction, delta: Fraction) -> Fraction:
+    """An epsilon for which rho-zCDP is proved to give (epsilon, delta)-DP: the inverse of `rho_within`."""
+
+    def less(order: Fraction) -> Real:
+        return lambda: _SCALE * (_slack(order, delta) - ball(order) * ball(rho))
+
+    return Fraction(min(-floor(less(order)) for order in _ORDERS), _SCALE)
+
+
 @lru_cache(maxsize=256)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho for which rho-zCDP is proved to give (epsilon, delta)-DP, up to 1 part in 10,000.
@@ -246,19 +259,18 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     if delta <= 0:
         return Fraction(0)
-    orders = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
-    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in orders)), _SCALE)
+    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in _ORDERS)), _SCALE)
 
 
 def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
-    """What one order proves, in units of 1 / _SCALE."""
+    """The rho that one order proves, in units of 1 / _SCALE."""
+    return lambda: _SCALE * (ball(epsilon) + _slack(order, delta)) / ball(order)
 
-    def value() -> arb:
-        a, excess = ball(order), ball(order - 1)
-        slack = ball(delta).log() + excess.log() - a * (excess / a).log()
-        return _SCALE * (ball(epsilon) + slack / excess) / a
 
-    return value
+def _slack(order: Fraction, delta: Fraction) -> arb:
+    """By how much epsilon may exceed order times rho; below 0 for small delta."""
+    a, excess = ball(order), ball(order - 1)
+    return (ball(delta).log() + excess.log() - a * (excess / a).log()) / excess
 
 
 def rounded_down(value: Fraction) -> Fraction:

@@ -21,6 +21,7 @@ from private_topk.pipelines.budget.composition import (
     check_delta,
     check_epsilon,
     check_windows,
+    epsilon_within,
     rounded_down,
     share_under,
     shares,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has 
     from private_topk.transforms.spec import TopK
 
 __all__ = [
-    "LEDGER_ACCOUNTINGS", "Privacy", "Reach", "Shared", "Split", "check_sizes", "cost_of", "share_out",
-    "windows_of_a_user",
+    "LEDGER_ACCOUNTINGS", "Privacy", "Reach", "Shared", "Split", "check_sizes", "cost_of", "over_windows",
+    "share_out", "windows_of_a_user",
 ]  # fmt: skip
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
@@ -278,6 +279,21 @@ def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
     cost = _cost(spec.mechanism, spec.k, spec.publish_counts)
     return sum(repeat(cost, spec.rankings_of_a_user() - 1), start=cost)
+
+
+_DELTA = Fraction(1, 10**6)
+
+
+def over_windows(cost: Cost, windows: int) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta for all rows of a user who is in so many windows, each of this cost.
+
+    The smaller epsilon of the two sums that a ledger keeps: as they add up, or by zCDP at a delta of 1e-6, or of what
+    the windows declare where that is more.
+    """
+    added = (windows * cost.epsilon, windows * cost.delta)
+    tail = max(_DELTA, added[1])
+    composed = (epsilon_within(windows * cost.rho, tail), tail + windows * cost.rest)
+    return min(added, composed)
 
 
 def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:

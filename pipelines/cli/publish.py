@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.process import Unfinished, level
+from private_topk.pipelines.process import Unfinished
 from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.options import require
 
@@ -94,7 +94,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         watch: the input is a stream, or files that still arrive.
     """
     from private_topk.pipelines.files import refuse_replacing
-    from private_topk.pipelines.preview.from_options import forewarned
+    from private_topk.pipelines.preview.from_options import forewarned, warn
     from private_topk.pipelines.report import report_of
     from private_topk.pipelines.run import check_words, launch_of, reach_files, run
     from private_topk.runners import say
@@ -106,8 +106,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     report = report_of(options, watch=watch)
     warning = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
     if warning is not None:
-        with level("warning"):
-            print(f"private-topk: {warning}", file=sys.stderr, flush=True)
+        warn(warning, options)
     again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:

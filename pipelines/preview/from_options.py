@@ -10,8 +10,9 @@ import csv
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -20,10 +21,11 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, open_content, open_file, why
 from private_topk.pipelines.lists import domain_of
-from private_topk.pipelines.preview.outlook import NOISE, look
+from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.preview.words import short
+from private_topk.pipelines.process import level
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, ReportSpec, counts_of, declared_period, risers_of
 from private_topk.pipelines.sample import WEEKS, users_per_item
@@ -38,11 +40,11 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.texts import number, whole_or_power
 from private_topk.transforms.windows import Period
 
-__all__ = ["earlier_ranking", "expected_counts", "expected_of", "forewarned", "setting_of"]
+__all__ = ["earlier_ranking", "expected_counts", "expected_of", "forewarned", "setting_of", "warn"]
 
 _ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
 _SHAPE = {"zipf": number, "items": whole_or_power, "users": whole_or_power, "items_per_user": number}
-_DRAWS, _PLACES = 100, 4
+_DRAWS, _PLACES, _NAMED = 100, 4, 5
 
 
 def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
@@ -247,6 +249,15 @@ def earlier_ranking(path: str, items: int | None) -> Released:
     """The noisy counts of a ranking's last window that has any above 0, and how many items its manifest tells of.
 
     Raises:
+        Refusal: as `earlier_rankings`.
+    """
+    return list(earlier_rankings(path, items).values())[-1]
+
+
+def earlier_rankings(path: str, items: int | None) -> dict[str | None, Released]:
+    """Likewise of every group that has any count above 0; of None where there are no groups.
+
+    Raises:
         Refusal: of the field `like`: there is no such ranking, or it was published without counts.
     """
     with _about(path):
@@ -270,12 +281,15 @@ def earlier_ranking(path: str, items: int | None) -> Released:
                           "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip
         rows = form.decode(content)
         size = items if items is not None else manifest["domain"].get("size")
-    windows = [list(members) for _, members in groupby(rows, key=lambda row: row["window_start"])]
-    for window in reversed(windows):
-        counts = [row["noisy_count"] for row in window]
+    rankings: dict[str | None, Released] = {}
+    for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], row.get("group"))):
+        ranking = list(members)
+        counts = [row["noisy_count"] for row in ranking]
         if max(counts) > 0:
-            return Released(counts, size, window[0]["rank"] is not None, path)
-    raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
+            rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
+    if not rankings:
+        raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
+    return rankings
 
 
 @contextmanager
@@ -315,7 +329,8 @@ class _Sample:
 def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
     """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
 
-    Of amounts and rises nothing is known: what is expected are numbers of users.
+    Of groups, by the counts that each had; a declared shape is that of every group. Of amounts and rises nothing is
+    known: what is expected are numbers of users.
 
     Args:
         spec: settled: its mechanism has the budget of one window.
@@ -326,7 +341,8 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
     Raises:
         Refusal: what was declared is no shape and no ranking, or does not apply.
 
-    Cost: 100 draws over a histogram, a tenth of a second for most mechanisms; nothing where nothing is known.
+    Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group of an earlier ranking;
+    nothing where nothing is known.
     """
     top_k = spec.top_k
     if top_k.risers is not None:
@@ -340,23 +356,46 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
     if top_k.mechanism.weighting is not None:
         return None  # it looks at weights of users, which numbers of users do not tell
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
-    expected = expected_of(like, items, spec.period) if like is not None else _first(earlier, items)
-    if expected is None:
+    groups = 1 if top_k.groups is None else top_k.groups.size
+    if like is None:
+        by_group = _published_before(earlier, items, groups)
+    elif groups > 1 and names_a_file(like):
+        by_group = {**earlier_rankings(like, items)}
+    else:
+        by_group = {None: expected_of(like, items, spec.period)}
+    noisy: dict[str | None, Outlook] = {}
+    expected: Expected
+    for group, expected in by_group.items():
+        histogram = expected.histogram(top_k.max_items_per_user, unknown)
+        if unknown or histogram.items >= top_k.k:
+            outlook = look(top_k.mechanism, histogram, top_k.k, _DRAWS)
+            if outlook.recall.high < NOISE:
+                noisy[group] = outlook
+    if not noisy:
         return None
-    histogram = expected.histogram(top_k.max_items_per_user, unknown)
-    if not unknown and histogram.items < top_k.k:
-        return None
-    outlook = look(top_k.mechanism, histogram, top_k.k, _DRAWS)
-    if outlook.recall.high >= NOISE:
-        return None
-    return (f"close to noise: judging by {expected.words()}, {short(outlook)}. `private-topk preview` compares "
-            "mechanisms and budgets, and spends nothing")  # fmt: skip
+    worst = min(noisy, key=lambda group: noisy[group].recall.value)
+    judging = f"judging by {by_group[worst].words()}, {short(noisy[worst])}"
+    if len(by_group) > 1:
+        some = ", ".join(str(group) for group in list(noisy)[:_NAMED])
+        more = ", ..." if len(noisy) > _NAMED else ""
+        judging = f"{len(noisy)} of {len(by_group)} groups ({some}{more}); the worst, {judging}"
+    return f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends nothing"
 
 
-def _first(places: Iterable[str], items: int | None) -> Expected | None:
-    for place in islice(places, _PLACES):
-        try:
-            return earlier_ranking(place, items)
-        except Refusal:
-            continue
-    return None
+def warn(text: str, options: Options, who: str = "private-topk") -> None:
+    """Say on stderr that a ranking would be close to noise; or raise Refusal where that was asked for."""
+    if options.get("on_noise") == "refuse":
+        raise Refusal("on_noise", verbatim(f"refuses what is {text}"), "ask for less, or let it {on_noise} warn")
+    with level("warning"):
+        print(f"{who}: {text}", file=sys.stderr, flush=True)
+
+
+def _published_before(places: Iterable[str], items: int | None, groups: int) -> dict[str | None, Expected]:
+    """What the first of some rankings tell, until there is one for every group."""
+    rankings: dict[str | None, Expected] = {}
+    for place in islice(places, _PLACES * groups):
+        with suppress(Refusal):
+            rankings = {**earlier_rankings(place, items), **rankings}
+        if len(rankings) >= groups:
+            break
+    return rankings

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
-from private_topk.pipelines.preview.from_options import forewarned
-from private_topk.pipelines.process import level
+from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
@@ -69,6 +67,7 @@ class ScheduledReport(Periods):
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
+            self._forewarn(report, self.options(number), number)
             tell(report, launch)
 
     def _check_place(self, number: int) -> None:
@@ -93,8 +92,7 @@ class ScheduledReport(Periods):
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
         warning = forewarned(report.spec, options.get("like"), before)
         if warning is not None:
-            with level("warning"):
-                print(f"{self.name}, {self.words(number)}: {warning}", file=sys.stderr, flush=True)
+            warn(warning, options, f"{self.name}, {self.words(number)}")
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)

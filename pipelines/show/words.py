@@ -33,14 +33,21 @@ def in_words(report: PublishedReport) -> list[str]:
     windows = len({(window.get("start"), window.get("end")) for window in report.facts.get("windows") or ()})
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(report.facts)]
     if not total and windows > 1:
-        sentences.append(
-            f"Each window has this budget of its own. Of a person who is active in several of the {windows} windows, "
-            "what these tell adds up: the epsilons and the deltas of these windows are added.")  # fmt: skip
+        most = report.facts.get("all_windows")
+        added = "the epsilons and the deltas of these windows are added" if most is None else (
+            f"one who is in all of them is protected by {_budget(most)}")  # fmt: skip
+        sentences.append(f"Each window has this budget of its own. Of a person who is active in several of the "
+                         f"{windows} windows, what these tell adds up: {added}.")  # fmt: skip
     if privacy["epsilon"] > _WEAK:
         sentences.append("A factor above 100 is a weak promise: who knows much already may learn much from this.")
     sentences.append("The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
                      "not protected.")  # fmt: skip
     return sentences
+
+
+def _budget(privacy: Mapping[str, Any]) -> str:
+    delta = f" and delta {number(privacy['delta'])}" if privacy["delta"] else ""
+    return f"epsilon {number(privacy['epsilon'])}{delta}"
 
 
 def _reach(privacy: Mapping[str, Any], windows: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,32 @@ def test_the_ranking_that_stands_there_warns(folder: Path) -> None:
     said = run("--overwrite", epsilon=0.001)
     assert "judging by out.avro: 10 noisy counts" in said
     assert "noise" not in run("--overwrite", epsilon=0.001), "the one before had no counts"
+
+
+def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:
+    ledger = {"ledger": "sqlite:///b.db", "dataset": "d", "release_key": "file:key", "release_id": "r"}
+    write(folder / "key", "a key of enough bytes")
+    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=100").status == 0
+    asked = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 10, "epsilon": 0.01,
+             "output": "out.avro", "like": SHAPE, "on_noise": "refuse", **ledger}  # fmt: skip
+    for more in ([], ["--check"]):
+        done = command("run", *options(**asked), *more)
+        assert done.status == 2 and "--on-noise refuses what is close to noise" in done.err
+    assert not json.loads(command("budget", "history", "--ledger=sqlite:///b.db", "--json").out)["charges"]
+    assert "charged" in run(**{**asked, "epsilon": 50})
+
+
+def test_every_group_is_judged_by_its_own_counts(folder: Path) -> None:
+    """A large group hides the small ones in any sum."""
+    sizes = {"large": 4000, "small": 20, "tiny": 6}
+    rows = [{"user": f"{name} {n}", "item": ITEMS[min(n % 97, 59)], "land": name} for name, size in sizes.items()
+            for n in range(size)]  # fmt: skip
+    write(folder / "rows.csv", rows)
+    write(folder / "lands.txt", "\n".join(sizes))
+    asked = {"group_column": "land", "groups": "lands.txt", "k": 3, "publish_counts": 50}
+    assert "noise" not in run(**asked, epsilon=50)
+    said = run("--overwrite", **asked, epsilon=0.5)
+    assert "close to noise: 2 of 3 groups (small, tiny); the worst, judging by out.avro" in said, said
 
 
 def test_the_warning_does_not_depend_on_the_rows(folder: Path) -> None:

@@ -30,6 +30,7 @@ from private_topk import (
     UnknownDomain,
     rank,
 )
+from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
@@ -311,6 +312,29 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
                        ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint")):  # fmt: skip
         with pytest.raises(Refusal, match=told):
             rank(ROWS, 3, **{"mechanism": "joint", "domain": ITEMS, **more}, **NAMES)
+
+
+def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restart a notebook and run all: the same is free, and other rows or another question are refused."""
+    monkeypatch.chdir(tmp_path)
+    Path("key").write_text("a key of enough bytes")
+    books = {"ledger": "sqlite:///b.db", "dataset": "d"}
+    Ledger(books["ledger"]).create(Budget.of("d", 1))
+    release = Release(ReleaseKey.parse("file:key"), "a cell")
+    asked = {"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, "release": release, **NAMES, **books}
+    once = rank(ROWS, **asked)
+    assert rank(ROWS, **asked) == once
+    assert len(Ledger(books["ledger"]).read("d")[1]) == 1
+    changes = (
+        {"k": 2}, {"mechanism": Joint(0.5)}, {"release": Release(release.key, "another cell")},
+        {"release": None}, {"release": Release(ReleaseKey.fresh(), "a cell")}, {"dataset": None}, {"dataset": "nobody"},
+    )  # fmt: skip
+    for change in changes:
+        with pytest.raises(Refusal):
+            rank(ROWS, **{**asked, **change})
+    with pytest.raises(Refusal, match="for other input"):
+        rank(ROWS.head(5), **asked)
+    assert len(Ledger(books["ledger"]).read("d")[1]) == 1
 
 
 HOSTILE = "<script>alert(1)</script>"

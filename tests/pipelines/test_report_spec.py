@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.report_spec import spec_of
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.words import in_words
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows.period import period_of
@@ -27,6 +30,19 @@ def asked(**changes: Any) -> Any:  # noqa: ANN401
 def test_a_question_has_one_window_s_share() -> None:
     spec = asked(period=WEEKS, privacy_unit="user")
     assert spec.top_k.mechanism.parameter("epsilon") == pytest.approx(0.25) and spec.privacy.windows == 4
+
+
+def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> None:
+    """On the terminal of --check, in the manifest and in words: of a total there is nothing more to say."""
+    assert asked(period=WEEKS).over_all_windows == (4, 0)
+    assert asked().over_all_windows is None and asked(period=WEEKS, privacy_unit="user").over_all_windows is None
+    many = asked(period=Period(START, START + timedelta(28), timedelta(1))).over_all_windows
+    assert many is not None and 4 < many[0] < 28 and many[1] == Fraction(1, 10**6)
+    facts = {"privacy": {"epsilon": 1, "delta": 0, "unit": "one user's rows within one window"},
+             "all_windows": {"epsilon": 15.3, "delta": 1e-6}, "windows": [{"start": n} for n in range(28)]}  # fmt: skip
+    assert "one who is in all of them is protected by epsilon 15.3 and delta 1e-06" in str(
+        in_words(PublishedReport([], facts))
+    )
 
 
 @pytest.mark.parametrize(

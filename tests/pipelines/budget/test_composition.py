@@ -18,10 +18,12 @@ from private_topk.pipelines.budget.composition import (
     Price,
     Total,
     best_share,
+    epsilon_within,
     optimal_delta,
     rho_within,
     shares,
 )
+from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
@@ -144,6 +146,27 @@ def test_rho_within_is_the_paper_s_conversion_at_its_best_order(epsilon: str, de
         orders = [1 + mp.mpf(2) ** (mp.mpf(i) / 200) for i in range(-1200, 4000)]
         assert min(delta_at(a, r) for a in orders) <= Fraction(delta)
         assert min(delta_at(a, r * mp.mpf("1.0002")) for a in orders) > Fraction(delta), "some budget is left lying"
+
+
+@pytest.mark.parametrize("rho", ["1/1000", "1/8", "13/2"])
+def test_epsilon_within_is_the_inverse_of_rho_within(rho: str) -> None:
+    epsilon = epsilon_within(Fraction(rho), MICRO)
+    back = rho_within(epsilon, MICRO)
+    assert abs(back / Fraction(rho) - 1) < Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("windows", [2, 200])
+def test_a_user_in_all_windows_is_promised_what_composes(windows: int) -> None:
+    """Randomised response of 200 windows added up exactly, against both sums; and the promise is worth having."""
+    cost = Cost.of_any(Fraction(1, 2), Fraction(0))
+    epsilon, delta = over_windows(cost, windows)
+    p = math.exp(0.5) / (1 + math.exp(0.5))
+    ways = [math.comb(windows, i) for i in range(windows + 1)]
+    laws = [np.array([w * x**i * (1 - x) ** (windows - i) for i, w in enumerate(ways)]) for x in (p, 1 - p)]
+    assert hockey_stick(*laws, float(epsilon)) <= float(delta) + 1e-15
+    assert epsilon <= windows * cost.epsilon and (epsilon < windows * cost.epsilon) == (windows == 200)
+    gaussian = Cost(Fraction(1), MICRO, Fraction(1, 50))
+    assert over_windows(gaussian, 26) == (epsilon_within(Fraction(26, 50), 26 * MICRO), 26 * MICRO)
 
 
 @pytest.mark.long

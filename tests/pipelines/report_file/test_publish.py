@@ -225,7 +225,7 @@ def test_bad_arguments(folder: Path, capsys: pytest.CaptureFixture, more: list[s
 
 def test_a_period_that_is_not_over_is_refused(folder: Path, capsys: pytest.CaptureFixture) -> None:
     (folder / "weekly.yaml").write_text(CHARGED.replace("2026-01-05", "2126-01-07"))
-    assert report(folder, "--window-end", "2126-01-14") == 2
+    assert report(folder, "--window-end", "2126-01-14") == 3
     assert "is not over yet" in capsys.readouterr().err
 
 

@@ -93,7 +93,7 @@ def test_what_a_run_refuses_points_at_the_line_too(
 
 def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() -> None:
     given = {option.name for option in rows() if any(option.helps(name) for name in RUN)}
-    of_a_terminal = {"check", "config", "exact_counters", "json", "quiet", "show_dropped_rows"}
+    of_a_terminal = {"check", "config", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
     fields = {option.name for option in fields_for(None).values()}
     assert given - of_a_terminal == fields - {"watch", "beam_options"} | {"period_to", "every", "overwrite"}
 

@@ -166,7 +166,7 @@ def _print(found: Sequence[Preview], recall: object) -> None:
         noisy = [_named(preview, differing) for preview in found if preview.close_to_noise]
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     for why, names in _left_out(first).items():
-        print(f"\nNot tried: {', '.join(names)}: {why}", end="")
+        print(f"\nNot tried ({why}): {', '.join(names)}", end="")
     if first.left_out:
         print()
     if len(found) == 1:

@@ -114,7 +114,7 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
         raise Unfinished(f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
-                         "When that is mended, call it again")  # fmt: skip
+                         "Fix this and run the command again")  # fmt: skip
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
         raise NotYet("", verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}"))

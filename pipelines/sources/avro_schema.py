@@ -146,7 +146,7 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
     """Raise Refusal, naming where they are, unless the fields have the columns, of types that can be read."""
     for name in columns.names():
         if name not in fields:
-            raise refused(f"{where} has no column {name!r}: its columns are {', '.join(sorted(fields))}; {SAY_WHICH}")
+            raise refused(f"{where} has no column {name!r}: it has: {', '.join(sorted(fields))}; {SAY_WHICH}")
         allowed = {columns.time: _TIMES, columns.value: _NUMBERS}.get(name, _LABELS)
         found = {branch.meaning for branch in fields[name]}
         if not found <= allowed | {"null"}:

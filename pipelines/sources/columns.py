@@ -217,7 +217,7 @@ def check_types(path: str, kinds: dict[str, pa.DataType], columns: Columns) -> N
     """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers."""
     for role, name in columns.by_role().items():
         if name not in kinds:
-            raise refused(f"{path} has no column {name!r}: its columns are {', '.join(sorted(kinds))}; {SAY_WHICH}")
+            raise refused(f"{path} has no column {name!r}: it has: {', '.join(sorted(kinds))}; {SAY_WHICH}")
         rule = columns.why_not(role, kinds[name])
         if rule is not None:
             raise refused(f"{path}: column {name!r} cannot be used: {rule}")

@@ -30,7 +30,7 @@ def test_one_setting_whole() -> None:
                    horizon=10)  # fmt: skip
     assert said.startswith("Expected: Zipf 1: 200 items, 3,000 users with 4 each in a window. Nothing is charged.\n")
     assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
-    assert "Not tried: restricted-normal: --max-items-per-user must be given" in said
+    assert "Not tried (--max-items-per-user must be given" in said
     assert "Take " in said
     assert said.rstrip().endswith("--k 3 --epsilon 1 --delta 1e-06 --privacy-unit user --horizon 10")
 

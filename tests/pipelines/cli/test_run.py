@@ -107,7 +107,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"input": "blank.csv"}, "blank.csv is not a CSV file"),
     ({"input": "rows.xlsx"}, "rows.xlsx has no known ending: use one of .avro"),
     ({"input": "noitem.avro"}, "noitem.avro has no column 'item'"),
-    ({"user_column": "who"}, "rows.avro has no column 'who': its columns are item, user"),
+    ({"user_column": "who"}, "rows.avro has no column 'who': it has: item, user"),
     ({"window": "7d"}, "--window needs --from and --to: .* inferred from the data would tell"),
     ({"from_": "2026-01-01"}, "--from and --to go together"),
     ({"window": "7d", "to": "2026-01-01"}, "--from and --to go together"),

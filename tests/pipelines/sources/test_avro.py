@@ -70,7 +70,7 @@ def logical(kind: str, base: str = "long") -> dict[str, str]:
 @pytest.mark.parametrize(
     ("schema", "columns", "message"),
     [
-        (avro_schema(user="string"), Columns(), "has no column 'item': its columns are user"),
+        (avro_schema(user="string"), Columns(), "has no column 'item': it has: user"),
         (avro_schema(user="bytes", item="string"), Columns(), "column 'user' must be one of .*, got bytes"),
         (avro_schema(user="double", item="string"), Columns(), "got double"),
         (avro_schema(user=logical("date", "int"), item="string"), Columns(), "got date"),

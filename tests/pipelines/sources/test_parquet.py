@@ -46,7 +46,7 @@ class TestFormat(FormatContract):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"user": ["a"]}, "has no column 'item': its columns are user"),
+        ({"user": ["a"]}, "has no column 'item': it has: user"),
         ({"user": [1.5], "item": ["a"]}, "column 'user' cannot be used: .* got double"),
         ({"user": [b"secret"], "item": ["a"]}, "got bytes"),
         ({"user": [["secret"]], "item": ["a"]}, "got list"),

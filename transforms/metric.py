@@ -1,4 +1,33 @@
-"""What items are ranked by, where that is not how many users hold them: clipped sums of amounts, and changes."""
+"""What items are ranked by, where that is not how many users hold them: clipped sums of amounts, and changes.
+
+Amounts. One user who is added or removed moves every score the same way, each by anything between 0 and the cap. The
+proofs of mechanisms speak of counts that move by 0 or 1; for moves of any size in [0, 1] units of the cap:
+
+- Losses (`joint`, `fast-joint`, `joint-set`, `canonical`) are largest differences of counts or of sorted counts, which
+  move as far as the counts do.
+- `peeling`, `cdp-peeling`, `pnf-peeling`, `limit-domain` need scores that move one way by at most the cap.
+- `oneshot`, `laplace` (calibrated to k): hold the noise of the items not chosen and raise that of each chosen item by
+  what it lacks to a full cap.
+- `laplace`, `gaussian`, `gamma` by sensitivity: m caps in l_1, sqrt(m) caps in l_2, one cap in l_inf, all largest at
+  whole caps.
+- The unknown domain's slots: an item that a new user brings in has at most the count of the one it replaces plus a cap.
+- The tests of `restricted-*` compare items with a bar, and both move. A user comes and the bar rises by b: take b off
+  the threshold's noise, and what passed still passes. A user leaves and the bar falls by b: add b to the threshold's
+  noise and take a cap off. Both shifts are a cap at most, and so is that of the one level that fails.
+- `top-stable`'s gaps move by at most a cap.
+
+Risers, of weight p / q. A user holds an item now, before, in both windows or in neither, so whoever joins moves its
+score by q, by -p, by q - p or not.
+
+- An order is the same when all scores move together. Add p to every score of the data with the user: each has then
+  moved by 0 to p + q, one way. So a mechanism whose law depends on differences of scores alone, and that is proved for
+  amounts, is proved for risers with the cap p + q: it is `translation_invariant`.
+- `laplace` and `gaussian` with at most m items a user are calibrated to what a user moves in all: m (p + q) in l_1, and
+  for `gaussian` at most (p + q)**2 m (1 - m / d) squared.
+- Under "swap" a score moves by up to p + q either way, as a sum under swap does with that cap.
+- A user may have counted in one group before and in another one now. Two rankings change, by p and by q, where noise is
+  calibrated to p + q: both together cost one.
+"""
 
 from __future__ import annotations
 

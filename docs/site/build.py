@@ -159,7 +159,7 @@ def draw(line: str, folder: Path) -> bool:
 
 
 def write_api(folder: Path) -> None:
-    """Pages from docstrings: every name that a room offers, once."""
+    """Pages from docstrings: every public name of a package, once."""
     folder.mkdir()
     seen: set[int] = set()
     for page, (title, modules) in PAGES.items():
@@ -169,7 +169,7 @@ def write_api(folder: Path) -> None:
                 f"## `{module}`\n\n```{{eval-rst}}\n.. currentmodule:: {module}\n\n{documented(module, seen)}\n```"
             )
         (folder / f"{page}.md").write_text("\n\n".join(parts) + "\n", "utf-8")
-    text = "From the docstrings. [What others may rely on](../docs/api.md) says which names keep their meaning."
+    text = "From the docstrings. [Public API](../docs/api.md) says which names keep their meaning."
     (folder / "index.md").write_text("\n\n".join(["# Reference", text, toctree(PAGES)]), "utf-8")
 
 

@@ -36,10 +36,8 @@ BY_HAND = {
                                           "--check", "--window-end DATE --correction 1")),
         "tests/pipelines/report_file/test_publish.py calls a report in each of these ways"),
     "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
-    "python -m benchmarks.fuzz --inputs 12500 --seed 1": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
-    "python -m tests.transforms.testing.audit.planted --seeds 20": "long: tests/pipelines/cli/test_audit.py runs one",
     "python -m benchmarks.audits --folder audited":
         "long: tests/transforms/testing/audit/test_table.py, and tests/pipelines/cli/test_audit.py runs less",
 }  # fmt: skip

@@ -20,7 +20,6 @@ from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.sinks.formats import FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
-from tests.pipelines.support import SHARED
 
 pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 Check = Callable[[World], None]
@@ -29,7 +28,7 @@ MOMENTS = {
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "MOMENT",
     r"localhost:\d+": "ADDRESS",
     r'"time": "[^"]*"': "TIME",
-    r"(?m)^well     python .*$": "PYTHON",
+    r"(?m)^ok +python .*$": "PYTHON",
     r"logs in \S+\. Run": "logs in FOLDER. Run",
     r"(?m)^( +\d+)  .*$": r"\1  an item",
 }
@@ -178,11 +177,14 @@ HERE = {"git clone REPOSITORY private-topk && cd private-topk": "true"}
 """The reader's clone is the world that the page is typed in."""
 README = [
     Held("$ git clone REPOSITORY", instead=HERE, before=lambda world: clone(world.folder), after=ranked_like_the_page),
-    Held("source .venv/bin/activate", before=lambda world: plays_of_a_shop(world.folder),
-         after=ranked("ranking.avro", 40)),
-    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
     Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
-]  # fmt: skip
+]
+
+
+RUN = [
+    Held("private-topk run", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),
+    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
+]
 
 
 FIVE_MINUTES = [
@@ -194,9 +196,8 @@ FIVE_MINUTES = [
 ]
 
 
-def test_reading_windows_and_runners(world: World) -> None:
+def test_reading_and_runners(world: World) -> None:
     hold(world, "docs/reading.md", [Held("$ private-topk sample", after=ranked("top.csv", 5))])
-    hold(world, "docs/windows.md", [Held("$ private-topk plan")])
     (world.folder / "top.csv").unlink()
     hold(world, "docs/runners.md", [Held("$ private-topk doctor", after=ranked("top.csv", 3))])
 
@@ -211,6 +212,7 @@ API = [Held("from datetime import", "python", before=rows_of_drinks, after=ranke
 def orders(world: World) -> None:
     (world.folder / "release.key").write_text("the key of the example's test")
     (world.folder / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
+    (world.folder / "examples").symlink_to(ROOT / "examples")
 
 
 def drawn_and_charged(world: World) -> None:
@@ -225,38 +227,21 @@ def answered(world: World) -> None:
 BUDGET = [
     Held("$ private-topk plan"),
     Held("$ private-topk sample", after=drawn_and_charged, says="joint      10  4 windows of 7 days"),
-    Held("$ private-topk budget create", before=orders),
-    Held("import hmac", "python", says="54.9% of the budget is used", after=answered),
+    Held("$ private-topk budget create", before=orders, says="54.9% of the budget is used", after=answered),
 ]
 
 
 COUNTS = [
     Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
-    Held("from private_topk.transforms.mechanisms import noise_of_counts", "python"),
 ]
 
 
-MECHANISMS = [
-    Held("from private_topk.transforms.mechanisms import Joint", "python"),
-    Held("import numpy as np", "python"),
-]
-
-
-def published_games(world: World) -> None:
-    place = SHARED / "data" / "games.npy"
-    if not place.exists():
-        pytest.skip("the shared data are not there: the rest of the page needs them, the part above it has been held")
-    (world.folder / "games.npy").symlink_to(place)
+MECHANISMS = [Held("from private_topk.transforms.mechanisms import Joint", "python")]
 
 
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
-    Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 5,10,20"),
-    Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --recall 0.9"),
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
-    Held("$ python -m benchmarks.previews", "parsed", MINUTES),
-    Held("$ private-topk preview --counts games.npy", before=published_games),
-    Held("$ python -m benchmarks.errors --beside", "parsed", MINUTES),
 ]
 
 
@@ -272,7 +257,6 @@ OWN_MECHANISM = [
 AMOUNTS = [
     picture("score of an item"),
     Held("$ private-topk run --input plays.avro", before=World.sample),
-    Held("import apache_beam as beam", "python", says="^tea\n$"),
 ]
 
 
@@ -280,7 +264,6 @@ GROUPS = [
     Held("$ private-topk run --input plays.avro", before=World.sample),
     Held("import apache_beam as beam", "python", says="DE cake\\nFR tea|FR tea\\nDE cake"),
     Held("item,country", "saved", name="menus.csv"),
-    Held("import apache_beam as beam", "python", says="DE scone\\nFR tea|FR tea\\nDE scone"),
 ]
 
 
@@ -293,10 +276,6 @@ WINDOWS_PER_USER = [
 RISERS = [
     picture("score of an item"),
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
-    Held("import apache_beam as beam", "python", says="^cake\n$"),
-    Held("$ python -m benchmarks.risers", "parsed", "measures for a minute"),
-    Held("$ private-topk preview --like sample --window 7d --from 2026-01-12"),
-    Held("source:", "not run", "part of a report file: tests/pipelines/test_measures.py publishes a whole one"),
 ]
 
 
@@ -334,14 +313,9 @@ TESTING = [Held("import apache_beam as beam", "python"), Held("import apache_bea
 
 SCALE = [
     Held("$ python -m benchmarks.pipeline --rows 10000000 --runs 2", "parsed", MINUTES),
-    Held("$ python -m benchmarks.scale", "parsed", MINUTES),
-    Held("$ python -m benchmarks.windows --runs 1 --windows 1 24 1000 10000", "parsed", MINUTES),
-    Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
-    Held("$ python -m benchmarks.labels --rows", "parsed", MINUTES),
 ]
 
 
-CONTRIBUTING = [picture("a door ")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 
 
@@ -352,7 +326,6 @@ HELD = {
     "docs/budget.md": BUDGET,
     "docs/choosing.md": CHOOSING,
     "docs/command-line.md": COMMAND_LINE,
-    "docs/contributing.md": CONTRIBUTING,
     "docs/counts.md": COUNTS,
     "docs/five-minutes.md": FIVE_MINUTES,
     "docs/groups.md": GROUPS,
@@ -360,6 +333,7 @@ HELD = {
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
     "docs/risers.md": RISERS,
+    "docs/run.md": RUN,
     "docs/scale.md": SCALE,
     "docs/testing.md": TESTING,
 }

@@ -1,4 +1,4 @@
-"""`charge` around a job of one's own: the example of the documentation, run as it is printed."""
+"""`charge` around a job of one's own: the example, run as it stands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from private_topk.pipelines import cli
 from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
 from private_topk.transforms.errors import Refusal
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "budget.md"
+ROOT = Path(__file__).resolve().parents[3]
 URL = "sqlite:///budget.db"
 
 
@@ -29,9 +29,9 @@ def request(report: str = "a", epsilon: int = 1) -> Request:
 
 
 def example() -> tuple[list[str], str]:
-    section = DOCS.read_text().partition("### A job of your own")[2].partition("\n### ")[0]
+    section = (ROOT / "docs" / "budget.md").read_text().partition("### A job of your own")[2].partition("\n### ")[0]
     command = next(line.split() for line in section.splitlines() if line.startswith("$ private-topk"))
-    return command[1:], section.partition("```python\n")[2].partition("```")[0]
+    return command[1:], (ROOT / "examples" / "charged_job.py").read_text()
 
 
 def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None:

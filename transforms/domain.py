@@ -1,6 +1,6 @@
-"""Which items can be ranked: public ones, or whatever the data hold.
+"""The domain: which items can be ranked, those of a public list or any in the data.
 
-What differs between the kinds is a method of theirs, so that nobody asks which kind a domain is.
+What differs between the kinds is a method, so that no caller needs to know which kind a domain is.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class DomainByGroup(PublicDomain):
         return self._keys()[start:stop] - group * self.size
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
-        """With its lists in the order of the groups, which are those that have one where none are given."""
+        """This domain with its lists in the order of the groups; by default, of the groups that have a list."""
         same = groups is None or groups.digest == self.groups.digest
         domain = self if same else DomainByGroup.of_pairs(self.load_pairs, cast(PublicDomain, groups))
         if k > domain.least:
@@ -351,7 +351,7 @@ class _Embedded:
 
 
 def _once(made: dict[str, Any], digest: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what is made
-    """What belongs to a list, made once per process."""
+    """What is derived from a list, made once per process."""
     with _LOCK:
         if digest not in made:
             made[digest] = make()

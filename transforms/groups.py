@@ -71,7 +71,7 @@ class Groups:
         return self.labels.index().labels[code].as_py()
 
     def encode(self, column: pa.Array) -> Codes:
-        """The number of every row's group, -1 for those that are none."""
+        """The number of every row's group, -1 for values that are no group."""
         return self.labels.encode(column)
 
     def describe(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Groups:
 
 
 def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: int) -> np.ndarray:
-    """Which rows are of a group that their user counts in, (n,) of bool.
+    """Which rows are in a group that their user counts in, (n,) of bool.
 
     Args:
         users: words of the users for this choice, which break ties.

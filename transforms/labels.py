@@ -24,14 +24,14 @@ class DomainIndex:
 
     def __init__(self, labels: pa.Array) -> None:
         self.labels = labels
-        for attempt in count():  # a collision inside the domain is left by another key
+        for attempt in count():  # another key resolves a collision inside the domain
             self._hash_key = _list_key(attempt)
             words = hash_labels(labels, self._hash_key)
             self._sorted, order = sorted_with_order(words)
             self._order = order.astype(np.min_scalar_type(len(labels)))
             if not np.any(self._sorted[1:] == self._sorted[:-1]):
                 break
-            check_items(labels)  # no key would part equal ones
+            check_items(labels)  # no key separates equal labels
 
     def __len__(self) -> int:
         return len(self.labels)

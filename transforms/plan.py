@@ -1,4 +1,4 @@
-"""How a ranking is computed: every question of mode, answered before anything is built. Plain arithmetic, no Beam."""
+"""The execution plan of a ranking: every choice of how it is computed, made before anything is built. No Beam."""
 
 from __future__ import annotations
 
@@ -90,19 +90,19 @@ class Partitioning:
 
     @classmethod
     def of(cls, domain: Domain, period: Period | None = None, split: int = 0, user_shards: int = 0) -> Partitioning:
-        """That of a bounded input with a declared period; without one, that of a single window.
+        """The partitioning of a bounded input with a declared period; without one, that of a single window.
 
         Args:
             user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
         """
         overlap = period is not None and period.overlap > 1
         windows = (1 if period is None else len(period)) * max(split, 1)
-        whole = cls(domain.size, windows, overlap, split, domain.sparse)
+        partitioning = cls(domain.size, windows, overlap, split, domain.sparse)
         many = max(min(user_shards, _MOST_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
-        return replace(whole, residues=max(UNKNOWN_ITEM_SHARDS, many // whole.groups))
+        return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.groups))
 
     def after_the_first(self) -> Partitioning:
-        """That of the windows after the first one of time."""
+        """The partitioning of the windows after the first one in time."""
         return replace(self, windows=self.windows - self.rankings)
 
     @property
@@ -159,17 +159,17 @@ class Partitioning:
 
     @property
     def item_type(self) -> np.dtype:
-        """Of the codes that are counted: always the same for a domain, and as wide as any window's are."""
+        """The type of codes in counts: always the same for a domain, wide enough for all of them."""
         return np.dtype(np.uint32 if self.size <= 1 << 32 else np.uint64)
 
     @property
     def code_type(self) -> np.dtype:
-        """Of the codes of a public domain: what is shuffled should be narrow."""
+        """The narrowest type of the codes of a public domain, for what is shuffled."""
         return np.min_scalar_type(self.size - 1)
 
     @property
     def window_columns(self) -> dict[str, np.dtype]:
-        """Which columns say in which windows of time a row is, and their types."""
+        """The columns that hold which windows of time a row is in, and their types."""
         names = ["first", "after"][: 0 if self.dates == 1 else 1 + self.overlap]
         return {name: np.min_scalar_type(self.dates) for name in names}
 
@@ -208,10 +208,10 @@ class ExecutionPlan:
 def plan(
     spec: TopK, execution: Execution, period: Period | None, in_global_window: bool, bounded: bool
 ) -> ExecutionPlan:
-    """How to rank an input: decided by what is asked, what the launch offers and what the input is, and by no row.
+    """The plan for an input: decided by the specification, the launch and the kind of input, and by no row.
 
     Args:
-        in_global_window: of Beam. A bounded input with a period is, and its windows are numbers.
+        in_global_window: the input is in Beam's global window. A bounded one with a period is: its windows are numbers.
     """
     numbered = period if in_global_window else None
     split = 0 if spec.groups is None else spec.groups.size

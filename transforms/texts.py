@@ -56,7 +56,7 @@ def whole_or_power(text: str) -> int:
 
 
 def listed(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """A reading of several values with commas between them."""
+    """A reader of several values with commas between them."""
 
     def read_all(text: str) -> tuple[Any, ...]:
         return tuple(read(part.strip()) for part in text.split(","))
@@ -131,7 +131,7 @@ def _accepted(read: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 class OneOf:
-    """A reading that lets certain words through."""
+    """A reader that accepts certain words."""
 
     def __init__(self, *words: str) -> None:
         self.words = words

@@ -168,9 +168,8 @@ class Period:
             raise Refusal("period_from", "must have a window before it") from None
 
     def spans(self, times: Instants) -> tuple[Instants, Instants]:
-        """The first window of every event time (microseconds since 1970 UTC) and the one after its last, shape (n,).
-
-        They are equal where a time belongs to no window.
+        """The first window of every event time (microseconds since 1970 UTC), and the one after its last, shape (n,);
+        equal where a time belongs to no window.
         """
         first = np.searchsorted(self.ends, times, side="right")
         return first, np.maximum(np.searchsorted(self.starts, times, side="right"), first)

@@ -75,7 +75,7 @@ class Windowing(abc.ABC):
         return 1
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        """Where a window before the first one starts, and the windowing with it. Raises Refusal where they
+        """The start of a window before the first one, and the windowing that includes it. Raises Refusal if windows
         overlap.
 
         Args:
@@ -91,8 +91,8 @@ class Whole(Windowing):
     identity_tag: ClassVar[str] = "whole"
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
-        whole = (end - start) // MICROSECOND
-        return [Run(microseconds(start), microseconds(end), whole, whole, 1)]
+        length = (end - start) // MICROSECOND
+        return [Run(microseconds(start), microseconds(end), length, length, 1)]
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class FixedWindows(Windowing):
             raise Refusal("window", f"must be longer than nothing, got {self.length}")
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
-        whole = end - start
-        size = min(self.length, whole)
-        count = -(-whole // size)
+        length = end - start
+        size = min(self.length, length)
+        count = -(-length // size)
         return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:

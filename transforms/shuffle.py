@@ -88,8 +88,8 @@ class _PutInDoFn(beam.DoFn):
 
 
 class SideBySideDoFn(beam.DoFn):
-    """A DoFn that runs `work` on up to `cores` elements at a time, and `hand_on` of the results, in order, on the thread
-    that Beam calls it on.
+    """A DoFn that runs `work` on up to `cores` elements at a time, and `hand_on` of the results, in order, on the
+    thread that Beam calls it on.
 
     numpy and Arrow release Python's lock, so this fills as many cores. What comes out is the same whatever `cores` is.
     A result leaves while a later element is handled, and with its window: more than one core is for collections in the

@@ -1,4 +1,4 @@
-"""How often answers come, against a law: a test that states how often it fails for nothing, and what it would see."""
+"""Frequencies of answers against a law: a test with a stated false-alarm rate and power."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FALSE_ALARM", "assert_follows", "draws_to_see", "frequencies"]
 FALSE_ALARM = 1e-6
 """A frequency test of a correct sampler fails once in a million seeds; the seeds are fixed, so it never does twice."""
 POWER = 0.99
-"""With which a law is seen that is as far from the stated one as a test says."""
+"""The probability of detecting a law as far from the stated one as a test says."""
 _ANEW = 100  # calls that are compared with prepared draws
 _STEP = 50
 
@@ -28,7 +28,7 @@ def frequencies(
 ) -> Counter[tuple[int, ...]]:
     """How often each answer came in `draws` seeded calls.
 
-    Drawn from a mechanism that is prepared once, as previews and audits do; the first calls are made anew as well.
+    Drawn from a mechanism that is prepared once, as in previews and audits; the first draws are compared with calls.
 
     Raises:
         AssertionError: a prepared mechanism answers otherwise than a call with the same bits.

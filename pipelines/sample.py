@@ -88,7 +88,7 @@ def write_sample(folder: str) -> dict[str, str]:
 
 
 def users_per_item(days: float | None = None, max_items_per_user: int | None = None, after: float = 0) -> np.ndarray:
-    """How many listeners have played each track of the catalogue, in so many days from the start on, or in all of it.
+    """How many listeners have played each track of the catalogue, in so many days from the start, or in all.
 
     Args:
         after: so many days from the start are left out first.
@@ -134,7 +134,7 @@ def _plays(draw: Draw, tracks: int) -> _Plays:
 
 
 def _countries(draw: Draw, users: np.ndarray) -> list[int]:
-    """Where each play was: at the listener's home, and one in sixteen elsewhere."""
+    """The country of each play: the listener's own, or another one for one play in sixteen."""
     words = draw.words(22, 0, EVENTS)
     away = words >> np.uint64(60) == 0
     return np.where(away, (words % np.uint64(7)).astype(np.int64), users * users % 7).tolist()

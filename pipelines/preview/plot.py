@@ -1,4 +1,4 @@
-"""A preview as a picture: what is found of each rank, and how far off every mechanism is."""
+"""A preview as a picture: each rank's chance to be found, and the error of every mechanism."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plot(preview: Preview, path: str) -> None:
 
 
 def _ranks(axes: Any, preview: Preview) -> None:  # noqa: ANN401 - matplotlib has no types here
-    """Every rank's chance to be found, of the best few."""
+    """Every rank's chance to be found, for the best few mechanisms."""
     ranks = range(1, preview.setting.k + 1)
     for number, outlook in enumerate(preview.outlooks[: len(_COLOURS)]):
         _line(axes, list(ranks), list(outlook.found), number, outlook.name)
@@ -59,7 +59,7 @@ def _line(axes: Any, at: list[int], estimates: list[Estimate], number: int, name
 
 
 def _reach(estimate: Estimate) -> tuple[float, float]:
-    """How far it may be off, down and up; nothing for an error that never came, whose size nobody knows."""
+    """The distances to the ends of the interval, down and up; 0 for an error that never occurred."""
     if not estimate.value:
         return 0.0, 0.0
     return estimate.value - estimate.low, estimate.high - estimate.value

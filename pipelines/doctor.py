@@ -30,7 +30,7 @@ _PROGRAMS = {
     "direct": (),
     "dataflow": (),
 }
-"""What each runner may start: Java runs Flink's job server, Go builds Prism once, Docker runs portable workers."""
+"""The programs that each runner may start: Java for Flink's job server, Go to build Prism, Docker for workers."""
 
 
 _EXTRAS = {"dataflow": ("gcp",)}

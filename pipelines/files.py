@@ -193,7 +193,7 @@ def is_gzip(path: str) -> bool:
 
 @contextmanager
 def open_content(path: str) -> Iterator[IO[bytes]]:
-    """What a file holds, unzipped where its name ends with .gz. Raises Refusal if that stream is broken."""
+    """The content of a file, unzipped if its name ends with .gz. Raises Refusal if that stream is broken."""
     with open_file(path) as stored:
         if not is_gzip(path):
             yield stored

@@ -76,7 +76,7 @@ class LiveRun:
 
     @property
     def share_read(self) -> float:
-        """How much of the input's bytes is read, up to 1: no count of rows, users or items."""
+        """The share of the input's bytes that is read, up to 1: no count of rows, users or items."""
         return min(self._read, 1.0)
 
 

@@ -23,7 +23,7 @@ Fact = tuple[str, str]
 
 
 def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
-    """What a run would do, as names and values; none of it depends on rows, not even on whether there are any.
+    """The facts of what a run would do, as names and values; none depends on rows, not even on whether there are any.
 
     With a ledger the input is read once, for its identity.
 

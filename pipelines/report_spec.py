@@ -32,7 +32,7 @@ RISERS_THAT_SHARE = 3
 
 @dataclass(frozen=True)
 class ReportSpec:
-    """What is drawn from every window: the mechanism in `top_k` has one window's share of the budget.
+    """The resolved specification of a report: the mechanism in `top_k` has one window's share of the budget.
 
     Args:
         period: the declared windows; None ranks all rows together.

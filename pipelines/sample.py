@@ -35,7 +35,7 @@ The_Quiet_Engines Aiko_Brandt Velvet_Telegraph Salt_&_Satellites Jonas_Weir Orch
 The_Slow_Parade Noor_Castellan Glass_Avenue Emil_Sorensen Copper_Kites""".split()
 
 _COUNTRIES = ("BR", "DE", "FR", "JP", "KE", "NZ", "US", "VA")
-"""Of these users * users % 7 reaches four, and those who are away seven: one is empty."""
+"""The groups: users * users % 7 reaches four of them, plays away from home seven, so one stays empty."""
 
 _SCHEMA = fastavro.parse_schema({
     "type": "record",
@@ -141,7 +141,7 @@ def _countries(draw: Draw, users: np.ndarray) -> list[int]:
 
 
 def _minutes(draw: Draw, tracks: np.ndarray) -> list[float]:
-    """How long each play was, in tenths: a track's length of 2 to 8 minutes, or less where it was broken off."""
+    """The minutes of each play, in tenths: a track's length of 2 to 8 minutes, or less if it was broken off."""
     lengths = 20 + tracks * 37 % 61
     heard = (draw.words(21, 0, EVENTS) >> np.uint64(48)).astype(np.int64)  # below 2**16: a quarter is broken off
     broken = lengths * heard >> 14

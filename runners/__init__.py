@@ -43,7 +43,7 @@ _STORED_PER_TASK = 1 << 28
 """The most stored bytes of a task's input: well compressed, they make two to three times as many bytes of output."""
 
 _YEARS = 10 * 365 * 86_400
-"""In seconds: longer than any job."""
+"""Ten years in seconds: longer than any job."""
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _shown(field: str) -> str:
 
 
 def _signature() -> Signature:
-    """What Beam YAML reads to know the parameters: those of the table, with their types."""
+    """The signature from which Beam YAML learns the parameters: those of the table of options, with their types."""
     explicit = signature(RankRows.__init__)
     kept = [parameter for name, parameter in explicit.parameters.items() if name != "others"]
     types = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}

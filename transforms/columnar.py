@@ -237,7 +237,7 @@ def _by_hash(ranks: Codes, hashes: Words) -> Codes:
 
 
 def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
-    """Which codes occur and how often, increasing. Cost: O(n + size), or O(n log n) where the codes are sparse."""
+    """The codes that occur, increasing, and how often. Cost: O(n + size), or O(n log n) where the codes are sparse."""
     if len(codes) * 8 < size:
         return np.unique(codes, return_counts=True)
     counts = np.bincount(codes, minlength=size)
@@ -246,7 +246,7 @@ def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
 
 
 def add_amounts(codes: Codes, amounts: Codes) -> tuple[Codes, Codes]:
-    """Which codes occur and the sum of the amounts of each, increasing. Cost: a sort."""
+    """The codes that occur, increasing, and the sum of the amounts of each. Cost: a sort."""
     if len(codes) == 0:
         return codes, amounts
     order = np.argsort(codes, kind="stable")

@@ -80,7 +80,7 @@ class CountedCoder(beam.coders.Coder):
         return PartialCounts(self._TABLES.decode(encoded[1:]))
 
     def estimate_size(self, value: Counted) -> int:
-        """In bytes, for Beam's metrics."""
+        """The size in bytes, for Beam's metrics."""
         return value.table.nbytes if isinstance(value, PartialCounts) else 40
 
     def is_deterministic(self) -> bool:

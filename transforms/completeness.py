@@ -272,7 +272,7 @@ class ReaderReceipt(NamedTuple):
     sums: list[int]
 
     def block(self) -> pa.RecordBatch:
-        """As a block without rows."""
+        """The receipt as a block without rows."""
         return with_receipt_of(make_block(users=_NO_TEXTS, items=_NO_TEXTS, times=pa.array([], pa.int64()))[0], self)
 
 

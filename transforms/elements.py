@@ -45,7 +45,7 @@ _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
 
 @dataclass(frozen=True)
 class Shape:
-    """Where an element holds its user and item.
+    """The shape of elements: where each holds its user and item.
 
     Args:
         user, item, value, group: names of fields. With them, elements are rows or dicts that have all. Without, tuples

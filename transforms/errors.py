@@ -48,7 +48,7 @@ class Refusal(ValueError):
 
 
 class NotYet(Refusal):
-    """What a field names has not come yet: nothing was done, and the same call can do it later."""
+    """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
 
 
 def verbatim(text: object) -> str:

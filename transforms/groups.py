@@ -41,7 +41,7 @@ class Groups:
 
     @classmethod
     def of(cls, labels: Groups | PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
-        """Of a list. Raises Refusal."""
+        """The groups of a list. Raises Refusal."""
         if isinstance(labels, Groups):
             return labels
         if isinstance(labels, str | bytes):
@@ -64,7 +64,7 @@ class Groups:
         return self.labels.size
 
     def paid_for(self, mechanism: Mechanism) -> int:
-        """For how many rankings of a window to pay: those that one user can change, as far as these cost one each."""
+        """How many rankings of a window are paid for: those that one user can change, in units of one draw."""
         return min(mechanism.rankings_moved(min(self.per_user, self.size)), self.size)
 
     def name(self, code: int) -> str:

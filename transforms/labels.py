@@ -126,7 +126,7 @@ def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arro
 _ZEROS = np.uint64(0x3030303030303030)
 _ONES = np.uint64(0x0101010101010101)
 _DIGITS = 18
-"""As many as always fit in an int64."""
+"""The most digits that always fit in an int64."""
 
 
 def as_integers(labels: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -20,7 +20,7 @@ __all__ = ["Amounts", "Risers", "as_numbers"]
 
 
 _MOST_UNITS = 1 << 30
-"""Of a cap: the amounts of eight billion users still add up to less than 2**63."""
+"""The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
 
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
@@ -183,17 +183,17 @@ class Risers:
 
     @property
     def now(self) -> int:
-        """What a user adds to the score of an item that they hold now."""
+        """The units that a user adds to the score of an item that they hold now."""
         return self.weight.denominator
 
     @property
     def before(self) -> int:
-        """What a user takes off the score of an item that they held in the window before."""
+        """The units that a user subtracts from the score of an item that they held in the window before."""
         return self.weight.numerator
 
     @property
     def width(self) -> int:
-        """How far apart the moves of two scores may be by one user who is added or removed."""
+        """The range of the changes that one user who is added or removed makes to scores."""
         return self.now + self.before
 
     def scores(self, windows: Codes, counts: Codes, number: int) -> tuple[Codes, Codes, Codes]:

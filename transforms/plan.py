@@ -15,24 +15,24 @@ from private_topk.transforms.windows import Period
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Execution", "ExecutionPlan", "Partitioning", "plan"]
 
 ITEM_SHARD_BITS = 16
-"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that what is added up of one item shard
-stays small beside what a runner sorts in memory. Of more codes, up to 2**20, where there would be over 64 keys, and of
-still more where there would be over 64 item shards."""
+"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that the counts of one item shard stay
+small beside what a runner sorts in memory. It has more codes, up to 2**20, if there would be over 64 keys, and still
+more if there would be over 64 item shards."""
 
 _MOST_BITS = 20
 _KEYS = 64
 
 UNKNOWN_ITEM_SHARDS = 16
-"""Unknown domain: an item shard is a residue of the item's hash. So many of them at least."""
+"""Unknown domain: the least number of item shards, which are residues of the item's hash."""
 
 _MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
-"""As many labels as a user shard holds meet in a residue, since a runner may hand all of them over as one element; of
-more than 256 user shards as many as four hold, so that what each sends to each does not get too small."""
+"""A residue gets about as many labels as one user shard holds, since a runner may pass all of them as one element; with
+more than 256 user shards as many as four hold, so that the pieces that user shards send do not get too small."""
 
 _WINDOW_GROUPS = 64
 _MOST_TOGETHER, _MOST_CELLS, _HELD_OF_A_RANGE = 1024, 1 << 24, 1 << 18
-"""One worker draws from so many windows at once at most, which takes it seconds, and so many counts, unless a window
-has more. Of a range so many items are taken to be held in a window.
+"""The most windows that one worker draws from at once, which takes it seconds; the most counts, unless a single window
+has more; and how many items of a range are assumed to be held in a window.
 """
 
 _ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER = 1 << 14, 1 << 20
@@ -41,7 +41,7 @@ _MOST_PRE_COMBINED_BITS = 17
 
 @dataclass(frozen=True)
 class Execution:
-    """What a launch offers, and how much of it is used. No choice here changes a ranking.
+    """The resources and properties of a launch. No choice here changes a ranking.
 
     Args:
         user_shards: how many, a power of two up to 65,536.
@@ -64,7 +64,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Which counts are added up together, and which are drawn from together.
+    """A partitioning: which counts are added up together, and which are drawn from together.
 
     In a bounded input a window is a number, as an item is: one column more in every table. Windows that follow each
     other form up to 64 *window groups*, or more where these would be of over 1,024 windows, or over 2**24 counts; an

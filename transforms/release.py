@@ -32,8 +32,8 @@ __all__ = [
 
 
 class NoiseSize(NamedTuple):
-    """How far published counts may be off because of noise. Public: a function of the specification and of how many
-    counts are published. Rows that a bound on the items per user leaves out are not part of it.
+    """The size of the noise of published counts. Public: a function of the specification and of how many counts are
+    published. Rows that a bound on the items per user leaves out are not part of it.
 
     Args:
         stddev: the standard deviation of the noise of each count.
@@ -108,7 +108,7 @@ _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """Where the secret key of a release comes from. It prints, compares and pickles without showing the key.
+    """A reference to the secret key of a release. It prints, compares and pickles without showing the key.
 
     Args:
         source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or the name of a key in the memory of
@@ -184,7 +184,7 @@ class ReleaseKey:
 
 @dataclass(frozen=True)
 class Release:
-    """What makes a release repeatable: its key and its id.
+    """The key and the id of a release, which make it repeatable.
 
     The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
     """

@@ -48,7 +48,7 @@ class BlockCoder(beam.coders.Coder):
         return pa.ipc.open_stream(encoded).read_next_batch()
 
     def estimate_size(self, value: pa.RecordBatch) -> int:
-        """In bytes, for Beam's metrics: by itself it would encode every block once more to know."""
+        """The size in bytes, for Beam's metrics: by default Beam would encode every block once more for it."""
         return value.nbytes
 
     def is_deterministic(self) -> bool:
@@ -188,7 +188,7 @@ class ShardByUser(beam.PTransform):
 
 
 class _Split(NamedTuple):
-    """How many rows drop out, as of no known item or no known group, and the others by user shard."""
+    """Rows by user shard, and how many dropped out for an unknown item or an unknown group."""
 
     unknown: int
     elsewhere: int
@@ -196,7 +196,7 @@ class _Split(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """How many rows of a block drop out, as of no known item or no known group, and the others."""
+    """The rows of a block, and how many dropped out for an unknown item or an unknown group."""
 
     unknown: int
     elsewhere: int

@@ -96,7 +96,7 @@ class _SelectDoFn(beam.DoFn):
             yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
 
     def _whole(self, group: int, gathered: Iterable[Counted]) -> list[pa.RecordBatch]:
-        """All counts of a window group. Raises IncompleteDataError where any are missing, or there are too many."""
+        """All counts of a window group. Raises IncompleteDataError if any are missing or doubled."""
         tables, receipt, fingerprint = list[pa.RecordBatch](), NOTHING, 0
         for counted in gathered:
             if isinstance(counted, PartialCounts):

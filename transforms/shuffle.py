@@ -58,7 +58,7 @@ class InProcessShuffle:
 
 
 _LIVE: weakref.WeakValueDictionary[str, InProcessShuffle] = weakref.WeakValueDictionary()
-"""By name: what Beam pickles finds its shuffle in no other way."""
+"""Live shuffles by name, by which pickled objects look up theirs."""
 
 
 class PutIn(beam.PTransform):
@@ -105,7 +105,7 @@ class SideBySideDoFn(beam.DoFn):
         raise NotImplementedError
 
     def hand_on(self, result: Any) -> Iterable[Any]:  # noqa: ANN401
-        """What leaves for a result of `work`."""
+        """The output for a result of `work`."""
         raise NotImplementedError
 
     def setup(self) -> None:

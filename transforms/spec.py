@@ -164,7 +164,7 @@ class TopK:
         return [(field, path) for field, path in paths if path]
 
     def rankings_of_a_user(self) -> int:
-        """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
+        """The number of rankings of a window that are paid for one user: 1, or more where groups are ranked."""
         if self.groups is None:
             return 1
         # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
@@ -173,7 +173,7 @@ class TopK:
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def rankings_of_a_newcomer(self) -> int:
-        """How many rankings of a window can change by a user who is in it in only one of two neighbouring datasets."""
+        """How many rankings of a window a user can change who is in it in only one of two neighbouring datasets."""
         return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
 
     def bounds_a_user(self) -> bool:

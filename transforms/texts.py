@@ -1,4 +1,4 @@
-"""How texts of options are read: each function returns a typed value, or raises ValueError with the rule it breaks."""
+"""Readers of options' texts: each function returns a typed value, or raises ValueError with the rule that is broken."""
 
 from __future__ import annotations
 
@@ -152,4 +152,4 @@ def name_and_value(text: str) -> tuple[str, str]:
 BY_KIND: Mapping[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
 }  # fmt: skip
-"""How a mechanism's parameter of each kind is read."""
+"""The reader of a mechanism's parameter, by its kind."""

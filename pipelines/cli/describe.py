@@ -53,7 +53,7 @@ def _completion(arguments: Namespace, others: list[str]) -> None:
 
 
 def _every_command() -> ArgumentParser:
-    """One parser of all commands. It only describes them: a run checks the choices of arguments by its own rules."""
+    """A parser of all commands, for description only: a run checks the choices of arguments by its own rules."""
     root = ArgumentParser(prog="private-topk")
     root.add_argument("--version", action="store_true", help="say which version this is")
     commands = root.add_subparsers()

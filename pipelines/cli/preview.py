@@ -174,7 +174,7 @@ def _print(previews: Sequence[Preview], recall: object) -> None:
 
 
 def _differing(previews: Sequence[Preview]) -> list[str]:
-    """Which of items, k and epsilon have several values."""
+    """Those of items, k and epsilon that have several values."""
     return [name for name, values in zip(_VALUES, zip(*map(_values, previews), strict=True), strict=True)
             if len(set(values)) > 1]  # fmt: skip
 
@@ -318,7 +318,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
 
 
 def _plain(plan: Plan) -> dict[str, object]:
-    """As JSON."""
+    """A plan as JSON."""
     shares = {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in plan.shares.items()}
     return {
         "mechanism": plan.mechanism.about.name,

@@ -162,7 +162,7 @@ def _select(arguments: Namespace, others: list[str]) -> None:
 
 
 def _drawn(arguments: Namespace, drawn: Drawn, items: Sequence[str] | None) -> dict[str, Any]:
-    """As JSON."""
+    """A draw as JSON."""
     rows = [{"rank": place if drawn.ranked else None, "index": index, **({"item": items[index]} if items else {})}
             for place, index in enumerate(drawn.indices, 1)]  # fmt: skip
     return {"mechanism": arguments.mechanism, "k": arguments.k, "returned": len(rows), "rows": rows}
@@ -183,7 +183,7 @@ def _mechanisms(arguments: Namespace, others: list[str]) -> None:
 
 
 def _about(mechanism: type[Mechanism]) -> dict[str, Any]:
-    """As JSON."""
+    """A mechanism as JSON."""
     about, proved = mechanism.about, mechanism.guarantee
     parameters = [{"name": each.name, "required": each.required, "help": each.help}
                   for each in parameters_of(mechanism).values()]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What every mechanism is expected to publish of expected counts, and which of them to take. Spends nothing."""
+"""The preview: what every mechanism is expected to publish of expected counts, and which to take. Spends nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Preview:
         return next(iter(self.privacy.values())).windows
 
     def reasons(self) -> list[str]:
-        """What to take and why, in sentences."""
+        """The recommendation with its reasons, in sentences."""
         return reasons(self.outlooks, self.windows)
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ def preview(
     tell: Callable[[str], None] | None = None,
     **asked: Any,  # noqa: ANN401 - what the fields of a setting are
 ) -> Preview:
-    """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
+    """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with

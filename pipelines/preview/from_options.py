@@ -209,7 +209,7 @@ def expected_of(like: str, items: int | None, period: Period | None) -> Expected
 
 
 def _sample_rises(period: Period | None, max_items_per_user: int | None, risers: Risers) -> Rises:
-    """How the sample's tracks rise from its first window to its second. Raises Refusal."""
+    """The rises of the sample's tracks from its first window to its second. Raises Refusal."""
     days = _Sample(period).days()
     if days is None or days > WEEKS * 7 / 2:
         raise Refusal(

@@ -90,7 +90,7 @@ def pooled(values: Iterable[float]) -> list[tuple[float, int]]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is expected of one draw of a mechanism. Items of equal counts are equally right.
+    """The outlook of a mechanism: what is expected of one draw. Items of equal counts are equally right.
 
     Args:
         mechanism: with the budget of one window.
@@ -160,7 +160,7 @@ def look(
     weight: int = 1,
     resolution: float = 1.0,
 ) -> Outlook:
-    """What a mechanism with the budget of one window is expected to publish of a window.
+    """The outlook of a mechanism with the budget of one window on a window.
 
     Args:
         draws: how many; by default 400, or fewer where they take more than 3 s of CPU time, but at least 30.

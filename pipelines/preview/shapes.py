@@ -156,7 +156,7 @@ class PublicCounts:
 
 @dataclass(frozen=True)
 class Rises:
-    """How public counts rise from one window to the next: the scores of `risers`, less the least of them.
+    """Rises of public counts from one window to the next: the scores of `risers`, minus the least of them.
 
     Mechanisms and estimates depend only on differences of scores, which are integers: users times the denominator of
     the weight.
@@ -252,7 +252,7 @@ class Released:
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
-    """What a user adds to an item, in the units of a mechanism that adds up weights; 1 where users are counted.
+    """The weight that a user adds to an item, in the units of a mechanism that adds up weights; 1 if users are counted.
 
     Raises:
         Refusal: the number of items of each user is not known; it is for a shape, where all users have equally many.

@@ -114,7 +114,7 @@ def reasons(outlooks: Sequence[Outlook], windows: int) -> list[str]:
 
 
 def short(best: Outlook) -> str:
-    """What is expected of one mechanism, in one line."""
+    """The outlook of one mechanism in one line."""
     first = _first(best) if best.ordered else ""
     return f"{best.name} finds {_of_top(best)}" + (f"; {first[0].lower()}{first[1:]}" if first else "")
 

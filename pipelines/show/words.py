@@ -101,7 +101,7 @@ def in_symbols(report: PublishedReport) -> str:
 
 
 def how_to_read(report: PublishedReport) -> list[str]:
-    """What places and counts mean, and what they do not."""
+    """Sentences on what places and counts mean, and what they do not."""
     listings = report.listings()
     sentences = [what_is_ranked(report.facts)]
     if report.facts.get("answer", "sequence") == "set":

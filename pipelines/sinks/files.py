@@ -129,9 +129,7 @@ class ToFolder(Sink):
         return [f"{folder}/{window.label()}{self._ending}" for window in windows for folder in self._folders()]
 
     def path(self, rankings: Sequence[Ranking]) -> str:
-        """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro, or in
-        out/country=DE/.
-        """
+        """The path of a window's ranking, such as out/20260105T000000Z--20260112T000000Z.avro or in out/country=DE/."""
         inside = "" if self.partition is None else f"{self.partition.folder(rankings[0].group)}/"
         return f"{self._root}/{inside}{rankings[0].window.label()}{self._ending}"
 

@@ -18,7 +18,7 @@ __all__ = ["Clock", "StreamTracker", "moment_of", "now_of", "this_moment"]
 
 @dataclass(frozen=True)
 class Clock:
-    """Which clock closes the windows of a period.
+    """The clock that closes the windows of a period.
 
     Args:
         kind: "log": the source's own clock, of arrivals. "event": the rows' times, for logs that are in order.

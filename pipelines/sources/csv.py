@@ -162,7 +162,7 @@ def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
 
 
 def width_is(lines: pa.Array, width: int) -> pa.Array:
-    """Which of the lines (binary) are rows of `width` values."""
+    """A mask of the lines (binary) that are rows of `width` values."""
     if width <= _MOST_REPEATED:
         return pc.match_substring_regex(lines, f"^(?:{_VALUE},){{{width - 1}}}{_VALUE}\r?\n?$")
     commas = pc.count_substring(pc.replace_substring_regex(lines, _QUOTED, r"\1"), ",")

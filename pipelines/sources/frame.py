@@ -69,7 +69,7 @@ class Frame(Source):
         object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
 
     def check(self, period: Period | None) -> None:
-        """Whoever made the table has looked at its columns."""
+        """Do nothing: `table_of` has checked the columns."""
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":

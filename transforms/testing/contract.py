@@ -26,7 +26,7 @@ CASES = {
 
 
 def check_contract(mechanism: Mechanism) -> None:
-    """All of `CHECKS`: answers, repetition, integer types, winners, refusals, parameters. Cost: some tens of draws."""
+    """Make all `CHECKS`: answers, repetition, integer types, winners, refusals, parameters. Cost: tens of draws."""
     for check in CHECKS:
         check(mechanism)
 
@@ -80,7 +80,7 @@ def obvious_winners_win_wherever_they_stand(mechanism: Mechanism) -> None:
 
 
 def refuses_bad_arguments(mechanism: Mechanism) -> None:
-    """In the same words as every other mechanism, and before anything is drawn."""
+    """Bad arguments are refused in the same words by every mechanism, and before anything is drawn."""
     cases: list[tuple[object, object, type[Exception], str]] = [
         ([[1, 2]], 1, ValueError, "one-dimensional"),
         ([], 1, ValueError, "at least one item"),

@@ -66,7 +66,7 @@ def assert_follows(seen: Counter, law: Law, smallest_error: float) -> None:
 
 
 def draws_to_see(law: Law, smallest_error: float) -> int:
-    """How many draws `assert_follows` needs for a law, to see an error with POWER: hardly more than it has to be."""
+    """The draws that `assert_follows` needs for a law, to see an error with POWER; hardly more than needed."""
     draws = 0
     for _ in range(3):  # more draws leave fewer answers too rare for a cell of their own
         freedom = len(_cells(Counter(), law, draws) if draws else law) - 1
@@ -77,7 +77,7 @@ def draws_to_see(law: Law, smallest_error: float) -> int:
 
 
 def _cells(seen: Counter, law: Law, draws: int) -> list[tuple[float, float]]:
-    """How often each answer came and was to come; rare ones are taken together."""
+    """The observed and expected frequency of each answer; rare answers are pooled."""
     expected = {answer: draws * float(as_ball(p).mid()) for answer, p in law.items()}
     rare = [answer for answer, e in expected.items() if e < 10]
     cells = [(float(seen[a]), e) for a, e in expected.items() if e >= 10]

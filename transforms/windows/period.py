@@ -252,7 +252,8 @@ def moment(text: str) -> datetime:
 
 
 class Stretches:
-    """Where the rows of an unbounded input lie in a period, and which of their windows are still open to them.
+    """The stretches of a period between neighbouring edges of windows: the rows of a stretch share their windows. Tells
+    in which stretch rows of an unbounded input lie, and which windows are still open to them.
 
     Args:
         first, after: by stretch, the first window of its rows and the one after their last, (stretches,).

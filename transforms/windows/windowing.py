@@ -1,7 +1,6 @@
-"""How a period is divided into windows: `Windowing` and its kinds, `Run` and `WindowBounds`.
+"""Windowings, which divide a period into windows: `Windowing` and its kinds, `Run` and `WindowBounds`.
 
-Schedules, budgets and ledgers go by starts, ends, overlap and runs, so a new kind is a class here, and nobody asks
-which one it is.
+Schedules, budgets and ledgers use starts, ends, overlap and runs only, so a new kind is just a class here.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ class WindowBounds:
     end: datetime | None = None
 
     def label(self, group: str | None = None) -> str:
-        """How the window is named in a release's seed and in file names: no spaces, brackets or colons.
+        """The name of the window in a release's seed and in file names, without spaces, brackets or colons.
 
         Args:
             group: names this group's ranking in the window, behind a bar, which no window's own name has.

@@ -135,7 +135,7 @@ def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, spec: TopK, dat
 
 
 def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Finding:
-    """One case: some of the draws choose the neighbours and what to guess by, the others test it.
+    """The audit of one case: some of the draws choose the neighbours and the guess, the others test it.
 
     Args:
         draws: from each of the two neighbours; in the test a coin chooses the neighbour each time.

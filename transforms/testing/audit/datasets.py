@@ -42,7 +42,7 @@ _ADDED = (12.0, -(2.0**62), 5.1, 2.0**62, -0.0, 26.0)
 """The amounts of the target's rows, in turn: together they are above every cap."""
 
 _PUBLIC, _UNKNOWN = (4, 10), (5, len(LABELS) - 3)
-"""How many items there are in a public and an unknown domain, without and with published counts."""
+"""The number of items in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40
 _AMOUNTS = Amounts.of(3 * RESOLUTION, RESOLUTION)
@@ -112,7 +112,7 @@ def rows_of(dataset: Dataset, groups: int = 1) -> tuple[list[Row], list[Row]]:
 
 
 def public_neighbours(swap: bool, size: int) -> Iterator[Neighbours]:
-    """For a public list of `size` items: ties, gaps, nobody else, and users who hold one item, all, or all but one."""
+    """Pairs for a public list of `size` items: ties, gaps, no other users; users of one item, all, or all but one."""
     everything, half, rest = tuple(range(size)), tuple(range(size // 2)), tuple(range(size // 2, size))
     tied, nobody = (6,) * size, (0,) * size
     gap, chasm = (tuple(6 + width * (n >= size // 2) for n in range(size)) for width in (2, 50))
@@ -135,7 +135,7 @@ def public_neighbours(swap: bool, size: int) -> Iterator[Neighbours]:
 
 
 def unknown_neighbours(swap: bool, height: int, size: int) -> Iterator[Neighbours]:
-    """For an unknown domain: an item that only one user holds, ties where the list is cut, counts at the threshold.
+    """Pairs for an unknown domain: an item of only one user, ties where the list is cut, counts at the threshold.
 
     Args:
         height: a count that passes the mechanism's threshold in some draws.

@@ -26,7 +26,7 @@ _ITEMS, _BINS, _STEPS = 8, 32, 40
 
 
 class Answer(NamedTuple):
-    """One release: the items by their number, in the order they were published in, and their noisy counts."""
+    """The answer of one release: the items by their numbers, in the published order, and their noisy counts."""
 
     items: tuple[int, ...]
     noisy: tuple[int, ...] | None
@@ -77,7 +77,7 @@ class Guess(NamedTuple):
     score: float = 0.0
 
     def made(self, drawn: Drawn) -> tuple[int, int]:
-        """How many of these draws it takes for the one neighbour, and how many for the other."""
+        """The numbers of these draws that are guessed to be of the one neighbour, and of the other."""
         return self._said(_counted(map(features, drawn), self.feature, self.cuts))
 
     def _said(self, seen: Counter) -> tuple[int, int]:
@@ -157,7 +157,7 @@ def _about(share: np.ndarray, draws: Any, sigmas: float) -> np.ndarray:  # noqa:
 
 
 class Tally(NamedTuple):
-    """How often an event came in so many independent draws."""
+    """The frequency of an event in independent draws."""
 
     hits: int
     draws: int

@@ -98,7 +98,7 @@ def why(error: Exception) -> str:
     while isinstance(inner, dict) and inner:
         error = next(iter(inner.values()))
         inner = getattr(error, "exception_details", None)
-    if isinstance(error, NameError):  # Beam's modules go on without a client that is not installed, up to its first use
+    if isinstance(error, NameError):  # Beam imports without a missing client, and fails at its first use
         return "the client of its store is not installed: pip install 'apache-beam[gcp,aws,azure]' has all"
     if "Unable to get filesystem" in str(error):
         return ("no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; gs:// needs "
@@ -199,7 +199,7 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
             yield stored
             return
         try:
-            if not stored.read(1):  # to Python no bytes are a stream of nothing; to gzip they are one that is cut short
+            if not stored.read(1):  # no bytes are an empty stream to Python, and a truncated one to gzip
                 raise EOFError
             stored.seek(0)
             with gzip.GzipFile(fileobj=stored) as content:
@@ -247,7 +247,7 @@ def _answer_of(path: str) -> Iterator[None]:
 
 def _tell_of(path: str) -> None:
     scheme, _, rest = path.partition("://")
-    store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of a name than the operator has typed
+    store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of the name than the operator has typed
     with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
         print(f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
               "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip

@@ -139,7 +139,7 @@ def run(
         with exact_counters(show_exact_counters):
             _build(pipeline, report, launch, live)
         try:
-            check_signals()  # a library that was being loaded may have lost one
+            check_signals()  # a library may have swallowed one while it was loaded
             # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
             with (
                 _charged(report, again),
@@ -181,7 +181,7 @@ def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRu
         build(pipeline, report, launch, live)
     except Refusal:
         raise
-    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+    except ValueError as error:  # Beam's own check of a place; there is no data yet that it could show
         raise refused(error) from None
 
 

@@ -57,7 +57,7 @@ class ListeningRunner(BundleBasedDirectRunner):
     def _end(self, result: Any) -> None:  # noqa: ANN401 - Beam's own
         self.answered.wait()
         executor = result._executor._executor
-        executor.visible_updates.offer(executor._VisibleExecutorUpdate())  # that all is done
+        executor.visible_updates.offer(executor._VisibleExecutorUpdate())  # signals that all is done
 
 
 class CoresOptions(PipelineOptions):

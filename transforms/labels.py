@@ -100,13 +100,13 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
             raise TypeError
         if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
             items = _only_column(items)
-        # Arrays and columns of tables give Python's own values so.
+        # By these methods arrays and columns of tables give Python's own values.
         listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
         values = list(items if listed is None else listed())
     except TypeError:
         got = "None" if items is None else type(items).__name__
         raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}") from None
-    if isinstance(items, Set):  # in no order of its own, and in another one in every process
+    if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:

@@ -138,7 +138,7 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     items = counted.items(ranks)
     if mechanism.guarantee.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
-    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
+    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw reveals more
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
     shown = None if noisy is None else spec.shown(noisy.tolist())
@@ -193,7 +193,7 @@ class WindowCounts:
         nothing = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
         head = largest(pa.Table.from_batches([nothing, *tables]), keep).sort_by("item")
         labels = head["item"].cast(pa.large_string())
-        # No item at all is as good as one that nobody holds.
+        # A domain without items is treated as one item that nobody holds.
         return cls(np.arange(len(labels)), head["count"].to_numpy(), range(max(len(labels), 1)), labels)
 
     @cached_property

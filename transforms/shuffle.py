@@ -120,7 +120,7 @@ class SideBySideDoFn(beam.DoFn):
             yield from self.hand_on(self.work(element))
             return
         self._ahead.append(self._pool.submit(self.work, element))
-        # More than the cores work on, so that none of them waits while a result is handed on.
+        # More tasks than cores, so that no core waits while a result is handed on.
         if len(self._ahead) >= 2 * self._cores:
             yield from self.hand_on(self._ahead.popleft().result())
 

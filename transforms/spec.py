@@ -167,8 +167,8 @@ class TopK:
         """The number of rankings of a window that are paid for one user: 1, or more where groups are ranked."""
         if self.groups is None:
             return 1
-        # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
-        # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
+        # In the window before, a user may have counted in other groups: one ranking moves by one part of the cap, the
+        # other by the rest. Noise is in proportion to the cap, so the two cost as one, if leaving and entering do.
         as_one = self.risers is None or self.mechanism.guarantee.swap_costs_one_draw
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
@@ -215,7 +215,7 @@ class TopK:
         if self.mechanism.guarantee.two_stage:
             return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
-        if self.mechanism.guarantee.publishes_weights:  # of the same draw once more, whose noise they have
+        if self.mechanism.guarantee.publishes_weights:  # the same draw repeated, whose noise the weights have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
@@ -238,7 +238,7 @@ class TopK:
         noise = noise_size(published, budget, *self._noise_depends_on(budget)[2:])
         if self.amounts is None:
             return noise
-        stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # of its six digits, and no more
+        stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # exactly the six digits it is rounded to
         return NoiseSize(float(stddev), self.amounts.shown(int(noise.within_95)))
 
     def _noise_depends_on(self, budget: CountBudget) -> tuple[Any, ...]:

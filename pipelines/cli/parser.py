@@ -48,7 +48,7 @@ class Value(argparse.Action):
         held = getattr(namespace, self.dest, None)
         if held is not None and not self.many:
             raise Refusal(self.dest, "must be given once, got it twice")
-        text = text if isinstance(text, str) else "--"  # argparse takes two dashes away, as if nothing had been given
+        text = text if isinstance(text, str) else "--"  # argparse removes two dashes, as if there were no value
         try:
             value = self.read(text)
         except ValueError as error:
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
             action=Value,
             parse=_format,
             metavar=f"{{{','.join(FORMATS)}}}",
-            default=argparse.SUPPRESS,  # whoever calls the command has read it by then
+            default=argparse.SUPPRESS,  # the caller has read it already
             help="how stderr is written: as text, or each line a JSON object of time, level and message "
             "(default: text)",
         )

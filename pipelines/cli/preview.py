@@ -309,7 +309,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     from private_topk.transforms.windows import Period
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
-    a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
+    a_week = Period(start, start + timedelta(days=7))  # for the sample, of which a window is taken
     expected = expected_of(options["like"], None, a_week)
     shared = {**options, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)

@@ -339,7 +339,7 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
             raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
         return None
     if top_k.mechanism.weighting is not None:
-        return None  # it looks at weights of users, which numbers of users do not tell
+        return None  # it adds up weights of users, which numbers of users do not determine
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     expected = expected_of(like, items, spec.period) if like is not None else _first(earlier, items)
     if expected is None:

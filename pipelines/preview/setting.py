@@ -98,7 +98,7 @@ class Setting:
             raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
-        mechanism.head(self.k)  # refused where there is none
+        mechanism.head(self.k)  # raises if the mechanism does not take this k
         shared = self._share(mechanism, spare_delta)
         cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))

@@ -48,13 +48,13 @@ class Document:
         try:
             with open(path, "rb") as source:
                 root = yaml.compose(source, Loader=yaml.SafeLoader)
-        except (OSError, ValueError) as error:  # no name may hold a null
+        except (OSError, ValueError) as error:  # ValueError: a path with a null byte
             why = getattr(error, "strerror", None) or error
             raise Refusal(field, verbatim(f"{path} cannot be read: {why}")) from None
         except yaml.MarkedYAMLError as error:
             raise self._refusal(error.problem_mark.line + 1 if error.problem_mark else 1,
                                 f"not YAML: {error.problem}") from None  # fmt: skip
-        except yaml.YAMLError as error:  # of single characters
+        except yaml.YAMLError as error:  # invalid characters
             raise refused(f"{path} must be printable text in UTF-8: {str(error).splitlines()[0]}") from None
         except RecursionError:
             raise self._refusal(1, "not what was meant: it is nested too deeply") from None

@@ -151,7 +151,7 @@ def _span(start: datetime, end: datetime, zone: str) -> str:
 def _zone(zone: str) -> ZoneInfo:
     try:
         return ZoneInfo(zone)
-    except (ValueError, KeyError, OSError):  # a zone that this machine's list does not have: it is of another year
+    except (ValueError, KeyError, OSError):  # a zone that this machine's database does not have
         return ZoneInfo("UTC")
 
 

@@ -85,7 +85,7 @@ def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
     from google.cloud.bigquery import LoadJobConfig, SchemaField
 
     client = client_of(table, "output")
-    # Nothing is required: a Parquet or Avro file need not say that a column has no nulls.
+    # No field is REQUIRED: a Parquet or Avro file need not declare that a column has no nulls.
     fields = [SchemaField(column["name"], column["type"], description=column["description"]) for column in schema]
     config = LoadJobConfig(source_format="AVRO", schema=fields, write_disposition="WRITE_APPEND",
                            create_disposition="CREATE_IF_NEEDED", use_avro_logical_types=True)  # fmt: skip

@@ -157,7 +157,7 @@ class ToFolder(Sink):
         def look() -> dict[str, float]:
             try:
                 files = match_any(f"{self._root}{inside}{self._ending}")
-            except Exception:  # the report itself reports what is wrong with its folder
+            except Exception:  # the report itself tells what is wrong with its folder
                 return {}
             return {self._label(file.path): file.written / 1e6 for file in files}
 

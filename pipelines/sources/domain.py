@@ -123,7 +123,7 @@ def _lines(path: str) -> pa.Array:
         raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
                       "Avro file with its ending") from None  # fmt: skip
     content = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n")
-    # No Python object for each and no copy of the whole: a list may have 100 million.
+    # No Python object for each line and no copy of the text: a list may have 100 million lines.
     offsets = pa.py_buffer(np.array([0, len(content)]))
     text = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(content)])
     lines = pc.split_pattern(text, "\n")[0].values

@@ -115,7 +115,7 @@ class _Reader:
         if self._decode is not None and not self._in_doubt(content):
             try:
                 return msgspec.structs.astuple(self._decode(content))
-            except (msgspec.DecodeError, RecursionError):  # perhaps over something that is no wanted value
+            except (msgspec.DecodeError, RecursionError):  # perhaps because of a value that is not wanted
                 pass
         return self._by_rule(content)
 

@@ -57,7 +57,7 @@ class PubSub(Source):
 
         try:
             return _Receive(ReadFromPubSub(subscription=resource(self.place, "subscriptions", "input")), self)
-        except ValueError as error:  # Beam's own view of the name
+        except ValueError as error:  # Beam's own check of the name
             raise Refusal("input", verbatim(error)) from None
 
 

@@ -158,7 +158,7 @@ class _NumberDoFn(beam.DoFn):
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
         checksum = checksum_in(block)
-        if len(rows) or checksum is not None:  # that nothing is left must be told as well
+        if len(rows) or checksum is not None:  # a checksum must be passed on even if no row is left
             columns = dict(zip(("first", "after"), spans, strict=False))
             table = make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
             yield with_checksum(table, checksum)
@@ -274,7 +274,7 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
             return declared_window(period, window)
         try:
             return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
-        except OverflowError:  # Beam's time of elements that were given none is long before the year 1
+        except OverflowError:  # Beam's default timestamp is long before the year 1
             raise Refusal("", "windows of the input must lie within the years 1 to 9999", "give elements their event "
                           "times, as beam.window.TimestampedValue does") from None  # fmt: skip
     return WindowBounds() if period is None else period.window(0)

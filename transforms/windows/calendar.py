@@ -50,7 +50,7 @@ class Steps:
             months = self.first.year * 12 + self.first.month - 1 + number * self.months
             return first_moment(self.first.replace(year=months // 12, month=months % 12 + 1), self.zone)
         at = self.first + number * self.days * _DAY
-        if self.days == 1:  # longer steps become shorter by a day that is left out, and do not vanish
+        if self.days == 1:  # longer steps get shorter by a skipped day, and do not vanish
             for skipped in skipped_days(self.zone):
                 at += _DAY * (self.first.date() <= skipped <= at.date())
         return first_moment(at, self.zone)
@@ -162,7 +162,7 @@ def time_zone(name: str) -> ZoneInfo:
         if name == "localtime":  # another zone on every machine
             raise ValueError
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # what is not found, what is a folder, what is no name
+    except (OSError, ValueError, KeyError):  # unknown names, folders, and texts that are no names
         raise Refusal(
             "time_zone", verbatim(f"must be a name of the IANA database such as Europe/Berlin, got {name!r}")
         ) from None

@@ -262,7 +262,7 @@ class Stretches:
     def __init__(self, period: Period) -> None:
         self._period = period
         self._edges = np.union1d(period.starts, period.ends)
-        before = np.append(self._edges[:1] - 1, self._edges)  # a time of every stretch
+        before = np.append(self._edges[:1] - 1, self._edges)  # one time in every stretch
         self.first, self.after = period.spans(before)
 
     def __len__(self) -> int:

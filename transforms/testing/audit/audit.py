@@ -97,7 +97,7 @@ class Sampler:
             numbers: of these draws: they determine the path of the rows, the key and the window.
             name: unique among calls.
         """
-        if any(dataset.window for dataset in datasets):  # where windows are told apart, there must be some
+        if any(dataset.window for dataset in datasets):  # datasets of different windows need a period
             paths = [path for path in PATHS if path.period is not None][: len(paths)]
         return [
             tuple(

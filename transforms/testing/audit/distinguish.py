@@ -202,8 +202,8 @@ def probability_at_least(seen: Tally, risk: float) -> float:
     """The lower Clopper-Pearson bound: above the true probability with probability at most `risk`."""
     hits, draws = seen
     low, high = 0.0, 1.0
-    # P(Binomial(draws, p) >= hits) is the regularised incomplete beta function of p, which rises. What balls cannot
-    # tell apart is taken to be above `risk`, so that `low` stays below the root.
+    # P(Binomial(draws, p) >= hits) is the regularised incomplete beta function of p, which rises. Where interval
+    # arithmetic cannot decide, it is taken to be above `risk`, so that `low` stays below the root.
     for _ in range(_STEPS if hits else 0):
         middle = (low + high) / 2
         below = arb(middle).beta_lower(arb(hits), arb(draws - hits + 1), regularized=True) < risk

@@ -99,7 +99,7 @@ def _counts(
     for block in blocks:
         for shard, rows in _run(sharder, block):
             shards[shard].append(rows)
-            if path.kind == "stream":  # as its state is compacted now and then
+            if path.kind == "stream":  # as the state of a stream is compacted now and then
                 shards[shard] = [counter.distinct(shards[shard])]
     counted: dict[int, list[PartialCounts]] = defaultdict(list)
     for tables in shards.values():
@@ -135,7 +135,7 @@ def _block(spec: TopK, others: list[Row], target: list[Row], strays: list[Row], 
     if period is not None:
         first, last = int(period.starts[0]), int(period.closing[-1])
         days = [first + (day * 24 + 1) * 60 * _MINUTE for day in range(_DAYS)]
-        # Of windows that overlap all have the middle day, so that what others add is in each of them once.
+        # All overlapping windows contain the middle day, so each has the rows of the others once.
         rows = [(*row, day, day + _MINUTE) for day in (days if arrives else days[1:2]) for row in others]
         rows += [(*row, day, day + _MINUTE) for day in days for row in target]
         outside = [(first - 1, first), (first + _CENTURY, first)]

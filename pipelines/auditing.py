@@ -43,13 +43,13 @@ _FILES, _LEAST, _FAULTS = 3, 20, 3
 
 @dataclass(frozen=True)
 class Audit:
-    """How much is drawn, and how sure the bounds are.
+    """The settings of an audit: how much is drawn, and how sure the bounds are.
 
     Args:
         mechanisms: by name; none for all built-in ones.
         draws: through the plain functions, from each of the two neighbours of a case.
         beam_draws: through Beam, likewise: the windows of one run each. 0 leaves Beam out.
-        confidence: that all bounds together are at most what is so.
+        confidence: the probability that no bound is above the true epsilon.
         seed: of all keys and ids; None for fresh ones.
     """
 
@@ -72,13 +72,13 @@ class Audit:
 
 @dataclass(frozen=True)
 class Check:
-    """What one check has shown: at least so large an epsilon, beside what is declared; or a fault in the counts.
+    """The result of one check: a lower bound of epsilon, beside the declared one; or a fault in the counts.
 
     Args:
-        case: None where counts are looked at.
-        bound, through_beam: of the plain functions, and of whole runs where there were some.
-        where: what shows most.
-        of_noise: it is of how much the noise of counts tells of the answer, which is declared to be nothing.
+        case: None for a check of counts.
+        bound, through_beam: by the plain functions, and by whole runs if there were any.
+        where: the pair and the feature that show the bound.
+        of_noise: the bound is of how much the noise of counts depends on the answer, which should be 0.
         fault: in words.
     """
 
@@ -99,20 +99,20 @@ class Check:
         return not self.fault and max(self.bound or 0, self.through_beam or 0) <= self.declared[0]
 
     def as_json(self) -> dict[str, Any]:
-        """Null is what the check is not of."""
+        """As JSON; null where a field does not apply to the check."""
         case = self.case
         epsilon, delta = (None, None) if case is None else self.declared
-        found = {"holds": self.holds, "fault": self.fault or None,
+        facts = {"holds": self.holds, "fault": self.fault or None,
                  "mechanism": case and case.spec.mechanism.about.name, "declared": epsilon, "delta": delta,
                  "bound": self.bound, "bound_through_beam": self.through_beam,
                  "where": self.where or None}  # fmt: skip
         if case is not None and not self.of_noise:
-            found |= {"neighbours": case.neighbours, "releases": case.releases, "of": case.of, "counts": case.counted}
-        return found
+            facts |= {"neighbours": case.neighbours, "releases": case.releases, "of": case.of, "counts": case.counted}
+        return facts
 
 
 def audit(how: Audit) -> Iterator[Check]:
-    """Every check in turn; where counts are wrong, nothing but that.
+    """Every check in turn; if counts are wrong, only these faults.
 
     Cost: about a millisecond of CPU a draw, of which a case has up to four times `draws`, and a second or two a run of
     Beam, of which a case has two.
@@ -121,30 +121,32 @@ def audit(how: Audit) -> Iterator[Check]:
     sampler = Sampler() if how.seed is None else Sampler(how.seed.encode())
     of_noise = [case for case in cases if case.counted and (case.neighbours, case.of, case.releases)
                 == ("add-remove", "users", 1)]  # fmt: skip
-    whole = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
-    risk = (1 - how.confidence) / (len(cases) + len(of_noise) + len(whole))
+    beam_cases = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
+    risk = (1 - how.confidence) / (len(cases) + len(of_noise) + len(beam_cases))
     faults = list(islice(wrong_counts(sampler), _FAULTS))
     yield from (Check(fault=fault) for fault in faults)
     if faults:
-        return  # what is drawn from wrong counts says nothing
+        return  # draws from wrong counts show nothing
     for case in of_noise:
         yield Check(case, dependence(case, sampler, how.draws, risk), where="noise of counts", of_noise=True)
     for number, case in enumerate(cases):
-        found = audit_case(case, sampler, how.draws, risk)
-        beam = _through_beam(found, sampler, how.beam_draws, number, risk) if case in whole else None
-        yield Check(case, found.bound, beam, f"{found.pair.name}: {found.guess.feature}")
+        finding = audit_case(case, sampler, how.draws, risk)
+        beam = _through_beam(finding, sampler, how.beam_draws, number, risk) if case in beam_cases else None
+        yield Check(case, finding.bound, beam, f"{finding.pair.name}: {finding.guess.feature}")
 
 
 def _goes_through_beam(case: Case) -> bool:
-    """All of users; of amounts and groups a case each, since a run costs as much as a thousand draws."""
+    """Whether a case is also run through Beam: all of users, and one each of amounts and groups, since a run costs as
+    much as a thousand draws.
+    """
     if case.of == "users":
         return case.releases == 1
     return case.neighbours == "swap" and case.counted == (case.of == "amounts")
 
 
-def _through_beam(found: Finding, sampler: Sampler, windows: int, number: int, risk: float) -> float:
-    """The bound that whole runs show of the guess which the plain draws have chosen: one window a draw."""
-    case, pair, guess, _ = found
+def _through_beam(finding: Finding, sampler: Sampler, windows: int, number: int, risk: float) -> float:
+    """The bound from whole runs, by the guess that the plain draws have chosen: one window a draw."""
+    case, pair, guess, _ = finding
     one, other = (
         _published(case, dataset, len(numbers), Release(sampler.key(4 + side), f"beam {number}"))
         for side, ((dataset,), numbers) in enumerate(
@@ -154,7 +156,7 @@ def _through_beam(found: Finding, sampler: Sampler, windows: int, number: int, r
 
 
 def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> Drawn:
-    """What one run publishes, from some CSV files in which the rows stand in every window."""
+    """The answers that one run publishes, one for each window, from CSV files with all rows in every window."""
     spec = case.spec
     others, target = rows_of(dataset, rankings_of(spec))
     moments = [int((_START + number * _DAY).timestamp()) + 3600 for number in range(windows)]
@@ -172,14 +174,14 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         run(Report(ReportSpec(spec, period, release), source, sink_of_rankings), prepare("direct", []))
         published = sink_of_rankings.published() or []
     groups = (None,) if spec.groups is None else GROUPS
-    found: dict[tuple[int, str | None], list[dict[str, Any]]] = {
+    by_ranking: dict[tuple[int, str | None], list[dict[str, Any]]] = {
         (window, group): [] for window in range(windows) for group in groups
     }
     for row in published:
-        found[(row["window_start"] - _START) // _DAY, row.get("group")].append(row)
+        by_ranking[(row["window_start"] - _START) // _DAY, row.get("group")].append(row)
     answers = {
         of: answer_of([row["item"] for row in rows], [row["noisy_count"] for row in rows] if case.counted else None,
                       spec, dataset)
-        for of, rows in found.items()
+        for of, rows in by_ranking.items()
     }  # fmt: skip
     return [tuple(answers[window, group] for group in groups) for window in range(windows)]

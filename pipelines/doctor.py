@@ -1,4 +1,4 @@
-"""Whether this machine has what a run needs: looked at, and nothing changed. Nothing that is told is private."""
+"""Checks of whether this machine has what a run needs. They change nothing, and report nothing private."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _PROGRAMS = {
     "direct": (),
     "dataflow": (),
 }
-"""What each runner may start: Java runs Flink's job server, Go builds Prism once, Docker runs portable workers."""
+"""The programs that each runner may start: Java for Flink's job server, Go to build Prism, Docker for workers."""
 
 
 _EXTRAS = {"dataflow": ("gcp",)}
-"""The extras without which a runner cannot be asked."""
+"""The extras that a runner needs."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-        name: what.
-        state: `well`; `missing`, where only some things need it; or `wrong`, where a run would fail.
-        says: what was found, and the remedy.
+        name: what was checked.
+        state: `well`; `missing`, where only some runs need it; or `wrong`, where a run would fail.
+        says: the result, and the remedy.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Finding:
 
 
 def examine(runner: str = "direct", ledger: str | None = None, key: str | None = None) -> Iterator[Finding]:
-    """Look at everything, one after the other.
+    """Make all checks, one after the other.
 
     Args:
-        runner: what it needs must be there; of others is told what is missing.
+        runner: what it needs must be there; what only others need may be missing.
         ledger: a database's URL, which must be there, and take charges.
         key: a reference to a release key, which must be readable, and best by its owner alone.
 
@@ -77,15 +77,15 @@ def examine(runner: str = "direct", ledger: str | None = None, key: str | None =
 def _python() -> Finding:
     from packaging.specifiers import SpecifierSet
 
-    own = platform.python_version()
+    installed = platform.python_version()
     wanted = str(distribution(_OURS).metadata["Requires-Python"])
-    if SpecifierSet(wanted).contains(own, prereleases=True):
-        return Finding("python", "well", f"{own}, at {sys.executable}")
-    return Finding("python", "wrong", f"{own} is not {wanted}: make a virtual environment with another one")
+    if SpecifierSet(wanted).contains(installed, prereleases=True):
+        return Finding("python", "well", f"{installed}, at {sys.executable}")
+    return Finding("python", "wrong", f"{installed} is not {wanted}: make a virtual environment with another one")
 
 
 def _packages(runner: str) -> Iterator[Finding]:
-    """Every package that ours names, beside its bounds: those of an extra may be missing, but for the runner's own."""
+    """Every dependency and its bounds. Those of an extra may be missing, unless the runner needs it."""
     from packaging.requirements import Requirement
 
     for text in distribution(_OURS).requires or ():
@@ -103,17 +103,17 @@ def _packages(runner: str) -> Iterator[Finding]:
             state = "missing" if optional else "wrong"
             yield Finding(needed.name + owner, state, f"lacks {len(lacking)} packages: pip install '{what}'")
         else:
-            found = _package(needed.name, str(needed.specifier), needed.specifier.contains, optional)
-            yield replace(found, name=needed.name + owner)
+            finding = _package(needed.name, str(needed.specifier), needed.specifier.contains, optional)
+            yield replace(finding, name=needed.name + owner)
 
 
 def _lacking(name: str, extras: set[str]) -> list[str]:
-    """Which packages of a package's own extras are not there."""
+    """The packages of a package's own extras that are not installed."""
     from packaging.requirements import Requirement
 
     needed = [Requirement(text) for text in (distribution(name).requires or ())] if extras and _there(name) else []
-    own = [its for its in needed if its.marker and any(its.marker.evaluate({"extra": extra}) for extra in extras)]
-    return [its.name for its in own if not _there(its.name)]
+    own = [one for one in needed if one.marker and any(one.marker.evaluate({"extra": extra}) for extra in extras)]
+    return [one.name for one in own if not _there(one.name)]
 
 
 def _there(name: str) -> bool:
@@ -131,16 +131,16 @@ def _extras() -> list[str]:
 def _package(name: str, bounds: str, holds: Callable[..., bool], optional: bool) -> Finding:
     state = "missing" if optional else "wrong"
     try:
-        own = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Finding(name, state, f"is not installed: pip install '{name}{bounds}'")
-    if holds(own, prereleases=True):
-        return Finding(name, "well", f"{own}, within {bounds}")
-    return Finding(name, state, f"{own} is not {bounds}: pip install '{name}{bounds}'")
+    if holds(installed, prereleases=True):
+        return Finding(name, "well", f"{installed}, within {bounds}")
+    return Finding(name, state, f"{installed} is not {bounds}: pip install '{name}{bounds}'")
 
 
 def _program(program: str, runner: str) -> Finding:
-    """Whether it is on the path; a runner that may start it cannot do without."""
+    """Whether a program is on the path, which a runner that may start it needs."""
     owners = [name for name, programs in _PROGRAMS.items() if program in programs]
     place, for_whom = shutil.which(program), f"for --runner {' and '.join(owners)}"
     if place is None:
@@ -148,15 +148,17 @@ def _program(program: str, runner: str) -> Finding:
         return Finding(program, state, f"is not on the path: {for_whom} it may be needed")
     if program != "java":
         return Finding(program, "well", f"{place}, {for_whom}")
-    own = _java()
-    if own is None or own < _LEAST_JAVA:
-        said = "does not say its version" if own is None else f"is version {own}"
-        return Finding(program, "wrong" if runner in owners else "missing", f"{place} {said}: {_LEAST_JAVA} or later")
-    return Finding(program, "well", f"version {own}, {for_whom}")
+    java = _java()
+    if java is None or java < _LEAST_JAVA:
+        problem = "does not say its version" if java is None else f"is version {java}"
+        return Finding(
+            program, "wrong" if runner in owners else "missing", f"{place} {problem}: {_LEAST_JAVA} or later"
+        )
+    return Finding(program, "well", f"version {java}, {for_whom}")
 
 
 def _java() -> int | None:
-    """The number before the first dot that tells versions apart: 8 of 1.8.0, 17 of 17.0.1."""
+    """The major version of Java: 8 for 1.8.0, 17 for 17.0.1."""
     try:
         done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
@@ -166,19 +168,19 @@ def _java() -> int | None:
 
 
 def _space() -> Finding:
-    """Of the folder for what is sorted and shuffled on this machine."""
+    """The space in the folder for temporary files of sorting and shuffling."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
-    told = f"{free / (1 << 30):.1f} GiB free in {folder}"
+    text = f"{free / (1 << 30):.1f} GiB free in {folder}"
     if free < _LEAST_SPACE:
-        return Finding("temporary files", "wrong", f"{told}: point TMPDIR at a folder with more")
+        return Finding("temporary files", "wrong", f"{text}: point TMPDIR at a folder with more")
     if free < _USUAL_SPACE:
-        return Finding("temporary files", "well", f"{told}: little for large inputs; TMPDIR names another folder")
-    return Finding("temporary files", "well", told)
+        return Finding("temporary files", "well", f"{text}: little for large inputs; TMPDIR names another folder")
+    return Finding("temporary files", "well", text)
 
 
 def _clock() -> Iterator[Finding]:
-    """A clock that is far off closes windows at the wrong time; that of files must agree with it."""
+    """The clock, since a wrong one closes windows at the wrong time; the clock of files must agree with it."""
     with tempfile.NamedTemporaryFile() as file:
         off = abs(os.stat(file.name).st_mtime - time.time())
     built = max(os.stat(__file__).st_mtime - 86_400, 0)
@@ -212,7 +214,7 @@ def _key(reference: str) -> Finding:
 
 
 def _ledger(url: str) -> Finding:
-    """Reading takes the lock that charging takes: who may not write is refused here too."""
+    """Whether the ledger can be charged: reading takes the same lock, so it fails without permission to write."""
     from private_topk.pipelines.budget.ledger import Ledger
 
     try:

@@ -1,4 +1,4 @@
-"""The mechanism that was asked for. Nothing here loads Beam or Arrow: `plan` and `select` start quickly."""
+"""The mechanism from options. Nothing here loads Beam or Arrow, so that `plan` and `select` start quickly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["mechanism_of"]
 
 
 def mechanism_of(options: Options) -> tuple[Mechanism, Fraction | float | None]:
-    """The mechanism with the whole budget, and the delta that it has no use for itself. Raises Refusal."""
+    """The mechanism with the whole budget, and the delta that it does not use itself. Raises Refusal."""
     check_epsilon(options["epsilon"])
     return with_budget(
         options["mechanism"],

@@ -1,4 +1,4 @@
-"""Files wherever Beam can reach them: local paths, gs://, s3://, hdfs://. Of local ones it knows without Beam."""
+"""Files wherever Beam can reach them: local paths, gs://, s3://, hdfs://. Local ones are handled without Beam."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 PATIENCE = 5.0
-"""Seconds without an answer, of a store or of another process, before a word is said."""
+"""Seconds without an answer from a store or another process before a message is printed."""
 
 _NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "counts_before", "like",
           "config")  # fmt: skip
@@ -69,7 +69,7 @@ def match(pattern: str) -> list[FileInfo]:
 
 
 def refuse_folder(pattern: str) -> None:
-    """Raise Refusal for the path of a folder, where those of its files are wanted."""
+    """Raise Refusal for the path of a folder, where paths of files are wanted."""
     if is_local(pattern) and os.path.isdir(pattern):
         raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
 
@@ -78,8 +78,7 @@ def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
     """The files of a path or a glob, sorted by path; there may be none. Raises what a file system raises.
 
     Args:
-        strict: raise Refusal where something else is among them that may hold rows: a link that leads nowhere, a pipe
-            or a device. Folders are passed over.
+        strict: raise Refusal if a broken link, a pipe or a device is among them. Folders are ignored.
     """
     if is_local(pattern):
         paths = dict.fromkeys([pattern] if os.path.isfile(pattern) else _below(*_literal(pattern)))
@@ -88,18 +87,18 @@ def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
                 refuse_special(path)
         files = (_look(path) for path in paths if os.path.isfile(path))
         return sorted(file for file in files if file is not None)
-    found = _listed(pattern)
+    entries = _listed(pattern)
     return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
-                  for entry in found if not entry.path.endswith("/"))  # fmt: skip
+                  for entry in entries if not entry.path.endswith("/"))  # fmt: skip
 
 
 def why(error: Exception) -> str:
-    """What a file system says, without the errors that Beam wraps around it."""
+    """The reason of a file system's error, without the errors that Beam wraps around it."""
     inner = getattr(error, "exception_details", None)
     while isinstance(inner, dict) and inner:
         error = next(iter(inner.values()))
         inner = getattr(error, "exception_details", None)
-    if isinstance(error, NameError):  # Beam's modules go on without a client that is not installed, up to its first use
+    if isinstance(error, NameError):  # Beam imports without a missing client, and fails at its first use
         return "the client of its store is not installed: pip install 'apache-beam[gcp,aws,azure]' has all"
     if "Unable to get filesystem" in str(error):
         return ("no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; gs:// needs "
@@ -108,8 +107,8 @@ def why(error: Exception) -> str:
 
 
 def refuse_special(path: str, field: str = "") -> None:
-    """Raise Refusal of the field where a link that leads nowhere, a pipe or a device stands at a path of this machine:
-    they cannot be read again, and whoever opens one may wait for ever.
+    """Raise Refusal of the field if a path of this machine is a broken link, a pipe or a device: these cannot be read
+    again, and opening one may block for ever.
     """
     if not is_local(path) or not os.path.lexists(path) or os.path.isfile(path) or os.path.isdir(path):
         return
@@ -121,12 +120,12 @@ def names_in(folder: str) -> set[str]:
     """The names in a folder; none where there is no such folder. Raises what a file system raises."""
     if is_local(folder):
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
-    found = _listed(f"{folder.rstrip('/')}/*")
-    return {entry.path.rpartition("/")[2] for entry in found}
+    entries = _listed(f"{folder.rstrip('/')}/*")
+    return {entry.path.rpartition("/")[2] for entry in entries}
 
 
 def as_path(place: str, field: str) -> str:
-    """A place as it is opened: file:///a%20b is /a b, and everything else is itself. Raises Refusal of the field."""
+    """A place as a path that can be opened: file:///a%20b is /a b, others stay. Raises Refusal of the field."""
     if not place.startswith("file://"):
         return place
     host, slash, path = place.removeprefix("file://").partition("/")
@@ -136,20 +135,20 @@ def as_path(place: str, field: str) -> str:
 
 
 def as_it_is(file: FileInfo) -> FileInfo | None:
-    """A file of this machine once more; None where it is gone. A store's objects are whole, and stay as they are."""
+    """The present state of a file of this machine; None if it is gone. A store's objects never change."""
     return _look(file.path) if is_local(file.path) else file
 
 
 def _look(path: str) -> FileInfo | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:  # gone since it was listed
         return None
-    return FileInfo(path, found.st_size, found.st_mtime_ns // 1000)
+    return FileInfo(path, status.st_size, status.st_mtime_ns // 1000)
 
 
 def _literal(pattern: str) -> tuple[str, list[str]]:
-    """The folder that a pattern names as it stands, and what is to be matched below: names may hold brackets."""
+    """The folder at the start of a pattern, taken literally since names may hold brackets, and the parts to match."""
     folder, parts = "", pattern.split("/")
     while len(parts) > 1 and (parts[0] in ("", ".", "..") or os.path.isdir(folder + parts[0])):
         folder, parts = f"{folder}{parts[0]}/", parts[1:]
@@ -194,13 +193,13 @@ def is_gzip(path: str) -> bool:
 
 @contextmanager
 def open_content(path: str) -> Iterator[IO[bytes]]:
-    """What a file holds, unzipped where its name ends with .gz. Raises Refusal if that stream is broken."""
+    """The content of a file, unzipped if its name ends with .gz. Raises Refusal if that stream is broken."""
     with open_file(path) as stored:
         if not is_gzip(path):
             yield stored
             return
         try:
-            if not stored.read(1):  # to Python no bytes are a stream of nothing; to gzip they are one that is cut short
+            if not stored.read(1):  # no bytes are an empty stream to Python, and a truncated one to gzip
                 raise EOFError
             stored.seek(0)
             with gzip.GzipFile(fileobj=stored) as content:
@@ -210,7 +209,7 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
 
 
 def exists(path: str) -> bool:
-    """Whether something stands at a path, be it a link that leads nowhere."""
+    """Whether anything exists at a path, even a broken link."""
     if is_local(path):
         return os.path.lexists(path)
     from apache_beam.io.filesystems import FileSystems
@@ -236,7 +235,7 @@ def _opened(path: str) -> IO[bytes]:
 
 @contextmanager
 def _answer_of(path: str) -> Iterator[None]:
-    """Say on stderr that a store does not answer, while what is inside goes on: its client tries again for minutes."""
+    """Report on stderr if a store does not answer, while its client, inside, retries for minutes."""
     teller = threading.Timer(PATIENCE, _tell_of, [path])
     teller.daemon = True
     teller.start()
@@ -248,17 +247,15 @@ def _answer_of(path: str) -> Iterator[None]:
 
 def _tell_of(path: str) -> None:
     scheme, _, rest = path.partition("://")
-    store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of a name than the operator has typed
+    store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of the name than the operator has typed
     with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
         print(f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
               "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip
 
 
 def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:
-    """Raise Refusal of the field where an output is one of the files that are read or kept, by whatever name: a link,
-    another spelling, a detour or a file:// address.
-
-    What is written replaces what stands there, also where everything else of the run is right.
+    """Raise Refusal of the field if an output is one of the files that are read or kept, by whatever name: a link,
+    another spelling or a file:// address. Writing would replace that file.
     """
     others = {_same_file(path): path for path in kept if path}
     for path in outputs:
@@ -268,28 +265,28 @@ def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "
 
 
 def protected_files(asked: Mapping[str, Any]) -> list[str]:
-    """The files that are named by what is asked for, to be read or kept."""
-    found = [str(asked[field]) for field in _NAMED if asked.get(field) is not None]
+    """The files named by options, to be read or kept."""
+    files = [str(asked[field]) for field in _NAMED if asked.get(field) is not None]
     kind, _, place = str(asked.get("release_key", "")).partition(":")
-    found += [place] if kind == "file" else []
+    files += [place] if kind == "file" else []
     ledger = ledger_file(asked["ledger"]) if asked.get("ledger") is not None else None
-    return found if ledger is None else [*found, ledger]
+    return files if ledger is None else [*files, ledger]
 
 
 def ledger_file(url: str) -> str | None:
-    """The file of a ledger, where it is one. Raises Refusal of a URL that is none."""
+    """The file of a ledger, or None if it is no file. Raises Refusal for an invalid URL."""
     from private_topk.pipelines.budget.tables import Database
 
     return Database(url).file
 
 
 def _same_file(path: str) -> object:
-    """What is the same for two names of one file, and for two names of one that is not there yet."""
+    """An identifier of a file, the same for all its names, also if it does not exist yet."""
     path = as_path(path, "output") if path.startswith("file:///") else path
     if not is_local(path):
         return path
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return os.path.realpath(path)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,6 +1,6 @@
-"""What makes an input or a spec the same one: all of its fields, but for those that are marked with a reason.
+"""The identity of an input or a specification: all of its fields, except those that are marked, with a reason.
 
-A ledger that knew less would give several answers for one charge; so leaving a field out takes a mark.
+If a ledger knew less, one charge could pay for several answers; so leaving a field out takes a mark.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ UNASKED = "unasked"
 """The mark's name in a field's metadata, for rooms that cannot import this one."""
 
 TAG = "identity tag"
-"""The mark of a field that was renamed: what it was called."""
+"""The mark of a field that was renamed, with its former name."""
 
 IF_GIVEN = "asked if given"
-"""The mark of a field that came later: without it, None, a value is named as it was before there was the field."""
+"""The mark of a field that was added later: while it is None, the identity is as it was without the field."""
 
 
 def unasked(reason: str) -> Mapping[str, str]:
@@ -44,9 +44,9 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        asked = {field.metadata.get(TAG, field.name): identity_of(getattr(value, field.name))
+        members = {field.metadata.get(TAG, field.name): identity_of(getattr(value, field.name))
                  for field in fields(value) if _is_asked(field, value)}  # fmt: skip
-        return {"kind": _tag(value), **asked}
+        return {"kind": _tag(value), **members}
     if isinstance(value, Mapping):
         return {str(name): identity_of(member) for name, member in sorted(value.items())}
     if isinstance(value, tuple | list):
@@ -76,6 +76,6 @@ def _is_asked(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the data
 
 
 def named(value: object, key: ReleaseKey) -> str:
-    """64 hexadecimal digits that name a value, keyed: nobody without the release key can test a guess of it."""
+    """64 hexadecimal digits that identify a value, keyed: nobody without the release key can test a guess of it."""
     message = json.dumps(["private-topk input 2", identity_of(value)], sort_keys=True)
     return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()

@@ -1,4 +1,4 @@
-"""The public lists that are asked for, of items and of groups: whether they go together, and what they hold."""
+"""The public lists of items and of groups that options name: checked, and read from their files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups
 
 
 def check_domain(options: Options) -> None:
-    """Raise Refusal unless a domain is asked for, of one kind. Looks at no file."""
+    """Raise Refusal unless the options name a domain, of one kind. Reads no file."""
     if ("domain" in options) + ("domain_range" in options) + options.get("unknown_domain", False) != 1:
         raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
                       "{unknown_domain}: one of them")  # fmt: skip
@@ -27,13 +27,13 @@ def check_domain(options: Options) -> None:
 
 
 def check_unknown(options: Options) -> None:
-    """Raise Refusal for a mechanism that needs a public domain where none is asked for. Looks at no file."""
+    """Raise Refusal for a mechanism that needs a public domain if none is named. Reads no file."""
     if options.get("unknown_domain"):
         TopK(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
 
 
 def domain_of(options: Options) -> Domain:
-    """The domain that was asked for. Reads its file. Raises Refusal."""
+    """The domain that the options name. Reads its file. Raises Refusal."""
     check_domain(options)
     if options.get("unknown_domain", False):
         return UnknownDomain()
@@ -49,7 +49,7 @@ def domain_of(options: Options) -> Domain:
 
 
 def check_groups(options: Options) -> bool:
-    """Whether groups are asked for. Looks at no file. Raises Refusal where half of it is missing."""
+    """Whether the options name groups. Reads no file. Raises Refusal if half of it is missing."""
     if "group_column" in options and "groups" not in options:
         raise Refusal("group_column", "needs {groups}: the public list of groups, of which every one is published")
     for name in ("groups", "groups_per_user"):
@@ -59,7 +59,7 @@ def check_groups(options: Options) -> bool:
 
 
 def groups_of(options: Options) -> Groups | None:
-    """Which groups are ranked, or None. Reads their file. Raises Refusal."""
+    """The groups that are ranked, or None. Reads their file. Raises Refusal."""
     if not check_groups(options):
         return None
     try:

@@ -1,4 +1,4 @@
-"""A run of this process while it lives: what its workers here share with whoever waits for its end."""
+"""A live run: the state that its workers in this process share with the thread that waits for its end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from private_topk.transforms.windows.assign import declared_window
 __all__ = ["LiveRun", "RecordPublished"]
 
 _RUNS: dict[str, LiveRun] = {}
-"""Every run of this process by its name: the objects of a pipeline are pickled, and find their run no other way. Those
-that have ended stay, so that a worker of theirs that wakes late finds them closed."""
+"""Every run of this process by its name, by which pickled objects of a pipeline look it up. Ended runs stay, so that a
+late worker finds its run closed."""
 
 
 class LiveRun:
     """Whether a run still publishes, which windows it has published, and how much of its input is read.
 
-    Pickled it is its name: on a thread of this process it is the same run, on other machines one that nobody asks.
+    It pickles as its name: unpickled in this process it is the same run, elsewhere a new one that nobody reads.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,10 @@ class LiveRun:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """The publish guard: what is done inside is done whole before the run is closed; afterwards nothing is.
+        """The publish guard: `close` waits for what is published inside, and nothing is published after it.
 
-        Workers on threads go on while a run is being ended, and once it has said what is published, nothing may follow.
+        Worker threads go on while a run is being ended, and once the run has reported what is published, nothing may
+        follow.
 
         Raises:
             RuntimeError: the run is closed.
@@ -53,29 +54,29 @@ class LiveRun:
             yield
 
     def close(self) -> None:
-        """Wait for what is being published, and let nothing follow."""
+        """Wait for what is being published, and allow nothing more."""
         with self._guard:
             self._closed = True
 
     def record_published(self, labels: set[str]) -> None:
-        """Rankings are published, now."""
+        """Record that rankings are published now."""
         with self._lock:
             self._published |= dict.fromkeys(labels, time.time())
 
     def newly_published(self) -> dict[str, float]:
-        """What was noted since the last call: when each ranking was published, in seconds since 1970, by its label."""
+        """The rankings recorded since the last call: when each was published, in seconds since 1970, by its label."""
         with self._lock:
-            found, self._published = self._published, {}
-        return found
+            published, self._published = self._published, {}
+        return published
 
     def add_read(self, share: float) -> None:
-        """So much more of the input's bytes is read."""
+        """Record that so much more of the input's bytes is read."""
         with self._lock:
             self._read += share
 
     @property
     def share_read(self) -> float:
-        """How much of the input's bytes is read, up to 1: no count of rows, users or items."""
+        """The share of the input's bytes that is read, up to 1: no count of rows, users or items."""
         return min(self._read, 1.0)
 
 
@@ -84,9 +85,9 @@ def _run_of(name: str) -> LiveRun:
 
 
 class RecordPublished(beam.PTransform):
-    """What a sink gives back of each ranking, noted with the bundle: when the sink has finished it, and not before.
+    """Records each ranking that a sink has written, when its bundle is finished and not before.
 
-    For places of rankings that nobody can read back.
+    For places of rankings that cannot be read back.
     """
 
     def __init__(self, period: Period, run: LiveRun) -> None:

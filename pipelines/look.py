@@ -1,7 +1,7 @@
-"""A look at the rows before a run, for the operator only: how many would be left out, and what may be wrong with them.
+"""A check of the rows before a run, for the operator only: how many would be left out, and what may be wrong with them.
 
-None of this is private, so by default it is as coarse as the metrics of a job: orders of magnitude from 100 rows on,
-and shares in words. Nobody but who may read the rows should see it.
+None of this is differentially private, so by default it is as coarse as the metrics of a job: orders of magnitude from
+100 rows on, and shares in words. Only those who may read the rows should see it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital lette
 
 @dataclass
 class Look:
-    """What was seen of the rows, added up.
+    """Statistics of the rows.
 
     Args:
         lost: rows that would be left out, by reason; each row once.
         units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
-            counted another unit.
-        spellings: of the rows with items outside the domain, how many would be in it but for something.
+            were in another unit.
+        spellings: of the rows with items outside the domain, how many would be in it in another spelling.
         days: rows inside, by day since 1970 UTC.
     """
 
@@ -48,7 +48,7 @@ class Look:
     period: Period | None = None
 
     def lines(self, exact: bool = False) -> Iterator[str]:
-        """What an operator is told."""
+        """The lines for the operator."""
         how = "exact" if exact else "fewer than 100 are not told"
         yield f"rows (operator only, never publish; {how}):"
         yield f"  in the input: {self._said(self.total, exact)}"
@@ -88,18 +88,18 @@ class Look:
 
 
 def look_at(report: Report) -> Look:
-    """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal where only a run can."""
+    """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal if only a run can read it."""
     period, domain = report.spec.reads, report.spec.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
         raise Refusal("show_dropped_rows", f"cannot look at {verbatim(report.source.place)} before a run",
                       "files can be looked at; a run tells afterwards")  # fmt: skip
     columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
-    found = Look(period=period)
+    look = Look(period=period)
     spelled = _Spelled(domain) if domain.is_public else None
     for rows in parts:
-        _add(found, rows, columns, spelled)
-    return found
+        _add(look, rows, columns, spelled)
+    return look
 
 
 def _add(look: Look, rows: Rows, columns: Columns, spelled: _Spelled | None) -> None:
@@ -135,7 +135,7 @@ def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
 
 
 class _Spelled:
-    """The domain, and its items without what writers of items differ in."""
+    """The domain, and its items in normalised spellings."""
 
     def __init__(self, domain: CodedDomain) -> None:
         self._domain = domain
@@ -143,7 +143,7 @@ class _Spelled:
         self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}
 
     def add(self, items: pa.Array, spellings: dict[str, int]) -> int:
-        """How many of the items are outside the domain; notes what puts them there."""
+        """How many of the items are outside the domain; counts those that would be in it in another spelling."""
         outside = items.filter(pa.array(self._domain.encode(items) < 0)) if len(items) else items
         for name, known in self._plain.items():
             if len(outside):

@@ -1,4 +1,4 @@
-"""Addresses to sources and sinks: by their scheme, and only with the options that apply to them."""
+"""Sources and sinks from addresses: by their scheme, and only with the options that apply to them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def source_of(
     kafka_option: Sequence[tuple[str, str]] = (),
     snapshot: str | None = None,
 ) -> Source:
-    """The source at an address. Looks at nothing: `Source.check` does.
+    """The source at an address. Does not access it: `Source.check` does.
 
     Args:
-        watch: rows that are still to come are wanted, window by window, instead of those that are there.
+        watch: rows are read as they come, window by window, instead of those that exist now.
 
     None leaves an option to the source. Raises Refusal of `input`, or of an option that is wrong or does not apply.
     """
@@ -81,7 +81,7 @@ def sink_of(
     kafka_option: Sequence[tuple[str, str]] = (),
     partition: Partition | None = None,
 ) -> Sink:
-    """The sink at an address. Looks at nothing but whether a path is a folder: `Sink.check` does.
+    """The sink at an address. Only looks whether a path is a folder: `Sink.check` does the rest.
 
     Args:
         format: of the files in a folder; None for avro.
@@ -110,10 +110,10 @@ def sink_of(
 
 def _place(place: object, field: str) -> str:
     """An address as a text; paths are ones too."""
-    given = os.fspath(place) if isinstance(place, os.PathLike) else place
-    if not isinstance(given, str) or not given.strip():
+    address = os.fspath(place) if isinstance(place, os.PathLike) else place
+    if not isinstance(address, str) or not address.strip():
         raise Refusal(field, f"must be a path or an address, got {verbatim(repr(place))}")
-    return given
+    return address
 
 
 def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:

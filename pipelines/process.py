@@ -1,4 +1,4 @@
-"""The process that a command runs in: the signals that end it, the errors of a run that ends early, stderr as JSON.
+"""The process of a command: the signals that end it, the errors of a run that ends early, stderr as JSON.
 
 Nothing here imports Beam, so that commands are quick.
 """
@@ -40,7 +40,7 @@ _HEARD: list[int] = []
 
 
 class Unfinished(Exception):
-    """A run failed; its cause is this error's, and its text what is published and how to go on."""
+    """The error of a run that failed; its text tells what is published and how to go on, its cause is the failure."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -52,7 +52,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Interrupted(Stopped):
-    """A run was ended from outside, with what is published and how to go on."""
+    """The error of a run that was ended from outside, with what is published and how to go on."""
 
     def __init__(self, state: str, cause: KeyboardInterrupt) -> None:
         super().__init__(getattr(cause, "number", signal.SIGINT))
@@ -60,31 +60,31 @@ class Interrupted(Stopped):
 
 
 def heed_signals() -> None:
-    """Let SIGTERM end a command as Ctrl-C does: with a sentence, and leaving nothing half done."""
+    """Let SIGTERM end a command as Ctrl-C does: with a message, and leaving nothing half done."""
     for end in _ENDS:
         signal.signal(end, _hear)
 
 
 def unheed_signals() -> None:
-    """Let a signal end the process from now on, as where nobody heeds it: all is done and told."""
+    """Let a signal end the process at once from now on, as by default: all is done and reported."""
     for end in _ENDS:
         signal.signal(end, signal.SIG_DFL)
 
 
 def heard() -> Stopped | None:
-    """The signal that asked this process to end, also where a library made another error of it, or nothing."""
+    """The signal that asked this process to end, also if a library turned it into another error; or None."""
     return Stopped(_HEARD[0]) if _HEARD else None
 
 
 def check_signals() -> None:
-    """Raise what was heard, before something begins that should not begin any more."""
+    """Raise the signal that was received, if any, before something starts that should no longer start."""
     stop = heard()
     if stop is not None:
         raise stop
 
 
 def _hear(number: int, frame: FrameType | None) -> None:
-    """End the command wherever its main thread just is; what is being cleared away by then is cleared away whole."""
+    """End the command wherever its main thread is; a clean-up that has begun is completed."""
     if _HEARD and sys.exc_info()[0] is not None:
         return
     _HEARD.append(number)
@@ -94,10 +94,10 @@ def _hear(number: int, frame: FrameType | None) -> None:
 class JsonLines(io.TextIOBase):
     """A stream that writes each line as an object of `time` (UTC), `level` and `message`, whoever prints it.
 
-    What is said as a `Line` has its facts as further fields.
+    The facts of a `Line` become further fields.
 
-    It stands in for stderr, so that warnings of Python and lines of libraries become objects too. It is no terminal:
-    bars that are drawn over and over are not for it.
+    It replaces stderr, so that warnings of Python and lines of libraries become objects too. It is no terminal, so
+    progress bars are not drawn to it.
 
     Args:
         sink: takes the objects; by default the stderr of the moment.
@@ -123,10 +123,10 @@ class JsonLines(io.TextIOBase):
             self._put(line, line.facts if isinstance(line, Line) else {})
 
     def flush(self) -> None:
-        """Nothing: a line goes out when it ends, and half a line is no object."""
+        """Do nothing: a line is written when it ends, and half a line is no object."""
 
     def close(self) -> None:
-        """Write what has not been ended. The stream below stays open: it is not ours."""
+        """Write an unfinished last line. The stream below stays open: it is not ours."""
         with self._lock:
             self._put(self._rest)
             self._rest = ""
@@ -135,28 +135,28 @@ class JsonLines(io.TextIOBase):
         message = line.rsplit("\r", 1)[-1].strip().removeprefix(_PROGRAM)
         if message:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            told = {"time": now, "level": self.level, "message": message, **facts}
+            entry = {"time": now, "level": self.level, "message": message, **facts}
             self._sink = self._sink or sys.stderr
-            self._sink.write(json.dumps(told, ensure_ascii=False) + "\n")
+            self._sink.write(json.dumps(entry, ensure_ascii=False) + "\n")
             self._sink.flush()
 
 
 @contextmanager
 def as_json() -> Iterator[None]:
-    """Let all that goes to stderr inside, by either of the names that Python has for it, go there as JSON."""
-    before, own = sys.stderr, sys.__stderr__
+    """Write everything that goes to stderr inside, by either of Python's names for it, as JSON."""
+    before, original = sys.stderr, sys.__stderr__
     stream = JsonLines(before)
     sys.stderr = sys.__stderr__ = stream  # type: ignore[assignment, misc]
     try:
         yield
     finally:
         stream.close()
-        sys.stderr, sys.__stderr__ = before, own  # type: ignore[misc]
+        sys.stderr, sys.__stderr__ = before, original  # type: ignore[misc]
 
 
 @contextmanager
 def level(name: str) -> Iterator[None]:
-    """What is printed to stderr inside is a `warning`, or an `error`: only JSON shows it."""
+    """Mark what is printed to stderr inside as a `warning` or an `error`: only JSON shows it."""
     stream = sys.stderr
     if not isinstance(stream, JsonLines):
         yield

@@ -1,7 +1,7 @@
-"""What is published of a report, and what is said of it: while it runs, and at its end.
+"""What is published of a report, and the messages about it: while it runs, and at its end.
 
 Which windows there are and when they close is declared, hence public, and so is that each is published. Of the input
-the share of bytes that is read is said. Nothing else is: no count, no item. And every word must be true.
+only the share of bytes read is told: no count and no item. Every message must be true.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ __all__ = [
 ]
 
 _PATIENCE = 2.0
-"""Seconds before how far a run has come is shown."""
+"""Seconds before the progress of a run is shown."""
 
 _EVERY = 10.0
 """Seconds between two lines where each is kept."""
 
 _LAST_LOOKS = 10.0
-"""In seconds: how long a job that has ended is given until what it published can be read back."""
+"""Seconds after the end of a job within which its last rankings must become readable."""
 
 Say = Callable[[str], None]
 
 
 class ExistingOutput(NamedTuple):
-    """An output that exists: what stands at a path.
+    """An output that exists at a path.
 
     Args:
         release: its id; empty where no manifest says so.
@@ -74,9 +74,8 @@ class ExistingOutput(NamedTuple):
 
 
 def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput | None] | None:
-    """What stands at each of a sink's files for a period, None for nothing. None for a sink that is no files.
-
-    Raises Refusal where nobody can tell.
+    """The existing output at each of a sink's files for a period, None where there is none; None for a sink without
+    files. Raises Refusal if that cannot be determined.
     """
     paths = sink.files(period)
     with about_the_output(sink.place):
@@ -84,11 +83,11 @@ def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput |
 
 
 def whole_windows(existing: Iterable[ExistingOutput]) -> int:
-    """How many windows are published, with all of their parts."""
-    found = list(existing)
-    parts = Counter(its.path.rpartition("/")[2] for its in found if its.parts > 1 and its.windows)
-    together = max((its.parts for its in found), default=1)
-    return sum(its.windows for its in found if its.parts == 1) + sum(some >= together for some in parts.values())
+    """How many windows are published completely, with all their parts."""
+    outputs = list(existing)
+    parts = Counter(each.path.rpartition("/")[2] for each in outputs if each.parts > 1 and each.windows)
+    together = max((each.parts for each in outputs), default=1)
+    return sum(each.windows for each in outputs if each.parts == 1) + sum(some >= together for some in parts.values())
 
 
 def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
@@ -104,10 +103,10 @@ def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
             refuse_changed(path)
         with open_file(manifest) as source:
             try:
-                found = json.load(source)
-                parts = found["groups"]["size"] if "partition" in found else 1
-                windows = len(found["windows"]) if parts > 1 else _whole_windows(found)
-                yield ExistingOutput(path, str(found["report"]), windows if written else 0, parts)
+                facts = json.load(source)
+                parts = facts["groups"]["size"] if "partition" in facts else 1
+                windows = len(facts["windows"]) if parts > 1 else _whole_windows(facts)
+                yield ExistingOutput(path, str(facts["report"]), windows if written else 0, parts)
             except (ValueError, KeyError, TypeError):
                 yield ExistingOutput(path, "", 0)
 
@@ -116,14 +115,16 @@ def _whole_windows(manifest: dict[str, Any]) -> int:
     """How many windows have a ranking, of every group where groups are ranked."""
     rankings = Counter((window["start"], window["end"]) for window in manifest["windows"])
     groups = (manifest.get("groups") or {}).get("size", 1)
-    return sum(found >= groups for found in rankings.values())
+    return sum(number >= groups for number in rankings.values())
 
 
 def count_published(report: Report) -> int | None:
-    """How many windows of this very release stand at its place; None where nobody can tell."""
+    """How many windows of this same release are published at its place; None if unknown."""
     with suppress(Refusal):
         existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
-        return None if existing is None else whole_windows(its for its in existing if its and its.release == release)
+        return (
+            None if existing is None else whole_windows(each for each in existing if each and each.release == release)
+        )
     return None
 
 
@@ -131,8 +132,8 @@ def what_is_published(report: Report, again: str, before: int | None = None) -> 
     """Two sentences on a run that has ended early: what is published, and how to go on.
 
     Args:
-        again: how the same report is run again, as its door says it.
-        before: how many windows of this very release were published before the run.
+        again: how to run the same report again, in the words of the caller's interface.
+        before: how many windows of this same release were published before the run.
     """
     go_on = f"To go on with this very release, {again}"
     if report.spec.release.key.in_memory:
@@ -151,11 +152,11 @@ def what_is_published(report: Report, again: str, before: int | None = None) -> 
 
 
 def check_all_published(report: Report, again: str, before: int | None = None) -> None:
-    """Raise Unfinished if a job has ended well and yet a window is not published: the last word against silent loss.
+    """Raise Unfinished if a job has ended without an error and yet a window is not published: the last check against
+    silent loss.
 
-    Counts that come short are refused where they are drawn from. But a runner that drops a window whole, or a ranking
-    on its way to the sink, leaves nobody there who could refuse. Places that cannot be looked at are taken at the
-    runner's word.
+    Incomplete counts are refused before the draw. But if a runner drops a whole window, or a ranking on its way to the
+    sink, no code runs that could notice. For places that cannot be read the runner is trusted.
     """
     out = count_published(report)
     if out is not None and out < _windows_of(report):
@@ -164,11 +165,11 @@ def check_all_published(report: Report, again: str, before: int | None = None) -
 
 
 def check_repeat(report: Report, receipt: Receipt) -> None:
-    """Raise Refusal where to run a charged stream again could be a second answer for the charge of the first.
+    """Raise Refusal if running a charged stream again could give a second answer for the charge of the first.
 
-    Rows that are all there are named by what they hold, and give the same ranking again, anywhere. Those of a stream
-    may have become others: running it again is the same release only while it finishes what stands in its output,
-    where the windows that are published are kept.
+    Bounded inputs are identified by their contents, and give the same ranking again, anywhere. The rows of a stream may
+    have changed: running it again is the same release only if it completes its output, where published windows are
+    kept.
     """
     if receipt.outcome is None or report.source.bounded:
         return
@@ -188,7 +189,7 @@ def _windows_of(report: Report) -> int:
 
 
 class Announcer:
-    """Says of each window of a stream that it is published, once.
+    """Announces each published window of a stream, once.
 
     Args:
         place: where rankings go, as the operator named it.
@@ -207,17 +208,17 @@ class Announcer:
         self._of_others: dict[str, float] = {}
 
     def start_after(self, published: Mapping[str, float], own: Collection[str] = ()) -> None:
-        """Say nothing of what an earlier run has left, unless it is published again.
+        """Do not announce what an earlier run has published, unless it is published again.
 
         Args:
-            own: the windows that this very release has published: they stand, and are not published again.
+            own: the windows that this same release has published: they are kept, and not published again.
         """
         self._published = dict(published)
         self._of_others = {label: at for label, at in published.items() if label not in own}
 
     @property
     def has_all(self) -> bool:
-        """Whether every window is published by this release: what another one has left does not count."""
+        """Whether every window is published by this release; output of another release does not count."""
         return all(self._published.get(label, -1.0) > self._of_others.get(label, -1.0) for label in self._closing)
 
     @property
@@ -226,10 +227,10 @@ class Announcer:
         return len(self._published)
 
     def look(self, published: Mapping[str, float]) -> None:
-        """Say what is new.
+        """Announce what is new.
 
         Args:
-            published: when each window was, in seconds since 1970, by its label; 0 where nobody knows when.
+            published: when each window was published, in seconds since 1970, by its label; 0 if unknown.
         """
         new = [label for label in self._closing if published.get(label, -1.0) > self._published.get(label, -1.0)]
         for label in new:
@@ -245,7 +246,7 @@ class Announcer:
             self.say_what_is_next()
 
     def write_health(self, path: str) -> None:
-        """How far the stream is, as JSON, written whole."""
+        """Write the progress of the stream as JSON, replacing the file as a whole."""
         left = self._left()
         facts = {"time": utc_text(datetime.now(timezone.utc), "seconds"), "windows": len(self._closing),
                  "published": len(self._closing) - len(left), "next_window": left[0] if left else None,
@@ -263,18 +264,18 @@ class Announcer:
         return utc_text(moment, "seconds")
 
     def say_what_is_next(self) -> None:
-        """How many windows are left, and when the next one closes; of none nothing."""
+        """Announce how many windows are left, and when the next one closes; nothing if none is left."""
         left = self._left()
         if left:
-            closes, whole = self._closes(left[0]), len(self._closing)
+            closes, total = self._closes(left[0]), len(self._closing)
             clock = "" if self._live else " by the clock of the source"
-            self._say(Line(f"{len(left):,} of {whole:,} windows are left; the next closes at {closes}{clock}",
-                           event="waiting", next_window=left[0], closes=closes, left=len(left), of=whole))  # fmt: skip
+            self._say(Line(f"{len(left):,} of {total:,} windows are left; the next closes at {closes}{clock}",
+                           event="waiting", next_window=left[0], closes=closes, left=len(left), of=total))  # fmt: skip
 
 
 def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[], dict[str, float]]:
-    """A look at windows, from one at a place that tells of each group's ranking by itself: a window is published when
-    the rankings of all of its groups are.
+    """A function that looks for published windows, from one that looks for the rankings of single groups: a window is
+    published when the rankings of all of its groups are.
     """
     known: dict[str, set[str]] = {}
 
@@ -294,34 +295,34 @@ def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[],
 
 
 def _own_windows(report: Report) -> set[str]:
-    """The windows that this very release has published before, as files: whoever writes them again keeps them."""
+    """The windows that this same release has published before, as files: these are kept when it runs again."""
     period, release = report.spec.period, report.spec.release
     existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
     parts = len(existing) // len(period)
-    own = [its is not None and its.release == release.id and its.windows > 0 for its in existing]
+    ours = [each is not None and each.release == release.id and each.windows > 0 for each in existing]
     return {window.label() for number, window in enumerate(period.windows())
-            if all(own[number * parts : (number + 1) * parts])}  # fmt: skip
+            if all(ours[number * parts : (number + 1) * parts])}  # fmt: skip
 
 
 @contextmanager
 def followed(
     report: Report, launch: Launch, live: LiveRun, say: Say | None, health_file: str | None = None
 ) -> Iterator[None]:
-    """Look at the place of the rankings while a stream runs, and let the runner know when every window is there.
+    """Watch the place of the rankings while a stream runs, and notify the runner when every window is published.
 
-    Every second, every ten where the place is not on this machine. Places that cannot be read back are followed by
-    what workers in this process record; of workers elsewhere nothing is heard.
+    It looks every second, every ten if the place is not on this machine. For places that cannot be read back, workers
+    in this process record what they publish; workers elsewhere do not.
 
     Args:
-        say: takes one line; None says nothing.
-        health_file: is written after every look; it goes stale where the process that launched the job is gone.
+        say: takes one line; None prints nothing.
+        health_file: is written after every look; it goes stale if the process that launched the job is gone.
 
     Raises:
-        IncompleteDataError: the job has ended well, and a window is not seen in a place that is no files. (At
-            files `check_all_published` looks.) Where nobody can read the place and no worker here records anything,
-            nothing is known.
+        IncompleteDataError: the job has ended without an error, and a window is missing in a place without files. (For
+            files see `check_all_published`.) Nothing is known if the place cannot be read and no worker here records
+            anything.
     """
     period, sink = report.spec.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
@@ -355,7 +356,7 @@ def followed(
     finally:
         look()
     if sink.files(period) is None and (following or announcer.size):
-        deadline = time.monotonic() + _LAST_LOOKS  # what was published may be there to be read a little later
+        deadline = time.monotonic() + _LAST_LOOKS  # what was published may become readable a little later
         while not announcer.has_all and time.monotonic() < deadline:
             time.sleep(0.1)
             look()
@@ -366,8 +367,8 @@ def followed(
 
 @contextmanager
 def progress(live: LiveRun) -> Iterator[None]:
-    """Show how much of the input is read on the terminal, from the third second on, or as JSON every ten. Elsewhere
-    nothing.
+    """Show on a terminal how much of the input is read, from the third second on; as JSON, every ten seconds; elsewhere
+    not at all.
     """
     terminal = sys.stderr
 
@@ -400,7 +401,7 @@ def progress(live: LiveRun) -> Iterator[None]:
 
 @contextmanager
 def _meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Do some work on a thread of its own, until the event that it is given is set at the end."""
+    """Run some work on a thread of its own; its event is set when the block ends."""
     done = threading.Event()
     worker = threading.Thread(target=work, args=(done,), name="announcer", daemon=True)
     worker.start()

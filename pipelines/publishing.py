@@ -1,8 +1,8 @@
-"""A ranking and its manifest put in their places: both or neither, whoever else is at it, whenever the process dies.
+"""Atomic publication of a ranking and its manifest: both or neither, despite other processes and crashes.
 
-The ranking comes last, so where it is, all is; and what is replaced goes first, so that an old ranking never stands
-beside a new manifest. Files of this machine are published under a lock on their folder, which the system lets go of
-with the process: whatever still bears a temporary name there was left by a run that was killed, and is swept.
+The ranking is written last, so if it exists, all does; and a ranking to be replaced is removed first, so that an old
+ranking never stands beside a new manifest. Files of this machine are published under a lock on their folder, which the
+system releases with the process: files with a temporary name there were left by killed runs, and are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from private_topk.transforms.release import Release
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: two runs to one output are then kept apart by their checks alone
+except ImportError:  # no such locks on this system: only the checks keep two runs to one output apart
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["check_question", "manifest_path", "obstacle", "publish", "refuse_changed"]
@@ -36,11 +36,11 @@ __all__ = ["check_question", "manifest_path", "obstacle", "publish", "refuse_cha
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
-_OF_A_RUN = ("runner", "versions", "ranking_sha256", "windows")  # of a manifest: what may differ from run to run
+_OF_A_RUN = ("runner", "versions", "ranking_sha256", "windows")  # fields of a manifest that may differ between runs
 
 
 def manifest_path(output: str) -> str:
-    """Where the manifest of an output stands: ranking.avro has ranking.manifest.json beside it."""
+    """The path of an output's manifest: ranking.avro has ranking.manifest.json beside it."""
     return output.rpartition(".")[0] + ".manifest.json"
 
 
@@ -50,25 +50,25 @@ _QUESTION = ("mechanism", "k", "parameters", "max_items_per_user", "max_windows_
 def publish(
     path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: bool = False, live: LiveRun | None = None
 ) -> None:
-    """Put a ranking and its manifest in their places, under names of this call's own until both are whole.
+    """Publish a ranking and its manifest at a path, under temporary names until both are complete.
 
-    Repeating the call ends in the same files. What another run has published there is kept, unless it is `overwrite`n.
+    Repeating the call gives the same files. Output of another run is kept, unless `overwrite` is set.
 
     Args:
-        keep: what the same release has published there stands, whatever it would be now. So it has to be of rows that
-            may have become others since: of a stream, which would have a second answer for the charge of the first.
-        live: the run that publishes, where it is one of this process, which may have ended.
+        keep: a ranking that the same release has published there is kept, whatever it would be now. That is needed for
+            streams, whose rows may have changed: otherwise one charge would pay for two answers.
+        live: the run that publishes, if it is one of this process; it may have ended.
 
     Raises:
-        Refusal: something else stands there.
-        RuntimeError: the run has ended; or the place keeps no locks, and another run was writing as well.
+        Refusal: something else exists there.
+        RuntimeError: the run has ended; or the place has no locks, and another run was writing too.
     """
     with nullcontext() if live is None else live.publishing(), _alone_with(path) as alone:
         if _stands(path, ranking, manifest, overwrite) or (keep and _is_out(path, manifest)):
             return
-        found = _in_the_way(path, overwrite)
-        if found is not None:
-            raise found
+        conflict = _in_the_way(path, overwrite)
+        if conflict is not None:
+            raise conflict
         if alone:
             _sweep(path)
         _put(path, {manifest_path(path): manifest, path: ranking})
@@ -77,29 +77,29 @@ def publish(
 
 
 def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | None:
-    """Why a release cannot be published at a path without replacing something; None where it can.
+    """Why a release cannot be published at a path without replacing something; None if it can.
 
-    What the same release has left there, under the same key, is no obstacle: repeating it ends in the same bytes.
+    Output of the same release under the same key is no obstacle: repeating it gives the same bytes.
     """
-    found = _in_the_way(path, overwrite)
-    if found is None or _owner(path) is not None or not _is_of(_described(path), release):
-        return found
+    conflict = _in_the_way(path, overwrite)
+    if conflict is None or _owner(path) is not None or not _is_of(_described(path), release):
+        return conflict
     if exists(path) and not overwrite:
         refuse_changed(path)
     return None
 
 
 def check_question(path: str, release: Release, facts: Mapping[str, Any]) -> None:
-    """Raise Refusal where the same release has published the answer to another question at a path."""
-    known, own = _described(path), json.loads(json.dumps(facts))
-    differ = [name for name in _QUESTION if name in known and known[name] != own.get(name)]
+    """Raise Refusal if the same release has published the answer to another question at a path."""
+    known, ours = _described(path), json.loads(json.dumps(facts))
+    differ = [name for name in _QUESTION if name in known and known[name] != ours.get(name)]
     if differ and _is_of(known, release):
         rule = f"cannot go on in {verbatim(path)}: another question was published under this id, its {differ[0]} is "
         raise Refusal("release_id", rule + verbatim(known[differ[0]]), "give another id, and another {output}")
 
 
 def refuse_changed(path: str) -> None:
-    """Raise Refusal where a ranking is not the one that its manifest is of: it counts as published no more."""
+    """Raise Refusal if a ranking is not the one of its manifest: then it no longer counts as published."""
     known = _described(path).get("ranking_sha256")
     if known is not None and known != hashlib.sha256(_content(path) or b"").hexdigest():
         rule = f"{verbatim(path)} was changed after it was published: its manifest is of other bytes"
@@ -111,11 +111,11 @@ def _taken(path: str) -> Refusal:
 
 
 def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
-    """A file that may not be replaced; the manifest of another ranking never is. A manifest without its ranking
-    published nothing: a killed run left it.
+    """The refusal for a file at a path that may not be replaced, or None. The manifest of another ranking is never
+    replaced; one without its ranking was left by a killed run, which published nothing.
     """
     manifest = manifest_path(path)
-    for place in filter(os.path.exists, (path, manifest)):  # a link that leads nowhere can be replaced
+    for place in filter(os.path.exists, (path, manifest)):  # a broken link can be replaced
         refuse_special(place, "output")
     owner = _owner(path)
     if owner is not None:
@@ -129,7 +129,7 @@ def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
 
 
 def _owner(path: str) -> str | None:
-    """Another ranking that the manifest of a path is of, such as ranking.csv beside ranking.avro."""
+    """Another existing ranking with the same manifest path, such as ranking.csv beside ranking.avro, or None."""
     folder, slash, name = path.rpartition("/")
     other = _described(path).get("output")
     if not isinstance(other, str) or other == name or "/" in other or manifest_path(other) != manifest_path(name):
@@ -138,12 +138,12 @@ def _owner(path: str) -> str | None:
 
 
 def _described(path: str) -> dict[str, Any]:
-    """What the manifest of a ranking says; nothing where there is none, or no manifest of ours."""
+    """The manifest of a ranking; empty if there is none, or none of ours."""
     try:
-        found = json.loads(_content(manifest_path(path)) or b"")
+        manifest = json.loads(_content(manifest_path(path)) or b"")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def _is_of(described: dict[str, Any], release: Release) -> bool:
@@ -151,12 +151,12 @@ def _is_of(described: dict[str, Any], release: Release) -> bool:
         return False
     try:
         return described.get("key_id") == release.key.key_id()
-    except ValueError:  # the key is not to be had here
+    except ValueError:  # the key cannot be read here
         return False
 
 
 def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool:
-    """Whether this very ranking is published. Its manifest may name the runner of an earlier run."""
+    """Whether exactly this ranking is published. Its manifest may name the runner of an earlier run."""
     if _content(path) != ranking:
         return False
     if _content(manifest_path(path)) == manifest:
@@ -165,20 +165,20 @@ def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool
 
 
 def _is_out(path: str, manifest: bytes) -> bool:
-    """Whether a ranking stands that answers the question of a manifest, of the same release."""
-    of_it, asked = _described(path), json.loads(manifest)
-    return exists(path) and all(of_it.get(name) == asked[name] for name in asked if name not in _OF_A_RUN)
+    """Whether a ranking of the same release that answers the question of a manifest is published."""
+    published, question = _described(path), json.loads(manifest)
+    return exists(path) and all(published.get(name) == question[name] for name in question if name not in _OF_A_RUN)
 
 
 def _is_whole(path: str) -> bool:
-    """Whether a ranking and a manifest stand that belong together."""
+    """Whether a ranking and a manifest that belong together are published."""
     ranking = _content(path)
     return ranking is not None and _described(path).get("ranking_sha256") == hashlib.sha256(ranking).hexdigest()
 
 
 def _content(path: str) -> bytes | None:
-    """What a file holds; None where there is none that can be read."""
-    if not exists(path):  # a store tells of a missing object in an error of its own kind, and late
+    """The content of a file; None if there is none that can be read."""
+    if not exists(path):  # a store reports a missing object late, and by its own kind of error
         return None
     with suppress(ValueError, OSError), open_file(path) as source:
         return source.read()
@@ -187,7 +187,7 @@ def _content(path: str) -> bytes | None:
 
 @contextmanager
 def _alone_with(path: str) -> Iterator[bool]:
-    """A lock on the folder of a path; whether it was to be had. Raises Refusal where another process keeps it."""
+    """Hold a lock on the folder of a path; yields whether there is one. Raises Refusal if another process keeps it."""
     if not is_local(path) or fcntl is None:
         yield False
         return
@@ -205,8 +205,8 @@ def _alone_with(path: str) -> Iterator[bool]:
 
 
 def _locked(handle: int, folder: str) -> bool:
-    """Wait for the lock on a folder, and say so when it takes long. Raises Refusal where it takes too long."""
-    started, told = time.monotonic(), False
+    """Wait for the lock on a folder, with a message if it takes long. Raises Refusal if it takes too long."""
+    started, announced = time.monotonic(), False
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,9 +216,9 @@ def _locked(handle: int, folder: str) -> bool:
         if waited > _LONGEST_WAIT:
             rule = f"{verbatim(folder)} has been locked by another process for {waited:.0f} seconds"
             raise Refusal("output", rule, "end it if it hangs or is suspended, and run the same release again")
-        if waited > PATIENCE and not told:
+        if waited > PATIENCE and not announced:
             say(f"waiting for another process that publishes to {printable(folder)}, up to {_LONGEST_WAIT:.0f} seconds")
-            told = True
+            announced = True
         time.sleep(0.01 if waited < 1 else 0.2)
 
 
@@ -230,8 +230,8 @@ def _sweep(path: str) -> None:
 
 
 def _put(path: str, contents: dict[str, bytes]) -> None:
-    own = secrets.token_hex(8)
-    temporary = {target: f"{target}.{own}{_INCOMPLETE}" for target in contents}
+    token = secrets.token_hex(8)
+    temporary = {target: f"{target}.{token}{_INCOMPLETE}" for target in contents}
     written = _write_local if is_local(path) else _write_remote
     try:
         for target, content in contents.items():

@@ -139,9 +139,9 @@ def rank(
         raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
     if isinstance(domain, str | os.PathLike):
         domain = read_domain(os.fspath(domain), item)
-    given = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+    fields = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     spec = resolve(
-        TopK(*given),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
+        TopK(*fields),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         spare_delta=delta,
         period=period,
         release=release,
@@ -161,8 +161,8 @@ def rank(
 
 def _manifest(path: str) -> dict[str, Any]:
     with open(manifest_path(path), encoding="utf-8") as source:
-        found: dict[str, Any] = json.load(source)
-    return found
+        manifest: dict[str, Any] = json.load(source)
+    return manifest
 
 
 def _columns(user: str, item: str, time: str | None, time_unit: str, value: str | None, group: str | None) -> Columns:
@@ -247,9 +247,9 @@ class Rankings:
     def to_polars(self) -> polars.DataFrame:
         import polars
 
-        found = polars.from_arrow(self.table)
-        assert isinstance(found, polars.DataFrame)
-        return found
+        frame = polars.from_arrow(self.table)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
 
     def to_pandas(self) -> pandas.DataFrame:
         """Raises Refusal where pandas is not installed."""
@@ -276,14 +276,14 @@ class Rankings:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
         rows = format_of(path).encode(self.to_rows(), Shape.of(self.facts))
-        own = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
-        manifest = json.dumps({**self.facts, **own}, indent=2, ensure_ascii=False) + "\n"
+        of_file = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
+        manifest = json.dumps({**self.facts, **of_file}, indent=2, ensure_ascii=False) + "\n"
         publish(path, rows, manifest.encode(), overwrite)
 
     def report(self) -> PublishedReport:
-        """What there is to show."""
-        own = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
-        return PublishedReport(self.to_rows(), own, "group" if "group" in self.table.column_names else None)
+        """The rankings as a report that can be shown."""
+        facts = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
+        return PublishedReport(self.to_rows(), facts, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

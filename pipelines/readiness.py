@@ -1,4 +1,4 @@
-"""Whether a report is ready to run, and what it would do: public facts, said before anything is charged or drawn."""
+"""Whether a report is ready to run, and what it would do: public facts, told before anything is charged or drawn."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Fact = tuple[str, str]
 
 
 def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
-    """What a run would do, as names and values; nothing of it hangs on rows, not even on whether there are any.
+    """The facts of what a run would do, as names and values; none depends on rows, not even on whether there are any.
 
-    With a ledger the input is read once, for its name.
+    With a ledger the input is read once, for its identity.
 
     Raises:
         Refusal: the report would be refused.
@@ -66,8 +66,8 @@ def _windows(spec: ReportSpec) -> str:
 
 def _mechanism(spec: ReportSpec) -> str:
     mechanism = spec.top_k.mechanism
-    own = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
-    return " ".join([mechanism.about.name, *own])
+    settings = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
+    return " ".join([mechanism.about.name, *settings])
 
 
 def _measure(spec: ReportSpec) -> str:
@@ -110,11 +110,11 @@ def _ledger(report: Report) -> str:
         return "none: nobody adds up what is spent"
     from private_topk.pipelines.budget.ledger import Ledger
 
-    found = Ledger(account.ledger).quote(request_of(report, account.dataset))
-    if found is None or isinstance(found, Fraction):
-        after = "" if found is None else f"; {float(found):.1%} of the budget would be used"
+    quote = Ledger(account.ledger).quote(request_of(report, account.dataset))
+    if quote is None or isinstance(quote, Fraction):
+        after = "" if quote is None else f"; {float(quote):.1%} of the budget would be used"
         return f"dataset {account.dataset}: this run fits{after}"
-    check_repeat(report, found)
+    check_repeat(report, quote)
     return (
-        f"dataset {account.dataset}: this release was charged on {found.charged} ({found.outcome}), so it costs nothing"
+        f"dataset {account.dataset}: this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"
     )

@@ -1,4 +1,4 @@
-"""A report: its specification, where its rows come from, where its rankings go, and whose budget pays."""
+"""A report: its specification, its source of rows, its sink for rankings, and the budget that pays."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "snapshot")
 
 @dataclass(frozen=True)
 class Report:
-    """One run of the pipeline, `run` takes it.
+    """One run of the pipeline, to be passed to `run`.
 
     Args:
-        account: whose budget is charged, before the run starts; None keeps no books.
-        success_file: a file that is there once the input is all there, or None where nobody says so.
-        expect_rows_at_least: so many rows with a user, an item and a time in the period must be there. Whether a run
-            starts then hangs on the rows themselves, which no epsilon covers: docs/reports.md.
-        kept: files that the report was made of, which its output must not replace.
+        account: the account that is charged before the run starts; None charges nothing.
+        success_file: a file that exists once the input is complete, or None.
+        expect_rows_at_least: so many rows with a user, an item and a time in the period must exist. Whether a run
+            starts then depends on the rows, which no epsilon covers: docs/reports.md.
+        kept: files that the report was made from, which its output must not replace.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
@@ -60,17 +60,17 @@ class Report:
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
 
     def reads(self) -> list[str]:
-        """The places and files that are read, or that something is kept in: no output may take their place."""
+        """The places and files that are read or keep something: no output may replace them."""
         lists = [place for _, place in self.spec.top_k.listed()]
-        own = {"release_key": self.spec.release.key.source, "success_file": self.success_file,
+        files = {"release_key": self.spec.release.key.source, "success_file": self.success_file,
                "ledger": self.account and self.account.ledger}  # fmt: skip
-        return [self.source.place, *self.source.local_places(), *lists, *protected_files(own), *self.kept]
+        return [self.source.place, *self.source.local_places(), *lists, *protected_files(files), *self.kept]
 
     def check_complete(self) -> None:
-        """Raise NotYet where the file is not there that says that the input is.
+        """Raise NotYet if the success file does not exist yet.
 
-        How many rows there are is private, and none at all is an answer like any other: a public name has to tell an
-        input that is empty from one that has not come yet.
+        How many rows there are is private, even that there are none: so the existence of a public file has to
+        distinguish an empty input from one that has not come yet.
         """
         if self.success_file is None:
             return
@@ -87,7 +87,7 @@ class Report:
                          "be on its way", "nothing was done; call it again")  # fmt: skip
 
     def check_rows(self) -> None:
-        """Raise Refusal where fewer rows are there than were expected. Reads as many as it takes to tell."""
+        """Raise Refusal if there are fewer rows than expected. Reads as many as it takes to decide."""
         wanted, period = self.expect_rows_at_least, self.spec.period
         if wanted is None:
             return
@@ -105,10 +105,11 @@ class Report:
                       "nothing was done; --check --show-dropped-rows tells an operator more")  # fmt: skip
 
     def user_shards(self) -> int:
-        """As asked for; otherwise about 4 MiB of stored input a shard, so that each fits any worker's memory.
+        """The number of user shards: as given; otherwise about 4 MiB of stored input a shard, so that each fits any
+        worker's memory.
 
-        The runner of a stream keeps state for every pair of a shard and a window, from the start on: many windows
-        take few shards.
+        The runner of a stream keeps state for every pair of a shard and a window from the start, so with many windows
+        there are few shards.
         """
         if self.shards is not None:
             return self.shards
@@ -119,16 +120,16 @@ class Report:
 
 
 def check_shards(shards: int | None) -> None:
-    """Raise Refusal for a number of user shards that hashes cannot be parted into. None is chosen later."""
+    """Raise Refusal for an invalid number of user shards. None is valid: the number is chosen later."""
     if shards is not None and shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
         raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
 
 
 def report_of(options: Options, *, watch: bool = False) -> Report:
-    """The report that a door was given. Reads the domain and the ledger; looks at no other place yet.
+    """The report that options describe. Reads the domain and the ledger; accesses no other place yet.
 
     Args:
-        watch: the input is a stream, or files that still arrive, and not files that are all there.
+        watch: the input is a stream, or files that still arrive, and not a complete set of files.
 
     Raises:
         Refusal: naming the field, the rule and the remedy.
@@ -143,7 +144,7 @@ def report_of(options: Options, *, watch: bool = False) -> Report:
 
 
 def source_for(options: Options, *, watch: bool = False) -> Source:
-    """Where the rows come from. Reads the schema of Avro messages. Raises Refusal."""
+    """The source of the rows. Reads the schema of Avro messages. Raises Refusal."""
     place = options["input"]
     columns = _columns_of(options)
     arguments: dict[str, Any] = {field: options[field] for field in _OF_SOURCES if field in options}  # type: ignore[literal-required]
@@ -168,7 +169,7 @@ def _columns_of(options: Options) -> Columns:
 
 
 def sink_for(options: Options, *, watch: bool = False) -> Sink:
-    """Where the rankings go. Raises Refusal."""
+    """The sink of the rankings. Raises Refusal."""
     place = options["output"]
     arguments: dict[str, Any] = {"kafka_option": options.get("kafka_option", ())} if _is_kafka(place) else {}
     if "partition_by" in options:

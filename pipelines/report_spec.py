@@ -1,4 +1,4 @@
-"""The specification of a report: what is drawn from its rows, checked, and its budget shared out over windows."""
+"""The specification of a report: what is drawn from its rows, checked, with its budget shared over the windows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 ]  # fmt: skip
 
 RISERS_THAT_SHARE = 3
-"""A ranking of risers is of two windows: the one before it and the one after share one of them each."""
+"""How many rankings of risers share a window with one, itself included: each is of two windows."""
 
 
 @dataclass(frozen=True)
 class ReportSpec:
-    """What is drawn from every window, settled: the mechanism in `spec` has one window's share of the budget.
+    """The resolved specification of a report: the mechanism in `top_k` has one window's share of the budget.
 
     Args:
         period: the declared windows; None ranks all rows together.
@@ -113,14 +113,14 @@ def _check_numbers(horizon: object, spare_delta: object) -> None:
 
 
 def reach_of(top_k: TopK, period: Period | None) -> int:
-    """For how many windows of a period to pay for one user, each with all of its rankings that are paid for."""
+    """The number of windows of a period that are paid for one user, each with all of its rankings that are paid for."""
     each, alone = top_k.rankings_of_a_user(), top_k.rankings_of_a_newcomer()
     most, mechanism = top_k.max_windows_per_user, top_k.mechanism
     return windows_of_a_user(len(period) if period else 1, most, mechanism, each, alone)
 
 
 def _check_bound(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> None:
-    """Raise Refusal where a bound on the windows of a user says nothing, or cannot be kept."""
+    """Raise Refusal if a bound on the windows of a user has no effect, or cannot be enforced."""
     if unit != "user":
         raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its own "
                       "budget, and a bound makes none of them larger")  # fmt: skip
@@ -160,7 +160,7 @@ def spec_of(options: Options, held: Total | None = None) -> ReportSpec:
 
 
 def amounts_of(options: Options) -> Amounts | None:
-    """What is added up, or None where users are counted. Raises Refusal."""
+    """The amounts that are added up, or None where users are counted. Raises Refusal."""
     if "value_column" not in options:
         for name in ("max_value", "value_resolution"):
             if name in options:
@@ -173,7 +173,7 @@ def amounts_of(options: Options) -> Amounts | None:
 
 
 def risers_of(options: Options) -> Risers | None:
-    """How scores rise, or None where windows are ranked by themselves. Raises Refusal."""
+    """The risers by which windows are ranked, or None where each is ranked by itself. Raises Refusal."""
     if "against" not in options:
         if "against_weight" in options:
             raise Refusal("against_weight", "needs {against} previous: it says how much of the window before counts")
@@ -182,7 +182,7 @@ def risers_of(options: Options) -> Risers | None:
 
 
 def release_of(options: Options) -> Release:
-    """The key and the id of the release, new ones where none were given. Raises Refusal where the key is unreadable."""
+    """The release: its key and id, new ones by default. Raises Refusal if the key cannot be read."""
     if "release_key" not in options:
         if "release_id" in options:
             raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
@@ -194,7 +194,7 @@ def release_of(options: Options) -> Release:
 
 
 def counts_of(options: Options) -> CountBudget | None:
-    """The budget of the noisy counts, or None where they stay unpublished. Raises Refusal."""
+    """The budget of the noisy counts, or None if they are not published. Raises Refusal."""
     epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
         for name in ("publish_counts_delta", "round_counts"):
@@ -213,7 +213,7 @@ def counts_of(options: Options) -> CountBudget | None:
 
 
 def declared_period(options: Options) -> Period | None:
-    """The period that was asked for, or None where all rows are ranked together. Raises Refusal."""
+    """The declared period, or None where all rows are ranked together. Raises Refusal."""
     try:
         period = period_of(options)
     except Refusal as error:

@@ -1,4 +1,4 @@
-"""What a report asks of a ledger: derived from all of its spec and source, so that no field can be forgotten."""
+"""The request of a report to a ledger: derived from all of its spec and source, so that no field can be forgotten."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["how_to_resume", "request_of"]
 
 
 def request_of(report: Report, dataset: str) -> Request:
-    """The request of a report. Reads files once, for their name; needs the release key here. Raises Refusal."""
+    """The request of a report. Reads files once, for their identity; needs the release key here. Raises Refusal."""
     from private_topk.pipelines.budget.ledger import Request
 
     spec, reads = report.spec, report.spec.reads
@@ -48,7 +48,7 @@ def request_of(report: Report, dataset: str) -> Request:
 
 
 def _fingerprint(report: Report) -> str:
-    """What names the input; of a stream, of which nobody knows what it will hold, with the place of its one answer."""
+    """The identity of the input; for a stream, whose contents are not known beforehand, also of its output's place."""
     key = report.spec.release.key
     source = report.source.identity(key, report.spec.reads)
     if report.source.bounded:
@@ -58,7 +58,7 @@ def _fingerprint(report: Report) -> str:
 
 
 def _rows(report: Report) -> dict[str, str]:
-    """How the dataset is read: by which users, and by which times where there are windows."""
+    """The columns that define users, and times where there are windows."""
     columns = report.source.columns
     if report.spec.period is None or columns.time is None:
         return {"user_column": columns.user}
@@ -66,10 +66,10 @@ def _rows(report: Report) -> dict[str, str]:
 
 
 def how_to_resume(report: Report, again: str) -> str:
-    """What the operator is told of the charge when a run has failed.
+    """The message about the charge when a run has failed.
 
     Args:
-        again: how the same report is run again, as its door says it.
+        again: how to run the same report again, in the words of the caller's interface.
     """
     stays = "the charge stays, since an answer may have been drawn. "
     if report.spec.release.key.in_memory:

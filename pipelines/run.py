@@ -1,4 +1,4 @@
-"""The one road of a report, batch or streaming: check, charge, build, run, publish. `build` is the recipe."""
+"""Running a report, batch or streaming: check, charge, build the pipeline, run, publish."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Done:
     deferred: bool
 
     def rows_left_out(self) -> dict[str, str]:
-        """How many rows were left out, by reason: roughly, or exactly where that was asked for. For operators."""
+        """How many rows were left out, by reason: roughly, or exactly if that was asked for. For operators only."""
         return read_left_out(self.job.metrics())
 
 
@@ -80,7 +80,7 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
 
 
 def _facts(report: Report, launch: Launch) -> dict[str, Any]:
-    """What the manifest says of the release."""
+    """The facts of the release for its manifest."""
     spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
@@ -93,14 +93,14 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
 
 
 def check(report: Report, launch: Launch) -> None:
-    """Look at the places of a report, and whether the runner can do it. Raises Refusal; changes nothing."""
+    """Check the places of a report, and that the runner can run it. Raises Refusal; changes nothing."""
     spec = report.spec
     if not launch.remote:
         check_key(spec.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
-    report.check_complete()  # before the look at the input, which is a list of its files
+    report.check_complete()  # before the input is listed
     with about_the_output(report.sink.place):
         if not (report.source.bounded and report.sink.overwrite):
             for path in (report.sink.files(spec.period) or [])[:1]:
@@ -126,13 +126,13 @@ def run(
     """Run a report to its end: that of its input, or of its horizon.
 
     Args:
-        again: how the same release is run again, as the door says it: told where this run ends early.
+        again: how to run the same release again, in the words of the caller's interface: told if this run ends early.
         say: takes a line for each window of a stream that is published.
-        health_file: where to write how far a stream is, every second.
+        health_file: where to write the progress of a stream, every second.
         show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
 
     Raises:
-        Refusal: before anything was charged or started; or where the input turns out to be bad, as a worker found.
+        Refusal: before anything was charged or started; or from a worker that met bad input.
         Unfinished, Interrupted: the run failed or was ended, with what is published by then.
     """
     check(report, launch)
@@ -143,9 +143,8 @@ def run(
         with exact_counters(show_exact_counters):
             _build(pipeline, report, launch, live)
         try:
-            check_signals()  # a library that was being loaded may have lost one
-            # Beam prints what a worker raises, which may hold data: what went wrong is told once, by whoever catches
-            # it.
+            check_signals()  # a library may have swallowed one while it was loaded
+            # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
             with (
                 _charged(report, again),
                 progress(live),
@@ -173,7 +172,7 @@ def run(
 
 @contextmanager
 def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
-    """Beam makes a folder for each, and leaves it where the pipeline does not come to run."""
+    """A pipeline, whose temporary folder is removed at the end: Beam leaves it if the pipeline does not run."""
     pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
     try:
         yield pipeline
@@ -186,7 +185,7 @@ def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRu
         build(pipeline, report, launch, live)
     except Refusal:
         raise
-    except ValueError as error:  # Beam's own view of a place; there is no data yet that it could show
+    except ValueError as error:  # Beam's own check of a place; there is no data yet that it could show
         raise refused(error) from None
 
 
@@ -203,7 +202,7 @@ def _charged(report: Report, again: str) -> Iterator[None]:
 
 def _ended(report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None
            ) -> str:  # fmt: skip
-    """Let nothing more be published by a run that has ended early; one or two sentences on what is."""
+    """Stop a run that has ended early from publishing more; returns one or two sentences on what is published."""
     if launch.remote:
         return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
     live.close()
@@ -214,10 +213,10 @@ def _ended(report: Report, launch: Launch, live: LiveRun, job: PipelineResult | 
 
 
 def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
-    """The signal that an error comes from, or None.
+    """The signal that caused an error, or None.
 
-    A signal is raised wherever the main thread just is. Inside a DoFn, Beam makes an error of its own of it, as of
-    everything that is raised there, and so do libraries while they are being loaded.
+    A signal is raised wherever the main thread is at that moment. Inside a DoFn Beam turns it into an error of its own,
+    as everything that is raised there, and so do libraries while they are being loaded.
     """
     chain: BaseException | None = error
     while chain is not None and not isinstance(chain, KeyboardInterrupt):
@@ -226,21 +225,21 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def refusal_in(error: BaseException) -> Refusal | None:
-    """The refusal that a runner has wrapped into an error of its own, or None. Runners pass on text only."""
+    """The refusal that a runner has wrapped in an error of its own, or None. Runners pass on text only."""
     chain: BaseException | None = error
     while chain is not None:
         if isinstance(chain, Refusal):
             said, wrapped, _ = str(chain).partition(" [while running ")
             return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
-    found = _REFUSAL.search(str(error))
-    return refused(found.group(1)) if found else None
+    match = _REFUSAL.search(str(error))
+    return refused(match.group(1)) if match else None
 
 
 def loss_in(error: BaseException) -> IncompleteDataError | None:
-    """The loss of counts that a runner has wrapped into an error of its own, or None."""
-    found = _LOSS.search(f"{type(error).__name__}: {error}")
-    return IncompleteDataError(found.group(1)) if found else None
+    """The loss of counts that a runner has wrapped in an error of its own, or None."""
+    match = _LOSS.search(f"{type(error).__name__}: {error}")
+    return IncompleteDataError(match.group(1)) if match else None
 
 
 def _check_remote(report: Report) -> None:
@@ -267,9 +266,9 @@ def _check_key(key: ReleaseKey) -> None:
 
 
 def reach_files(words: Sequence[str], options: Options) -> None:
-    """Let Beam's options of file systems, such as credentials and endpoints, hold from the first look at a file on.
+    """Apply Beam's options of file systems, such as credentials and endpoints, before any file is read.
 
-    Raises Refusal where a place is Google's and there are no credentials: Beam would look for them for minutes.
+    Raises Refusal if a place is Google's and there are no credentials: Beam would look for them for minutes.
     """
     with _explained():
         beams = PipelineOptions(list(words))
@@ -283,7 +282,7 @@ def reach_files(words: Sequence[str], options: Options) -> None:
 
 
 def _credentials() -> bool:
-    """Whether there are any, or no library that would look for them."""
+    """Whether there are Google credentials, or no library that would look for them."""
     try:
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
@@ -297,7 +296,7 @@ def _credentials() -> bool:
 
 
 def check_words(runner: str, words: Sequence[str]) -> None:
-    """Raise Refusal unless there is such a runner, and every word is an option of Beam or of it."""
+    """Raise Refusal unless the runner exists, and every word is an option of Beam or of the runner."""
     if short_name(runner) not in RUNNERS:
         rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
         raise Refusal("runner", rule, did_you_mean(short_name(runner), RUNNERS))

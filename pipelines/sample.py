@@ -35,7 +35,7 @@ The_Quiet_Engines Aiko_Brandt Velvet_Telegraph Salt_&_Satellites Jonas_Weir Orch
 The_Slow_Parade Noor_Castellan Glass_Avenue Emil_Sorensen Copper_Kites""".split()
 
 _COUNTRIES = ("BR", "DE", "FR", "JP", "KE", "NZ", "US", "VA")
-"""Of these users * users % 7 reaches four, and those who are away seven: one is empty."""
+"""The groups: users * users % 7 reaches four of them, plays away from home seven, so one stays empty."""
 
 _SCHEMA = fastavro.parse_schema({
     "type": "record",
@@ -88,7 +88,7 @@ def write_sample(folder: str) -> dict[str, str]:
 
 
 def users_per_item(days: float | None = None, max_items_per_user: int | None = None, after: float = 0) -> np.ndarray:
-    """How many listeners have played each track of the catalogue, in so many days from the start on, or in all of it.
+    """How many listeners have played each track of the catalogue, in so many days from the start, or in all.
 
     Args:
         after: so many days from the start are left out first.
@@ -134,14 +134,14 @@ def _plays(draw: Draw, tracks: int) -> _Plays:
 
 
 def _countries(draw: Draw, users: np.ndarray) -> list[int]:
-    """Where each play was: at the listener's home, and one in sixteen elsewhere."""
+    """The country of each play: the listener's own, or another one for one play in sixteen."""
     words = draw.words(22, 0, EVENTS)
     away = words >> np.uint64(60) == 0
     return np.where(away, (words % np.uint64(7)).astype(np.int64), users * users % 7).tolist()
 
 
 def _minutes(draw: Draw, tracks: np.ndarray) -> list[float]:
-    """How long each play was, in tenths: a track's length of 2 to 8 minutes, or less where it was broken off."""
+    """The minutes of each play, in tenths: a track's length of 2 to 8 minutes, or less if it was broken off."""
     lengths = 20 + tracks * 37 % 61
     heard = (draw.words(21, 0, EVENTS) >> np.uint64(48)).astype(np.int64)  # below 2**16: a quarter is broken off
     broken = lengths * heard >> 14

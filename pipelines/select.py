@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
 
 
 def select(counts: Counts, options: Options) -> Drawn:
-    """One draw of the mechanism that was asked for. Raises Refusal."""
+    """One draw of the mechanism that the options name. Raises Refusal."""
     mechanism, spare_delta = mechanism_of(options)
     name, k = mechanism.about.name, options["k"]
     if spare_delta is not None:

@@ -1,4 +1,4 @@
-"""Where a report runs. A runner module prepares options and checks beforehand what it needs; it holds no arithmetic."""
+"""Runners of reports. The module of a runner prepares options and checks its requirements; it does no arithmetic."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ RUNNERS = {
 
 
 _STORED_PER_TASK = 1 << 28
-"""Bytes of a task's input as it is stored: packed well, they put out two to three times as many."""
+"""The most stored bytes of a task's input: well compressed, they make two to three times as many bytes of output."""
 
 _YEARS = 10 * 365 * 86_400
-"""In seconds: longer than any job."""
+"""Ten years in seconds: longer than any job."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class Launch:
 
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
-        deferred: running only writes a template, which somebody else runs later.
+        deferred: running only writes a template, which is run later.
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
         cores: how many of its machine's cores a worker may fill by itself.
-        by_reference: all workers are threads of this process, and none does twice what it did.
-        listener: the runner for a source that has to be listened to, where that is another one.
-        holding_tasks: how many tasks of a batch share its input where each holds all that it puts out to its end; 0
-            where none does.
-        answered: set by whoever sees that every declared window is published: a runner whose jobs do not end by
-            themselves then ends this one.
+        by_reference: all workers are threads of this process, and no bundle is retried.
+        listener: the runner for a source that must be listened to, if that is another one.
+        holding_tasks: how many tasks of a batch share its input, if each holds all of its output to its end; otherwise
+            0.
+        answered: set when every declared window is seen to be published: a runner whose jobs do not end by themselves
+            then ends this one.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Launch:
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def check_size(self, stored: int) -> None:
-        """Raise Refusal for a batch of so many stored bytes that its tasks could not hold what they put out."""
+        """Raise Refusal for a batch of so many stored bytes that its tasks could not hold their output."""
         wanted = -(-stored // _STORED_PER_TASK)
         if self.holding_tasks < wanted:
             raise Refusal("input", f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
@@ -89,7 +89,7 @@ class Launch:
         """The same launch on a runner that receives what is sent while it runs."""
         if self.listener is None:
             return self
-        # The one such runner there is, Beam's in-process one, lets the watermark pass timers.
+        # In the only such runner, Beam's in-process one, the watermark does not wait for timers.
         return replace(self, runner=self.listener, waits_for_timers=False, by_reference=False, listener=None)
 
 
@@ -97,7 +97,7 @@ class UnknownArgument(ValueError):
     """A word that is no argument of Beam or of the runner.
 
     Args:
-        word: what was given. `known`: what there is, each with its dashes.
+        word: the word. `known`: the known arguments, each with its dashes.
     """
 
     def __init__(self, word: str, known: Sequence[str] = ()) -> None:
@@ -111,9 +111,9 @@ def short_name(name: str) -> str:
 
 
 def check_arguments(name: str, arguments: Sequence[str]) -> None:
-    """Raise UnknownArgument for a word that a runner would not know. Makes nothing ready yet.
+    """Raise UnknownArgument for a word that a runner does not know. Prepares nothing yet.
 
-    A runner may add options of its own, or know only once its server is up: `ASKS_ITS_SERVER`.
+    A runner may have further options, which it knows only once its server is up: `ASKS_ITS_SERVER`.
     """
     if not getattr(_module(name), "ASKS_ITS_SERVER", False):
         refuse_unknown(arguments)
@@ -126,7 +126,7 @@ def _module(name: str) -> ModuleType:
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
-    """Make a runner ready by its name (`direct`) or Beam's name for it (`DirectRunner`).
+    """Prepare a runner, by its name (`direct`) or Beam's name for it (`DirectRunner`).
 
     Args:
         arguments: Beam's own options, passed through.
@@ -141,7 +141,7 @@ def prepare(name: str, arguments: Sequence[str]) -> Launch:
 
 
 def _wait_without_end(launch: Launch) -> None:
-    """Let a portable job run as long as it needs: after five minutes Beam stops listening to it, and fails."""
+    """Let a portable job run as long as it needs: by default Beam fails after five minutes."""
     from apache_beam.options.pipeline_options import PortableOptions
     from apache_beam.runners.portability.portable_runner import PortableRunner
 
@@ -150,7 +150,7 @@ def _wait_without_end(launch: Launch) -> None:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Raise UnknownArgument for one that no Beam options class knows: Beam itself would drop it without a word."""
+    """Raise UnknownArgument for one that no Beam options class knows: Beam itself would ignore it silently."""
     unknown = unknown_words(arguments)
     if unknown:
         raise UnknownArgument(unknown[0], list(_beams_parser()._option_string_actions))
@@ -162,19 +162,19 @@ def unknown_words(arguments: Sequence[str]) -> list[str]:
 
 
 def _beams_parser() -> Any:  # noqa: ANN401 - Beam's own
-    """The parser of all of Beam's options, which Beam hands to whoever adds some."""
+    """The parser of all of Beam's options, which Beam passes to functions that add options."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    found: list[Any] = []
-    PipelineOptions([]).get_all_options(add_extra_args_fn=found.append)
-    return found[0]
+    parsers: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    return parsers[0]
 
 
 class Line(str):
-    """A line that knows what it tells of, for logs that programs read.
+    """A line with its facts as fields, for logs that programs read.
 
     Args:
-        text: as it is printed.
+        text: the line as it is printed.
         facts: the same as fields: public, and of the types of JSON.
     """
 
@@ -187,9 +187,9 @@ class Line(str):
 
 
 def say(line: str) -> None:
-    """Print to the process's own stderr: sys.stderr is turned off where Beam would print what a worker raises.
+    """Print to the process's own stderr, since sys.stderr is redirected while Beam would print errors of workers.
 
-    A stream that takes facts beside the text, by a method `say`, is given those of a `Line`.
+    If the stream has a method `say`, it gets the line with its facts.
     """
     put = getattr(sys.__stderr__, "say", None)
     if put is not None:

@@ -1,4 +1,4 @@
-"""Google Cloud Dataflow. docs/dataflow.md has the whole way, and says what has never run against the real service."""
+"""Google Cloud Dataflow. docs/dataflow.md has all steps, and says what has never run against the real service."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _LEAST_SETUPTOOLS = 77
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's own, which also says where the job is. Beam tells its service runner by the name of this class."""
+    """Beam's own runner, which also prints where the job is. Beam knows its service runner by this class's name."""
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
         result = super().run_pipeline(pipeline, options, *rest, **named)
         if getattr(result, "has_job", False):
             google = options.view_as(GoogleCloudOptions)
             place = f"{google.region}/{result.job_id()}?project={google.project}"
-            # In Beam's own words, which schedulers such as Airflow look for.
+            # In Beam's own format, which schedulers such as Airflow look for.
             print(f"Created job with id: [{result.job_id()}]\nhttps://console.cloud.google.com/dataflow/jobs/{place}",
                   file=sys.__stderr__, flush=True)  # fmt: skip
         return result
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """A job, or with --template_location a classic template. Nothing of this machine is seen by the workers."""
+    """Prepare a job, or with --template_location a classic template. The workers see nothing of this machine."""
     if not _googles_libraries():
         raise Refusal("runner", "dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
     refuse_unknown(arguments)
@@ -76,22 +76,22 @@ def _googles_libraries() -> bool:
 
 
 def _name_package(options: PipelineOptions) -> None:
-    """How this package gets to the workers: in their image, or as a source package made from this checkout."""
+    """Set how this package gets to the workers: in their image, or as a source package made from this checkout."""
     setup, worker = options.view_as(SetupOptions), options.view_as(WorkerOptions)
     if setup.setup_file or setup.extra_packages or worker.sdk_container_image:
         return
-    own = Path(__file__).resolve().parents[1] / "setup.py"
-    if not own.is_file():
+    script = Path(__file__).resolve().parents[1] / "setup.py"
+    if not script.is_file():
         raise ValueError("the workers need this package: run from a source checkout, or give --setup_file PATH of one, "
                          "or --sdk_container_image with the package installed")  # fmt: skip
     try:
-        found = version("setuptools")
+        installed = version("setuptools")
     except PackageNotFoundError:
-        found = "none"
-    if found == "none" or int(found.split(".")[0]) < _LEAST_SETUPTOOLS:
+        installed = "none"
+    if installed == "none" or int(installed.split(".")[0]) < _LEAST_SETUPTOOLS:
         raise ValueError(f"the source package for the workers is built with setuptools {_LEAST_SETUPTOOLS} or later, "
-                         f"found {found}: `pip install --upgrade setuptools`")  # fmt: skip
-    setup.setup_file = str(own)
+                         f"found {installed}: `pip install --upgrade setuptools`")  # fmt: skip
+    setup.setup_file = str(script)
 
 
 def _check_credentials() -> None:
@@ -118,7 +118,7 @@ def _check_bucket(folder: str, options: PipelineOptions) -> None:
 
 
 def _settle(options: PipelineOptions) -> None:
-    """Defaults where nothing was said. Streaming jobs take the streaming engine besides."""
+    """Set defaults for options that were not given. Streaming jobs also use the streaming engine."""
     worker, google = options.view_as(WorkerOptions), options.view_as(GoogleCloudOptions)
     worker.autoscaling_algorithm = worker.autoscaling_algorithm or "THROUGHPUT_BASED"
     worker.max_num_workers = worker.max_num_workers or worker.num_workers or _MOST_WORKERS

@@ -21,8 +21,8 @@ __all__ = ["ListeningRunner", "prepare"]
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """One worker inside this process, on all cores or on --cores. Beam's workers beside it would not gain a thing, and
-    listen on every address of the machine without a password.
+    """Prepare one worker inside this process, on all cores or on --cores. More of Beam's workers would not be faster,
+    and would listen on every address of the machine without authentication.
     """
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
@@ -40,9 +40,9 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 
 class ListeningRunner(BundleBasedDirectRunner):
-    """The only local runner that receives from Pub/Sub. Its jobs have no end of their own.
+    """The only local runner that receives from Pub/Sub. Its jobs do not end by themselves.
 
-    `answered` is set by whoever sees that all that a stream has to publish is published: the job then ends.
+    The job ends when `answered` is set: when all windows of the stream are seen to be published.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class ListeningRunner(BundleBasedDirectRunner):
     def _end(self, result: Any) -> None:  # noqa: ANN401 - Beam's own
         self.answered.wait()
         executor = result._executor._executor
-        executor.visible_updates.offer(executor._VisibleExecutorUpdate())  # that all is done
+        executor.visible_updates.offer(executor._VisibleExecutorUpdate())  # signals that all is done
 
 
 class CoresOptions(PipelineOptions):
-    """The one option that Beam lacks, added as Beam has options added, so that it goes wherever words for Beam go."""
+    """The one option that Beam lacks, added in Beam's own way, so that it can be given wherever Beam's options can."""
 
     @classmethod
     def _add_argparse_args(cls, parser: Any) -> None:  # noqa: ANN401 - Beam's own

@@ -1,4 +1,4 @@
-"""Flink: a mini cluster inside Beam's job server, or a standalone cluster. docs/flink.md has the whole way."""
+"""Flink: a mini cluster inside Beam's job server, or a standalone cluster. docs/flink.md has all steps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 FLINK_VERSION = "1.19"
-"""The mini cluster's version where nothing says which: the one that the tests run on."""
+"""The mini cluster's default version: the one that the tests run on."""
 
 RESTARTS = {
     "restart-strategy.type": "exponential-delay",
@@ -66,41 +66,41 @@ RESTARTS = {
 would run out in any stream that is long enough."""
 
 JVM_PROPERTIES = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Java only hands on what Python works out: its best compiler costs more CPU than it saves."""
+"""Java only passes on what Python computes: its best compiler costs more CPU than it saves."""
 
 ASKS_ITS_SERVER = True
-"""Which options Flink's job server knows, it says when it is up."""
+"""Flink's job server tells which options it knows once it is up."""
 
 _LEAST_JAVA = 11
 _EMBEDDED = ("[local]", "[auto]")
 
-# The job server asks a job manager that does not answer every three seconds. Flink's own 20 times are a minute, and one
-# that takes the place of another may need longer.
+# The job server retries every three seconds if the job manager does not answer. Flink's default of 20 tries is one
+# minute, and a job manager that replaces another may need longer.
 _PATIENCE = {"rest.retry.max-attempts": 200}
 
 JOB_OPTIONS: Mapping[str, Any] = {
     "checkpointing_interval": 10_000,
-    # What a bundle puts out while a checkpoint is taken, the runner buffers; the watermark behind it, it does not: the
-    # rows come late and are dropped without a word. Bundles are therefore finished first.
+    # The runner buffers the output of a bundle while a checkpoint is taken, but not the watermark behind it: the rows
+    # come late and are dropped silently. So bundles are finished first.
     "finish_bundle_before_checkpointing": True,
-    # A stage of a stream holds on to its output for so long, and a reader waits so long for its next turn. Flink's own
-    # second makes a ranking later by up to a second for every stage behind the close of a window.
+    # A stage of a stream holds its output for so long, and a reader waits so long for its next turn. Flink's default of
+    # a second delays a ranking by up to a second for every stage after the close of a window.
     "max_bundle_time_mills": 200,
 }
 _ON_A_CLUSTER: Mapping[str, Any] = {
-    # Stages run one after another, so a batch that has lost a task manager goes on with the slots that are left; and it
-    # is the only mode that a cluster with the adaptive scheduler takes.
+    # Stages run one after another, so a batch that has lost a task manager goes on with the remaining slots; and it is
+    # the only mode that a cluster with the adaptive scheduler accepts.
     "execution_mode_for_batch": "BATCH_FORCED",
 }
 
-# A batch on a cluster keeps its Python workers for so many milliseconds from one stage to the next, which else starts
-# its own. Not longer: one that was killed is kept too, and fails the tries that come before its time is over.
+# A batch on a cluster keeps its Python workers for so many milliseconds between stages; otherwise each stage starts its
+# own. Not longer: a killed worker is kept too, and fails retries until its time is over.
 _KEEPS_WORKERS = 700
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """Without --flink_master a mini cluster in the job server, workers in this process. With it, a standalone cluster
-    whose version picks the job server and whose Python workers must be named by --environment_type.
+    """Prepare a job: without --flink_master on a mini cluster in the job server, with workers in this process; with it
+    on a standalone cluster, whose version decides the job server, and whose workers --environment_type must name.
     """
     more = unknown_words(arguments)
     options = PipelineOptions(list(arguments))
@@ -127,7 +127,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 
 def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, settings: dict[str, Any]) -> Launch:
-    """Start the job server only if it must be asked what the words mean: it takes seconds."""
+    """Prepare a job with a job server of its own, started now only if words need its options: it takes seconds."""
     server, flink = options.view_as(JobServerOptions), options.view_as(FlinkRunnerOptions)
     _check_java(server.job_server_java_launcher)
     flink.flink_job_server_jar = _job_server_jar(options)
@@ -184,7 +184,7 @@ def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
 
 
 def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
-    """Take version and parallelism from the cluster itself."""
+    """Set version and parallelism to those of the cluster."""
     master = FlinkRunner.add_http_scheme(flink.flink_master).rstrip("/")
     overview = JobManager(master).overview()
     if not overview:
@@ -211,23 +211,23 @@ def _keep_workers(options: PipelineOptions) -> None:
 
 
 def _check_java(launcher: str) -> None:
-    found = None
+    match = None
     try:
-        said = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=60)
-        found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+        answer = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=60)
+        match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     except OSError:
         pass
-    if found is None or int(found[1]) < _LEAST_JAVA:
-        has = f"{launcher} is Java {found[1]}" if found else f"there is no {launcher}"
+    if match is None or int(match[1]) < _LEAST_JAVA:
+        has = f"{launcher} is Java {match[1]}" if match else f"there is no {launcher}"
         raise Refusal("runner", f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
                       "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
 
 
 def _job_server_jar(options: PipelineOptions) -> str:
-    """The job server's jar: the one given, or the released one, which Beam downloads once and keeps."""
-    given = options.view_as(FlinkRunnerOptions).flink_job_server_jar
-    if given and "://" not in given and not Path(given).is_file():
-        raise ValueError(f"--flink_job_server_jar {given} does not exist: leave it out to have it downloaded")
+    """The path of the job server's jar: the given one, or the released one, which Beam downloads once and keeps."""
+    jar = options.view_as(FlinkRunnerOptions).flink_job_server_jar
+    if jar and "://" not in jar and not Path(jar).is_file():
+        raise ValueError(f"--flink_job_server_jar {jar} does not exist: leave it out to have it downloaded")
     server = FlinkJarJobServer(options)
     url = server.path_to_jar()
     try:
@@ -242,10 +242,10 @@ def _is_here(master: str) -> bool:
 
 
 def _write_settings(settings: Mapping[str, object], keeps_state: bool) -> Path:
-    """A folder with Flink's settings for one job, for the runner that hands it over, which takes it away.
+    """A folder with Flink's settings for one job, which the job's runner removes.
 
     Args:
-        keeps_state: checkpoints go there too. In memory, which is a mini cluster's default, they must be small.
+        keeps_state: checkpoints go there too. In memory, a mini cluster's default, they must be small.
     """
     home = Path(tempfile.mkdtemp(prefix="private-topk-flink-"))
     state = {"state.checkpoints.dir": (home / "state").as_uri()} if keeps_state else {}
@@ -263,7 +263,7 @@ _ALONE: Mapping[int, str] = {_TYPES.BOOLEAN: "true"}
 
 
 def _known_options(service: beam_job_api_pb2_grpc.JobServiceStub) -> dict[str, int]:
-    """What a running job server can be told: the type of each option by its name."""
+    """The options of a running job server: the type of each by its name."""
     answer = service.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest(), timeout=60)
     return {option.name: option.type for option in answer.options}
 
@@ -272,32 +272,32 @@ def parse_options(words: Sequence[str], known: Mapping[str, int]) -> dict[str, A
     """The values of the job server's options by their names.
 
     Args:
-        words: of a command line, only what nobody else knows.
+        words: the words of a command line that neither this package nor Beam's Python knows.
         known: each option's type.
 
     Raises:
-        ValueError: an option that is not known, or a value that does not fit.
+        ValueError: an unknown option, or a value of the wrong type.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     left = list(words)
     while left:
-        option, given, value = left.pop(0).partition("=")
+        option, equals, value = left.pop(0).partition("=")
         name = option.removeprefix("--")
         if not option.startswith("--") or name not in known:
             raise ValueError(f"{option} is no argument of private-topk, of Beam or of Flink's job server: see "
                              "`private-topk run --help`")  # fmt: skip
         form, read = _FORMS.get(known[name], ("text", str))
         try:
-            if not given:
+            if not equals:
                 alone = not left or left[0].startswith("--")
                 value = _ALONE[known[name]] if alone else left.pop(0)
             fits = read(value)
         except (KeyError, ValueError):
             raise ValueError(f"{option}, an option of Flink's job server, must be {form}, got {value}") from None
-        found[name] = [*found.get(name, []), fits] if known[name] == _TYPES.ARRAY else fits
-    if found.get("finish_bundle_before_checkpointing") is False:
+        options[name] = [*options.get(name, []), fits] if known[name] == _TYPES.ARRAY else fits
+    if options.get("finish_bundle_before_checkpointing") is False:
         raise ValueError("--finish_bundle_before_checkpointing must stay true: without it Flink drops rows silently")
-    return found
+    return options
 
 
 class FlinkJobRunner(LoopbackRunner, FlinkRunner):
@@ -305,10 +305,10 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 
     Args:
         job_options: options of the job server, by their names.
-        rest: the job manager's address, or nothing if it is not known: then nobody watches over the job.
-        settings: a folder that is gone with this.
+        rest: the job manager's address, or nothing if it is unknown: then the job is not watched.
+        settings: a folder that is removed with this object.
 
-    `answered` is set by whoever sees that all that a stream has to publish is published.
+    `answered` is set when all windows of a stream are seen to be published.
     """
 
     def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
@@ -321,7 +321,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         self._server: StopOnExitJobServer | None = None
 
     def job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
-        """The job server that this runner starts, one for asking it and for running."""
+        """The job server that this runner starts: the same one for its options and for running."""
         if self._server is None:
             self._server = StopOnExitJobServer(FlinkJarJobServer(options))
         return self._server
@@ -335,7 +335,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         return _Handle(job_service, options, self.job_options)
 
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
-        google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name; this one no other job has
+        google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name, which is made unique
         google.job_name = f"{google.job_name or 'private-topk'}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
@@ -366,11 +366,11 @@ class JobManager:
         self.address = (address if "://" in address else f"http://{address}").rstrip("/")
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
-        """The answer to a question such as `jobs/overview`, or None where there is none."""
+        """The answer to a request such as `jobs/overview`, or None if there is none."""
         return self._ask(Request(f"{self.address}/{path}"))
 
     def post(self, path: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 - whatever the JSON holds
-        """The answer to an order, or None where there is none."""
+        """The answer to a command, or None if there is none."""
         words = json.dumps(body).encode()
         return self._ask(Request(f"{self.address}/{path}", words, {"Content-Type": "application/json"}, method="POST"))
 
@@ -378,27 +378,27 @@ class JobManager:
         try:
             with urlopen(request, timeout=10) as answer:
                 return json.load(answer)
-        except (URLError, HTTPException, OSError, ValueError):  # also of one that is lost in the middle of an answer
+        except (URLError, HTTPException, OSError, ValueError):  # also of a job manager that is lost while it answers
             return None
 
     def overview(self) -> dict[str, Any]:
-        """Version, task managers and slots; empty where no job manager answers."""
-        found = self.get("overview")
-        return found if isinstance(found, dict) and "flink-version" in found else {}
+        """Version, task managers and slots; empty if no job manager answers."""
+        answer = self.get("overview")
+        return answer if isinstance(answer, dict) and "flink-version" in answer else {}
 
     def setting(self, *names: str) -> str:
         """The first of these settings that the cluster has, or nothing."""
-        found = {each["key"]: each["value"] for each in self.get("jobmanager/config") or ()}
-        return next((found[name] for name in names if found.get(name)), "")
+        settings = {each["key"]: each["value"] for each in self.get("jobmanager/config") or ()}
+        return next((settings[name] for name in names if settings.get(name)), "")
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Each job's `jid`, `name`, `state` and number of tasks by their state."""
+        """The jobs, each with `jid`, `name`, `state` and the number of tasks by their state."""
         return (self.get("jobs/overview") or {}).get("jobs", [])
 
     def has_come_to(self, job: str, moment: int) -> bool:
-        """Whether the watermarks of all subtasks behind a source stand at a moment, in milliseconds, or behind it.
+        """Whether the watermarks of all subtasks after a source have reached a moment, in milliseconds.
 
-        Asked from the last task on, and no further than to the first that is before it: it is asked every second.
+        Tasks are asked from the last one on, up to the first that has not reached it: this is called every second.
         """
         tasks = [
             each
@@ -412,9 +412,9 @@ class JobManager:
         return bool(tasks)
 
     def failures(self, job: str) -> list[tuple[int, str]]:
-        """The last failures that a job has got over, the oldest first: when, in milliseconds since 1970, and what kind.
+        """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, and kind.
 
-        Flink remembers sixteen of them. Their texts may hold data: left.
+        Flink remembers sixteen of them. Their texts may hold data, so they are left out.
         """
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
         return [(int(each.get("timestamp", 0)), str(each.get("exceptionName", "")).rpartition(".")[2])
@@ -422,7 +422,7 @@ class JobManager:
 
 
 _END_OF_TIME = 9_223_371_950_454_775
-"""In milliseconds: the last moment of Beam's global window."""
+"""The last moment of Beam's global window, in milliseconds."""
 
 _SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "state.checkpoints.dir",
                "execution.checkpointing.dir")  # fmt: skip
@@ -431,19 +431,19 @@ _OVER = ("FINISHED", "FAILED", "CANCELED")
 
 
 class Watch(threading.Thread):
-    """Looks at a job every second until it ends: says when it restarts or waits for slots, and stops a stream that is
+    """Watches a job every second until it ends: reports when it restarts or waits for slots, and stops a stream that is
     over.
 
-    Flink keeps a streaming job for ever once its sources have ended. Here it is stopped when nothing can come any more:
-    every declared window is seen to be published, or every task has its watermark at the end of time. Two ways, for
-    neither is always open: not every place of rankings can be seen from here, and watermarks are metrics, which stand
-    still for `web.timeout`, ten minutes by default, when a task manager is lost that was just being asked.
+    Flink runs a streaming job for ever once its sources have ended. Here it is stopped when nothing more can come:
+    every declared window is seen to be published, or the watermark of every task is at the end of time. Neither
+    condition alone suffices: not every place of rankings can be read from here, and watermarks are metrics, which stand
+    still for `web.timeout`, ten minutes by default, if a task manager is lost while it is asked.
 
     Args:
-        name: of the job, and of no other on this cluster.
-        answered: set when all that the job has to publish is seen to be published.
+        name: the job's name, unique on this cluster.
+        answered: set when all windows of the job are seen to be published.
         say: takes one line of public facts for the operator.
-        patience: seconds until it is said that slots are missing, or the job manager.
+        patience: seconds until missing slots, or a missing job manager, are reported.
     """
 
     def __init__(
@@ -475,12 +475,12 @@ class Watch(threading.Thread):
                 if job is not None:
                     state = job["state"]
                     self.look(job["jid"], state, job["tasks"])
-            except Exception as error:  # an answer in another form must not end the watch: then the job would not end
+            except Exception as error:  # an unexpected answer must not end the watch, since then the job would not end
                 self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
 
     def look(self, job: str, state: str, tasks: dict[str, int]) -> None:
-        """At one moment of the job."""
-        if self._looks % 5 == 0 and state != "FAILED":  # for an answer the job manager writes down all of the job
+        """Look at the job once."""
+        if self._looks % 5 == 0 and state != "FAILED":  # rarely: for an answer the job manager serialises the whole job
             self._look_at_failures(job)
         self._looks += 1
         self._look_at_slots(state, tasks)
@@ -498,18 +498,18 @@ class Watch(threading.Thread):
                                event="restarted", restarts=self._restarts, cause=cause))  # fmt: skip
 
     def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
-        """A job waits for slots if none of its tasks runs: where some do, those behind them come when they are done."""
+        """Report missing slots: a job waits for them if none of its tasks runs; if some do, others run after them."""
         busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
         cluster = self._manager.overview() if not busy and state in ("CREATED", "RUNNING") else {}
         free = cluster.get("slots-available", 0)
-        # Some may be free and yet too few: then tasks stay scheduled, which they else are for a moment.
+        # Some slots may be free and yet too few: then tasks stay scheduled, which otherwise lasts a moment only.
         if self._lasts("starved", bool(cluster) and (not free or bool(tasks.get("scheduled")))):
             total, managers = cluster["slots-total"], cluster["taskmanagers"]
             self._say_once(f"Flink: the job waits for slots: {free} of {total} are free, of {managers} task managers. "
                            "Start task managers, or cancel the job and give a smaller --parallelism")  # fmt: skip
 
     def _lasts(self, what: str, holds: bool) -> bool:
-        """Whether something has held, look by look, for longer than the watch has patience."""
+        """Whether a condition has held, at every look, for longer than the watch's patience."""
         if not holds:
             self._since.pop(what, None)
             return False
@@ -520,8 +520,8 @@ class Watch(threading.Thread):
             return
         place = self._manager.setting(*_SAVEPOINTS)
         if place:
-            # With a last checkpoint, before which bundles are finished. Not draining: there is nothing left to flush,
-            # and what a source would do next must not keep the job from ending.
+            # With a last checkpoint, before which bundles are finished. Without draining: there is nothing left to
+            # flush, and what a source would do next must not keep the job from ending.
             order = self._manager.post(f"jobs/{job}/stop", {"drain": False, "targetDirectory": place})
             self._stopping = (order or {}).get("request-id", "")
         else:
@@ -529,16 +529,15 @@ class Watch(threading.Thread):
                            "job needs: cancel it")  # fmt: skip
 
     def _look_at_the_end(self, job: str) -> None:
-        """Take away the last checkpoint, which nobody needs.
+        """Remove the last checkpoint, which is not needed.
 
-        Where it failed the end is tried again, and where it is forgotten, as by a job manager that has taken the place
-        of another.
+        If it failed, or a job manager that has replaced another does not know it, the job is stopped again.
         """
-        found = self._manager.get(f"jobs/{job}/savepoints/{self._stopping}") or {}
-        status = found.get("status", {}).get("id")
+        answer = self._manager.get(f"jobs/{job}/savepoints/{self._stopping}") or {}
+        status = answer.get("status", {}).get("id")
         if self._lasts("forgotten", status is None) or status == "COMPLETED":
             self._stopping = ""
-            if location := found.get("operation", {}).get("location"):
+            if location := answer.get("operation", {}).get("location"):
                 self._manager.post("savepoint-disposal", {"savepoint-path": location})
 
     def _say_once(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""Any Beam job service that is already up, by its address; and what the portable runners share."""
+"""A runner for any Beam job service that is already running, by its address; and what portable runners share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """Workers run inside this process (LOOPBACK) unless --environment_type says otherwise."""
+    """Prepare a job. Workers run inside this process (LOOPBACK) unless --environment_type says otherwise."""
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     portable = options.view_as(PortableOptions)
@@ -50,12 +50,12 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 
 def check_environment(options: PipelineOptions, default: str | None, here: bool = True) -> None:
-    """Settle where the workers run. Raises ValueError if they cannot, with what is missing.
+    """Set where the workers run. Raises ValueError if they cannot run there, with what is missing.
 
-    Beam's own default is DOCKER, which hangs for minutes where no container engine is.
+    Beam's own default is DOCKER, which hangs for minutes if there is no container engine.
 
     Args:
-        here: the job service or cluster is on this machine, so that its view of the workers can be tried from here.
+        here: the job service or cluster is on this machine, so its access to the workers can be tested from here.
     """
     portable = options.view_as(PortableOptions)
     kind = portable.environment_type = (portable.environment_type or default or "").upper()
@@ -98,21 +98,21 @@ def reachable(address: str, patience: float = 3.0) -> bool:
 
 
 class LoopbackRunner(PortableRunner):
-    """A portable runner whose LOOPBACK workers nobody else can reach. It stands before Beam's among a class's bases.
+    """A portable runner whose LOOPBACK workers only this machine can reach. It must precede Beam's among base classes.
 
-    Beam's LOOPBACK listens on every interface, and who reaches it may let it start a worker that takes its work, any
-    code, from them. And it knows workers by a number that every task manager of Flink counts from 1.
+    Beam's LOOPBACK listens on every interface, and whoever reaches it can make it start a worker that runs any code.
+    And it identifies workers by a number that every task manager of Flink counts from 1.
     """
 
     def default_environment(self, options: PipelineOptions) -> Environment:
-        """Workers in this process have what it has: Beam would put it together for them, in a folder that it leaves."""
+        """The environment of the workers. In this process they need no packages, which Beam would stage in a folder."""
         if options.view_as(PortableOptions).environment_type != "LOOPBACK":
             return super().default_environment(options)
         return PythonLoopbackEnvironment(python_sdk_capabilities(), (), resource_hints_from_options(options))
 
     @staticmethod
     def start_and_replace_loopback_environments(pipeline: Any, options: PipelineOptions) -> list[Callable[[], object]]:  # noqa: ANN401
-        """Let workers run in this process, each by the caller that started it."""
+        """Start a pool of workers in this process for each LOOPBACK environment; returns functions that stop them."""
         stops: list[Callable[[], object]] = []
         for environment in pipeline.components.environments.values():
             if environment.urn == python_urns.EMBEDDED_PYTHON_LOOPBACK:
@@ -124,7 +124,7 @@ class LoopbackRunner(PortableRunner):
 
 
 class ThreadWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Workers on threads of this process, which is Beam's LOOPBACK: a pool of Beam's for each caller."""
+    """Workers on threads of this process, as in Beam's LOOPBACK: one of Beam's pools for each caller."""
 
     def __init__(self) -> None:
         self._pools: defaultdict[str, BeamFnExternalWorkerPoolServicer] = defaultdict(BeamFnExternalWorkerPoolServicer)
@@ -146,12 +146,12 @@ class ThreadWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def serve(workers: beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer, address: str) -> tuple[grpc.Server, int]:
-    """A server of a pool that is up, and its port. Raises RuntimeError if HOST:PORT is taken.
+    """A running server of a pool, and its port. Raises RuntimeError if HOST:PORT is taken.
 
     Args:
-        address: with port 0, one that is free.
+        address: HOST:PORT; port 0 picks a free one.
     """
-    # By default gRPC shares a port with whoever listens there already, and each gets some of the callers.
+    # By default gRPC shares a port with a process that listens there already, and each gets some of the callers.
     server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
     port = server.add_insecure_port(address)  # raises RuntimeError, or in older versions gives 0

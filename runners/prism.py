@@ -23,25 +23,25 @@ class PrismJobRunner(LoopbackRunner, PrismRunner):
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """The binary given by --prism_location, or the one built before. Never the one that Beam would download."""
+    """Prepare a job on the binary given by --prism_location, or on the built one; never on one that Beam downloads."""
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     prism = options.view_as(PrismRunnerOptions)
     binary = Path(prism.prism_location or built_binary())
     if not (binary.is_file() and os.access(binary, os.X_OK)):
-        given = f"--prism_location {binary} is no program" if prism.prism_location else "Prism is not built yet"
-        raise ValueError(f"{given}: build it with `GOBIN={built_binary().parent} go install {MODULE}@v{beam_version}`, "
+        fault = f"--prism_location {binary} is no program" if prism.prism_location else "Prism is not built yet"
+        raise ValueError(f"{fault}: build it with `GOBIN={built_binary().parent} go install {MODULE}@v{beam_version}`, "
                          "which needs Go, or give --prism_location PATH")  # fmt: skip
     prism.prism_location = str(binary)
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"
     check_environment(options, default="LOOPBACK")
-    # Otherwise Beam takes the server of the process's first launch for all later ones, whatever they ask for.
+    # Otherwise Beam uses the server of the process's first launch for all later ones, whatever their options.
     options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
     return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 
 
 def built_binary() -> Path:
-    """Where the binary of the installed Beam version stands or will stand."""
+    """The path of the binary of the installed Beam version, built or not."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "private-topk" / f"prism-{beam_version}" / "prism"

@@ -40,10 +40,10 @@ def work(control: str, worker: str) -> None:
 
 
 def end_with_thread(failed: threading.ExceptHookArgs) -> None:
-    """End this process, since a thread of it has: the others would go on as if what it did were done.
+    """End this process, since a thread of it has failed: the others would go on as if its work were done.
 
-    That of a channel that has broken, for one: what is sent there afterwards arrives nowhere, and whoever waits for it
-    waits for good. That a process is gone, its runner sees.
+    Such as the thread of a broken channel: what is sent there afterwards is lost, and its receiver would wait for
+    ever. The runner notices if the process is gone.
     """
     threading.__excepthook__(failed)
     sys.stderr.flush()
@@ -51,10 +51,10 @@ def end_with_thread(failed: threading.ExceptHookArgs) -> None:
 
 
 class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """The processes of a pool, by who asked for them and under which id.
+    """The processes of a pool, by caller and id.
 
-    A worker that fails soon is started again: the runner waits for it without end, unless it had reached the runner. If
-    it had, another one does no harm: it is stopped with the first.
+    A worker that fails soon is started again, since the runner waits for it for ever unless it had connected. If it
+    had, another one does no harm: it is stopped with the first.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return worker
 
     def _watch(self, key: tuple[str, str], control: str, worker: ForkServerProcess) -> None:
-        """Until a worker has ended, or failed too often."""
+        """Restart a worker that fails soon, until it has ended otherwise, or failed too often."""
         for attempt in range(1, _TRIES + 1):
             began = time.monotonic()
             worker.join()
@@ -98,7 +98,7 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StopWorker(  # noqa: N802 - the name in the protocol
         self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StopWorkerResponse:
-        """Stop the worker that the same connection started. A worker that is not found ends with its task manager."""
+        """Stop the worker that the same connection started. An unknown worker ends with its task manager."""
         with self._lock:
             worker = self._processes.pop((context.peer(), request.worker_id), None)
         if worker is not None:

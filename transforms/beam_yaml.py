@@ -141,7 +141,7 @@ def _amounts(options: Options) -> Amounts | None:
 
 
 def _read(name: str, value: object) -> object:
-    """A text as every door reads it; YAML has dates of its own, and what is no text is a value already."""
+    """A value, read as the option's text where it is a text or one of YAML's own dates; other values as they are."""
     read = _ROWS[name].read
     if read is None or not isinstance(value, str | date):
         return value
@@ -164,14 +164,14 @@ def _shown(field: str) -> str:
 
 
 def _signature() -> Signature:
-    """What Beam YAML reads to know the parameters: those of the table, with their types."""
-    own = signature(RankRows.__init__)
-    kept = [parameter for name, parameter in own.parameters.items() if name != "others"]
+    """The signature from which Beam YAML learns the parameters: those of the table of options, with their types."""
+    explicit = signature(RankRows.__init__)
+    kept = [parameter for name, parameter in explicit.parameters.items() if name != "others"]
     types = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
     types |= {"groups": Sequence[str], **_OTHERS}
     more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
-            for name, kind in types.items() if name not in own.parameters]  # fmt: skip
-    return own.replace(parameters=[*kept, *more])
+            for name, kind in types.items() if name not in explicit.parameters]  # fmt: skip
+    return explicit.replace(parameters=[*kept, *more])
 
 
 _TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str}

@@ -63,7 +63,7 @@ def as_labels(values: pa.Array) -> pa.Array:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """What a type is called, without what one row may have made of it: a struct's fields, a decimal's digits."""
+    """The name of a type, without what a single row may have decided: a struct's fields, a decimal's digits."""
     return re.split(r"[<(]", str(kind))[0]
 
 
@@ -85,14 +85,14 @@ def make_block(
     block = pa.RecordBatch.from_pydict(columns)
     if not any(column.null_count for column in block.columns):
         return block, 0
-    whole = block
+    complete = block
     for name in columns:
-        whole = whole.filter(pc.is_valid(whole[name])) if whole[name].null_count else whole
-    return whole, len(block) - len(whole)
+        complete = complete.filter(pc.is_valid(complete[name])) if complete[name].null_count else complete
+    return complete, len(block) - len(complete)
 
 
 def of_rows(block: pa.RecordBatch) -> pa.RecordBatch:
-    """A block without its times: what a row says, but for when."""
+    """A block without its times and windows."""
     return block.select([name for name in ("user", "item", "group", "rows", "amount") if name in block.schema.names])
 
 
@@ -122,8 +122,8 @@ def parted(keys: Codes, size: int, table_of: Callable[[Codes], pa.RecordBatch]) 
         table_of: the table of the rows at some positions.
     """
     order, runs = _by_key(keys, size)
-    whole = table_of(order)
-    return ((key, whole.slice(start, stop - start)) for key, start, stop in runs)
+    table = table_of(order)
+    return ((key, table.slice(start, stop - start)) for key, start, stop in runs)
 
 
 def _by_key(keys: Codes, size: int) -> tuple[Codes, list[tuple[int, int, int]]]:
@@ -237,7 +237,7 @@ def _by_hash(ranks: Codes, hashes: Words) -> Codes:
 
 
 def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
-    """Which codes occur and how often, increasing. Cost: O(n + size), or O(n log n) where the codes are sparse."""
+    """The codes that occur, increasing, and how often. Cost: O(n + size), or O(n log n) where the codes are sparse."""
     if len(codes) * 8 < size:
         return np.unique(codes, return_counts=True)
     counts = np.bincount(codes, minlength=size)
@@ -246,7 +246,7 @@ def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
 
 
 def add_amounts(codes: Codes, amounts: Codes) -> tuple[Codes, Codes]:
-    """Which codes occur and the sum of the amounts of each, increasing. Cost: a sort."""
+    """The codes that occur, increasing, and the sum of the amounts of each. Cost: a sort."""
     if len(codes) == 0:
         return codes, amounts
     order = np.argsort(codes, kind="stable")
@@ -261,7 +261,7 @@ def make_table(**columns: pa.Array | NDArray) -> pa.RecordBatch:
 
 
 def joined(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """All tables of one schema as one; at least one."""
+    """Tables of one schema, at least one, as a single table."""
     table = pa.Table.from_batches(tables)
     columns = {name: table[name] for name in table.schema.names}
     # A single chunk as it is: combining would copy it.

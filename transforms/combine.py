@@ -1,4 +1,4 @@
-"""Partial counts to totals, an item shard at a time. Integers only: any order of adding gives the same sums."""
+"""Partial counts to totals, one item shard at a time. Integers only, so any order of addition gives the same sums."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 MOST_ROWS = 1 << 16
-"""Of a table that is handed on."""
+"""The most rows of a table that is handed on."""
 
 _MOST_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
 _BITS_AT_HAND = 17
-_MANY = 1 << 12  # rows of a window from which on a look at it alone takes less than sorting them
+_MANY = 1 << 12  # windows with more rows are cheaper to treat one by one than to sort
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PartialCounts(Counted):
 
 
 KeyedCounts = tuple[int, Counted]
-"""What is of one item shard, or of one window group."""
+"""A key, of an item shard or a window group, with partial counts or a receipt."""
 
 
 class CountedCoder(beam.coders.Coder):
@@ -80,7 +80,7 @@ class CountedCoder(beam.coders.Coder):
         return PartialCounts(self._TABLES.decode(encoded[1:]))
 
     def estimate_size(self, value: Counted) -> int:
-        """In bytes, for Beam's metrics."""
+        """The size in bytes, for Beam's metrics."""
         return value.table.nbytes if isinstance(value, PartialCounts) else 40
 
     def is_deterministic(self) -> bool:
@@ -110,11 +110,11 @@ class CombineCounts(beam.PTransform):
 
 
 class Combiner:
-    """Adds up what is of one item shard.
+    """Adds up the counts and receipts of one item shard.
 
     Args:
         keep: unknown domain: how many of the largest totals of every window go on; None keeps all (public domain).
-        least: unknown domain: totals below this go no further.
+        least: unknown domain: totals below this are dropped.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Combiner:
         return table, sum(receipts, NOTHING)
 
     def totals(self, key: int, elements: Iterable[Counted]) -> tuple[pa.RecordBatch, Receipt]:
-        """What the draw looks at, and a receipt in whose fingerprint what goes no further is taken off."""
+        """The totals that the draw needs, and the receipt, whose fingerprint leaves out totals that are dropped."""
         table, receipt = self.sums(key, elements)
         if self.partitioning.size:
             return table, receipt
@@ -150,8 +150,8 @@ def _tables(elements: Iterable[Counted], receipts: list[Receipt]) -> Iterator[pa
 
 
 class _PreCombineDoFn(beam.DoFn):
-    """What a bundle has for an item shard, added up: one table for all its user shards, or a few; as they came where
-    their sum is more than 2**17 counts. Memory: two million counts.
+    """Adds up a bundle's counts of each item shard, over all user shards, into one table or a few. Where the sum has
+    over 2**17 counts, tables go on as they came. Memory: two million counts.
     """
 
     def __init__(self, combiner: Combiner) -> None:
@@ -179,7 +179,7 @@ class _PreCombineDoFn(beam.DoFn):
                 yield key, receipt
             if len(table) <= 1 << _BITS_AT_HAND:
                 yield key, PartialCounts(table)
-            else:  # of many windows it may be more than a runner groups at a time: as small as they came
+            else:  # with many windows the sum may be more than a runner groups at a time: tables stay as they came
                 yield from ((key, counted) for counted in elements if isinstance(counted, PartialCounts))
 
 
@@ -214,28 +214,28 @@ def add_up_codes(key: int, tables: Iterable[pa.RecordBatch], partitioning: Parti
 
 
 _Numbers = dict[str, Codes]
-"""Columns that are added up: counts, and users beside them where these are weights."""
+"""Columns that are added up: counts; where these are weights, also users."""
 
 
 def _in_cells(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes, _Numbers]:
     totals = {"count": np.zeros(size, np.int64)}
     for cell, numbers in parts:
-        for name, its in numbers.items():
+        for name, values in numbers.items():
             if name not in totals:
                 totals[name] = np.zeros(size, np.int64)
-            totals[name][cell] += its
+            totals[name][cell] += values
     present = np.flatnonzero(totals["count"])
-    return present, {name: its[present] for name, its in totals.items()}
+    return present, {name: values[present] for name, values in totals.items()}
 
 
 def sums_by_cell(parts: Iterable[tuple[Codes, _Numbers]]) -> tuple[Codes, _Numbers]:
-    """The cells of which the counts are not 0 in sum, increasing, and the sums of all columns. Cost: a sort."""
+    """The cells whose counts do not sum to 0, increasing, and the sums of all columns. Cost: a sort."""
     cells, numbers = zip((np.empty(0, np.int64), {}), *parts, strict=True)
     cell, totals = np.concatenate(cells), dict[str, Codes]()
-    for name in {"count": None} | {name: None for its in numbers for name in its}:
-        found, totals[name] = add_amounts(cell, np.concatenate([its[name] for its in numbers[1:]] or [cell]))
-    some = totals["count"] != 0  # a rise may be none: as if nobody held the item
-    return found[some], {name: its[some] for name, its in totals.items()}
+    for name in {"count": None} | {name: None for columns in numbers for name in columns}:
+        distinct, totals[name] = add_amounts(cell, np.concatenate([part[name] for part in numbers[1:]] or [cell]))
+    nonzero = totals["count"] != 0  # rises may cancel to 0: then it is as if nobody held the item
+    return distinct[nonzero], {name: sums[nonzero] for name, sums in totals.items()}
 
 
 def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:
@@ -261,10 +261,10 @@ def add_up_labels(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def largest(table: pa.Table, keep: int | None, least: int = 0) -> pa.RecordBatch:
-    """The `keep` rows of the largest counts of every window, of those of `least` or more, in decreasing order; equal
-    counts by the bytes of the label.
+    """The `keep` largest counts of every window that are at least `least`, in decreasing order; ties by the label's
+    bytes.
 
-    The order of the labels is public and fixed, so which of two equal items is kept tells nothing of who came first.
+    The order of labels is public and fixed, so which of two tied items is kept does not tell whose rows came first.
     """
     if least:
         table = table.filter(pc.greater_equal(table["count"], pa.scalar(least)))
@@ -279,7 +279,7 @@ def _largest(table: pa.Table, keep: int | None) -> pa.Table:
 
 
 def _head(table: pa.Table, keep: int) -> pa.Table:
-    """The rows of the largest counts, in no order. Cost: O(n log keep), however many are equal."""
+    """The rows of the `keep` largest counts, in no order. Cost: O(n log keep), however many are tied."""
     counts = table["count"].to_numpy()
     cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
     above, equal = table.filter(pa.array(counts > cut)), table.filter(pa.array(counts == cut))
@@ -299,7 +299,7 @@ def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:
 
 
 def _heads(table: pa.Table, keep: int) -> pa.Table:
-    """The same rows, but of windows with many only those of the largest counts: to sort labels takes long."""
+    """The rows of every window, but only the `keep` largest counts of windows with many: sorting labels is slow."""
     windows = table["window"].to_numpy()
     if len(windows) <= max(keep, _MANY):
         return table
@@ -308,7 +308,7 @@ def _heads(table: pa.Table, keep: int) -> pa.Table:
     many = sizes > max(keep, _MANY)
     if not many.any():
         return table
-    found = [table.filter(pa.array(~np.isin(windows, numbers[many])))]
+    heads = [table.filter(pa.array(~np.isin(windows, numbers[many])))]
     for start, size in zip(starts[many].tolist(), sizes[many].tolist(), strict=True):
-        found.append(_head(table.take(pa.array(order[start : start + size])), keep))
-    return pa.concat_tables(found)
+        heads.append(_head(table.take(pa.array(order[start : start + size])), keep))
+    return pa.concat_tables(heads)

@@ -1,21 +1,21 @@
-"""Completeness by one rule: what was read is what was counted, and what was counted is what is drawn from, by sums.
+"""Completeness checks: sums that show whether all that was read was counted, and all that was counted is drawn from.
 
-A runner may drop an element behind the watermark, or hand one over twice. Three sums tell, with no list of elements
-anywhere:
+A runner may drop an element behind the watermark, or deliver one twice. Three sums detect that, without a list of
+elements:
 
 - rows: a reader gives every block a *checksum*, a 63-bit number made from its name; without such a reader it is 0.
-  Where a block is split among the user shards, so is its checksum: every piece carries a share, and the shares add up
-  to it. A reader adds up what it has sent into every window, as part of the state in which it keeps how far it is, and
-  says so before its clock passes the window's end.
-- receipts: every reader and every user shard gives one, with a number made from its name, so that one which came twice
-  cannot stand for another that is lost.
-- counts: the sum of count times a keyed hash of window and item, of what user shards hand on, and of what is drawn
-  from. What cancels in it is the same histogram.
+  Where a block is split among user shards, so is its checksum: every piece carries a share, and the shares add up
+  to it. A reader adds up the checksums that it has sent into every window, as part of its checkpointed state, and
+  reports them before its clock passes the window's end.
+- receipts: every reader and every user shard gives one, with a number made from its name, so that one that came twice
+  cannot stand in for another that was lost.
+- counts: the sum of count times a keyed hash of window and item, over what user shards hand on, and over what is drawn
+  from. The two agree if the histograms do.
 
-All are added up modulo 2**63. A loss that changes none of them has a probability of about 2**-63, or 2**(n - 63) where
-it is one of counts that are all multiples of 2**n.
+All sums are modulo 2**63. A loss goes unnoticed with a probability of about 2**-63, or 2**(n - 63) if all counts that
+were lost are multiples of 2**n.
 
-Checksums travel as metadata of the schemas of blocks, so they take the blocks' own way.
+Checksums travel as schema metadata of the blocks, and so along with them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class IncompleteDataError(RuntimeError):
     """Rows or counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
 
     shows_no_data = True
-    """Its text may be told to whoever runs the job."""
+    """Its text may be shown to whoever runs the job."""
 
 
 def incomplete(what: str) -> IncompleteDataError:
@@ -80,17 +80,18 @@ def incomplete(what: str) -> IncompleteDataError:
 
 
 class Counted:
-    """Partial counts or a receipt: what user shards hand on, with one coder (`combine.CountedCoder`)."""
+    """Partial counts or a receipt: the output of user shards, with one coder (`combine.CountedCoder`)."""
 
 
 @dataclass(frozen=True)
 class Receipt(Counted):
-    """What has answered and what it handed on. Receipts add up; that of nothing is zero.
+    """A receipt: which user shards and readers have answered, and the checksums of what they handed on. Receipts add
+    up; the empty one is zero.
 
     Args:
-        user_shards, readers: how many of them.
-        names: the sum of what their names are hashed to.
-        rows: the sum of the shares that came, less what readers sent: 0 if nothing is missing.
+        user_shards, readers: how many have answered.
+        names: the sum of the hashes of their names.
+        rows: the sum of the shares that came, minus the checksums that readers sent: 0 if nothing is missing.
         counts: the fingerprint of the counts that were handed on.
     """
 
@@ -111,12 +112,12 @@ class Receipt(Counted):
 
     @classmethod
     def of_user_shard(cls, shard: int, group: int, counts: int) -> Receipt:
-        """That of a user shard for a window group."""
+        """The receipt of a user shard for a window group."""
         return cls(user_shards=1, names=_names([shard], _OF_USER_SHARDS, group), counts=counts & _MASK)
 
     @classmethod
     def of_piece(cls, piece: pa.RecordBatch) -> Receipt:
-        """What a piece of rows says for itself: its share of a checksum, or what a reader has sent."""
+        """The receipt of a piece: its share of a checksum; or, where it is a reader's receipt, the checksums sent."""
         sent = receipt_in(piece)
         if sent is None:
             return cls(rows=share_in(piece))
@@ -133,7 +134,7 @@ def _names(ids: Sequence[int], stage: int, group: int = 0) -> int:
 
 
 class Fingerprint:
-    """A linear checksum of tables of counts: how rows are shared out over tables changes nothing."""
+    """A linear checksum of tables of counts: the same however the rows are split over tables."""
 
     def __init__(self, key: ReleaseKey) -> None:
         self._key = key
@@ -147,8 +148,9 @@ class Fingerprint:
         return self._key.derive("item hash")
 
     def of(self, table: pa.RecordBatch) -> int:
-        """Of {item: code or label, count: int64} and perhaps `window`, modulo 2**63. Cost: some 10 ns a row, and of
-        labels as much as hashing them.
+        """The fingerprint of a table {item: code or label, count: int64}, perhaps with `window`, modulo 2**63.
+
+        Cost: some 10 ns a row; for labels also that of hashing them.
         """
         items = table["item"]
         words = items.to_numpy().astype(np.uint64) if pa.types.is_integer(items.type) else self._hashed(items)
@@ -167,10 +169,10 @@ def check_complete(receipt: Receipt, counts: int, group: int, user_shards: int, 
     The message holds no count of rows: how many answered does not depend on them.
 
     Args:
-        receipt: the sum of all that came.
-        counts: the fingerprint of the counts that are here.
+        receipt: the sum of all receipts that came.
+        counts: the fingerprint of the counts that came.
         user_shards: how many there are: 0 .. user_shards - 1.
-        readers: the numbers of those that say what they have sent.
+        readers: the numbers of the readers that state what they have sent.
     """
     if receipt.user_shards != user_shards:
         raise incomplete(f"{receipt.user_shards} receipts of {user_shards} user shards")
@@ -186,14 +188,14 @@ def check_complete(receipt: Receipt, counts: int, group: int, user_shards: int, 
 
 
 def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
-    """Raise RuntimeError unless it is the only firing of its window."""
+    """Raise RuntimeError unless the pane is the only firing of its window."""
     if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
         raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
                            "an allowed lateness of 0")  # fmt: skip
 
 
 def noted(block: pa.RecordBatch, **notes: bytes | int) -> pa.RecordBatch:
-    """The block with notes in the place of those that it had."""
+    """The block with these notes as its schema metadata, in place of any that it had."""
     return block.replace_schema_metadata({name: _bytes(note) for name, note in notes.items()})
 
 
@@ -217,7 +219,7 @@ def closed_in(block: pa.RecordBatch) -> int:
 
 
 def share_in(piece: pa.RecordBatch) -> int:
-    """What a piece carries of the checksum of its block."""
+    """A piece's share of the checksum of its block."""
     return _number_in(piece, b"share") or 0
 
 
@@ -230,14 +232,14 @@ def with_share(piece: pa.RecordBatch, share: int) -> pa.RecordBatch:
 
 
 def shares(checksum: int, pieces: int, seed: int = 0) -> list[int]:
-    """One share for each of so many pieces, all different, which add up to the checksum; the same whenever asked.
+    """One share for each of so many pieces, all different, which add up to the checksum. Deterministic.
 
     Args:
-        seed: tells apart what has no checksum, whose pieces have shares that add up to 0.
+        seed: distinguishes blocks without a checksum, whose shares add up to 0.
     """
     others = np.arange(1, pieces, dtype=np.uint64)
-    found = [share & _MASK for share in mix(mix(_words([(checksum ^ seed) & _MASK])) ^ others).tolist()]
-    return [(checksum - sum(found)) & _MASK, *found]
+    rest = [share & _MASK for share in mix(mix(_words([(checksum ^ seed) & _MASK])) ^ others).tolist()]
+    return [(checksum - sum(rest)) & _MASK, *rest]
 
 
 def checksum_of_piece(checksum: int, stretch: int, first: int, windows: int) -> int:
@@ -258,11 +260,11 @@ def _checksum_of(name: bytes) -> int:
 
 
 class ReaderReceipt(NamedTuple):
-    """What a reader has sent, said before it closes windows.
+    """A reader's receipt for some windows, sent before it closes them.
 
     Args:
         first: the first of these windows.
-        sums: the checksums that it has sent, added up, of each.
+        sums: for each window, the sum of the checksums that the reader has sent.
     """
 
     reader: int
@@ -270,12 +272,12 @@ class ReaderReceipt(NamedTuple):
     sums: list[int]
 
     def block(self) -> pa.RecordBatch:
-        """As a block without rows."""
+        """The receipt as a block without rows."""
         return with_receipt_of(make_block(users=_NO_TEXTS, items=_NO_TEXTS, times=pa.array([], pa.int64()))[0], self)
 
 
 def receipt_in(block: pa.RecordBatch) -> ReaderReceipt | None:
-    """The receipt of a reader that a block is, if it is one."""
+    """The reader's receipt that a block holds, or None if it holds rows."""
     reader = _number_in(block, b"reader")
     if reader is None:
         return None
@@ -301,11 +303,11 @@ def with_receipt(blocks: Iterable[pa.RecordBatch], reader: int) -> Iterator[pa.R
 
 
 class SentChecksums(NamedTuple):
-    """What a reader has sent so far: part of the state in which it keeps how far it is.
+    """The checksums that a reader has sent so far: part of its checkpointed state.
 
     Args:
         closed: how many windows it has given receipts for: the first ones of the period.
-        sums: of each of the others, 64-bit words; nothing while all are 0.
+        sums: for each of the other windows a 64-bit word; empty while all are 0.
     """
 
     closed: int = 0
@@ -313,9 +315,9 @@ class SentChecksums(NamedTuple):
 
 
 class BlockChecksums:
-    """Checksums of the blocks of a reader that never ends, and its receipts for each window.
+    """Checksums of the blocks of an unbounded reader, and its receipts for each window.
 
-    Cost: of a block a sort of its rows' stretches and one pass over the windows.
+    Cost: for each block a sort of its rows' stretches and one pass over the windows.
     """
 
     def __init__(self, period: Period) -> None:
@@ -326,10 +328,10 @@ class BlockChecksums:
         return Stretches(self._period)
 
     def add(self, block: pa.RecordBatch, name: bytes, sent: SentChecksums) -> tuple[pa.RecordBatch, SentChecksums]:
-        """A block with its checksum, and what has been sent with it.
+        """A block with its checksum, and the checksums sent so far, this block's included.
 
         Args:
-            name: no two blocks of an input have the same.
+            name: unique among the blocks of an input.
         """
         checksum, windows = _checksum_of(name), len(self._period)
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
@@ -343,17 +345,17 @@ class BlockChecksums:
         return noted(block, checksum=checksum, closed=sent.closed), sent._replace(sums=sums.tobytes())
 
     def close(self, sent: SentChecksums, closed: int, reader: int) -> tuple[list[pa.RecordBatch], SentChecksums]:
-        """The receipt for the windows that close next, if any, and what has been sent with it.
+        """The receipt for the windows that close next, if any, and the checksums sent so far without theirs.
 
         Args:
-            closed: how many windows are to be closed then.
+            closed: how many windows will then be closed.
         """
         new = closed - sent.closed
         if new <= 0:
             return [], sent
         sums = self._sums(sent)
-        said = [total & _MASK for total in sums[:new].tolist()]
-        return [ReaderReceipt(reader, sent.closed, said).block()], SentChecksums(closed, sums[new:].tobytes())
+        totals = [total & _MASK for total in sums[:new].tolist()]
+        return [ReaderReceipt(reader, sent.closed, totals).block()], SentChecksums(closed, sums[new:].tobytes())
 
     def _sums(self, sent: SentChecksums) -> Words:
         if not sent.sums:

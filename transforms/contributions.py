@@ -1,4 +1,4 @@
-"""What one user contributes: each item once, and at most so many items. The privacy proof starts here."""
+"""Contribution bounding: a user counts once for an item, and for at most so many items. Privacy proofs start here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BoundContributions(beam.PTransform):
         none = windows | "Start every user shard" >> beam.FlatMap(
             _no_rows, self._user_shards, self._empty
         ).with_output_types(UserRows)
-        # (user shard, rows)  ->  (item shard, counts or receipt)
+        # (user shard, rows)  ->  (item shard, partial counts or receipt)
         return (rows, none) | self._gather
 
 
@@ -74,9 +74,9 @@ class ShardCounter:
         for key, table in self.user_shard.counts(_noted(pieces, received)):
             sums[self._partitioning.group_of(key)] += self._fingerprint.of(table)
             yield from ((key, piece) for piece in PartialCounts.cut(table))
-        whole = reduce(Receipt.__add__, received)
+        total = reduce(Receipt.__add__, received)
         for group, counts in enumerate(sums):
-            yield self._partitioning.first_key(group), whole + Receipt.of_user_shard(shard, group, counts)
+            yield self._partitioning.first_key(group), total + Receipt.of_user_shard(shard, group, counts)
 
 
 def _noted(pieces: Iterable[pa.RecordBatch], received: list[Receipt]) -> Iterator[pa.RecordBatch]:
@@ -102,7 +102,7 @@ class _Grouped(beam.PTransform):
 
 
 class _ByReference(_Grouped):
-    """Of what the runner groups only numbers leave their place."""
+    """The runner groups numbers only; the rows they stand for stay in this process."""
 
     def __init__(self, counter: ShardCounter, cores: int) -> None:
         super().__init__(counter, cores)

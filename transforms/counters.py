@@ -32,7 +32,7 @@ def exact_counters(exact: bool = True) -> Iterator[None]:
 
 
 def told_roughly(rows: int) -> str:
-    """How many rows, as metrics tell it: the largest size that is reached. Coarse, and not private."""
+    """A number of rows as metrics show it, by the largest size that it reaches. Coarse, and not private."""
     return f"{_reached(rows):,} or more" if rows >= _SIZES[0] else f"fewer than {_SIZES[0]:,}"
 
 
@@ -59,7 +59,7 @@ class LeftOutRows:
 
 
 def read_left_out(metrics: MetricResults) -> dict[str, str]:
-    """What the metrics of a job tell of rows left out, by reason: an exact count, or the largest size reached."""
+    """The rows left out, from the metrics of a job, by reason: an exact count, or the largest size reached."""
     counts: Counter[str] = Counter()
     for entry in metrics.query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]:
         counts[entry.key.metric.name.removeprefix(_LEFT_OUT)] += entry.committed

@@ -1,6 +1,6 @@
-"""Which items can be ranked: public ones, or whatever the data hold.
+"""The domain: which items can be ranked, those of a public list or any in the data.
 
-What differs between the kinds is a method of theirs, so that nobody asks which kind a domain is.
+What differs between the kinds is a method, so that no caller needs to know which kind a domain is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDo
 _LARGEST_RANGE = 1 << 40
 
 Known = tuple[NDArray[np.bool_], "np.ndarray | pa.Array"]
-"""Which of the items of some rows can be ranked, and what these are counted by: codes, or labels."""
+"""A mask of the rows whose items can be ranked, and these items as they are counted: codes, or labels."""
 
 Pairs = tuple[pa.Array, pa.Array]
 """(n,) groups and (n,) items: one pair for each item of a group's list."""
@@ -56,7 +56,7 @@ class UnknownDomain:
         return {"kind": "unknown"}
 
     def words(self) -> str:
-        """How a person reads it."""
+        """The domain as people read it."""
         return "unknown: of the items only those that enough users hold can be published"
 
 
@@ -119,7 +119,7 @@ class PublicDomain:
         return self.index().labels.take(pa.array(codes))
 
     def spellings(self) -> pa.Array | None:
-        """All items, where rows may spell them otherwise; None where there is one spelling."""
+        """All items, whose spelling in rows may differ; None if each has only one spelling."""
         return self.index().labels
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
@@ -130,7 +130,7 @@ class PublicDomain:
         return {"kind": "public", "size": self.size, "sha256": self.digest}
 
     def words(self) -> str:
-        """How a person reads it."""
+        """The domain as people read it."""
         return f"{self.size:,} public items, SHA-256 {self.digest[:16]}..."
 
 
@@ -207,7 +207,7 @@ class RangeDomain:
         return {"kind": "range", "start": self.start, "stop": self.stop}
 
     def words(self) -> str:
-        """How a person reads it."""
+        """The domain as people read it."""
         return f"{self.size:,} public items"
 
 
@@ -233,7 +233,7 @@ class DomainByGroup(PublicDomain):
 
     @classmethod
     def by_group(cls, lists: Mapping[str | int, Iterable[str | int]]) -> DomainByGroup:
-        """Of lists that travel inside the pipeline: `{"FR": ["tea", "cake"], "DE": ["tea"]}`. Raises Refusal."""
+        """The domain of lists that travel in the pipeline, as in `{"FR": ["tea"], "DE": ["tea"]}`. Raises Refusal."""
         parts = [(PublicDomain.of([group]), PublicDomain.of(items)) for group, items in lists.items()]
         if not parts:
             raise Refusal("domain", "must have a list of items for every group, got none")
@@ -243,7 +243,7 @@ class DomainByGroup(PublicDomain):
 
     @classmethod
     def of_pairs(cls, load: Callable[[], Pairs], groups: PublicDomain) -> DomainByGroup:
-        """Of pairs that are loaded where they are needed. Raises Refusal unless every group has a list."""
+        """The domain of pairs, loaded where they are needed. Raises Refusal unless every group has a list."""
         in_groups, items = (as_labels(column) for column in load())
         distinct = check_items(items.unique())
         rest = cls(_Distinct(load), digest_of(distinct), len(distinct), groups, load, "", 0)
@@ -275,7 +275,7 @@ class DomainByGroup(PublicDomain):
         return self._keys()[start:stop] - group * self.size
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
-        """With its lists in the order of the groups, which are those that have one where none are given."""
+        """This domain with its lists in the order of the groups; by default, of the groups that have a list."""
         same = groups is None or groups.digest == self.groups.digest
         domain = self if same else DomainByGroup.of_pairs(self.load_pairs, cast(PublicDomain, groups))
         if k > domain.least:
@@ -351,7 +351,7 @@ class _Embedded:
 
 
 def _once(made: dict[str, Any], digest: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - what is made
-    """What belongs to a list, made once per process."""
+    """What is derived from a list, made once per process."""
     with _LOCK:
         if digest not in made:
             made[digest] = make()

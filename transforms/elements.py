@@ -1,12 +1,13 @@
-"""What an element of a PCollection says of its user and item: pairs, and rows with names.
+"""How user and item are read from the elements of a PCollection: pairs, and rows with named fields.
 
-A type that no such element has is refused where the transform is applied. What flows refuses nothing: whether there is
-a ranking would hang on one user's element, so one that cannot be read is left out by itself.
+A type that holds no such elements is refused where the transform is applied. At run time no element is refused:
+otherwise whether there is a ranking would depend on one user's element. One that cannot be read is left out by itself.
 
 Where groups have a ranking each, elements also hold a group, and where amounts are added up, an amount: tuples of three
 or four, and rows with more fields.
 
-A guess would publish noise: a dict of two keys unpacks to its keys, and a text of two letters to its letters.
+Nothing is guessed, since a wrong guess would publish noise: a dict of two keys unpacks to its keys, and a text of two
+letters to its letters.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ LeftOutFor = Literal["null", "unreadable"]
 _WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
 _ABSENT = object()
 _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
-"""Beam says so of a function that gives an element its time: what is inside it does not say."""
+"""Types that Beam infers for a function that wraps elements, such as with a time; the type inside is not known."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a user and an item are taken from an element.
+    """The shape of elements: where each holds its user and item.
 
     Args:
         user, item, value, group: names of fields. With them, elements are rows or dicts that have all. Without, tuples
@@ -110,8 +111,8 @@ class Shape:
             return "unreadable"
 
     def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
-        """Raise Refusal where no element of a type is of this shape. What Beam does not know passes, and is looked at
-        as it flows.
+        """Raise Refusal if no element of a type can have this shape. Types that Beam does not know pass; their elements
+        are checked at run time.
         """
         kind = convert_to_beam_type(kind)
         if isinstance(kind, RowTypeConstraint):
@@ -136,7 +137,7 @@ class Shape:
         if hasattr(kind, "_fields"):
             self._check_fields({name: getattr(kind, "__annotations__", {}).get(name) for name in kind._fields})
         elif is_dataclass(kind):
-            self._check_fields({its.name: None for its in fields(kind)})
+            self._check_fields({attribute.name: None for attribute in fields(kind)})
         elif issubclass(kind, tuple | list):
             if not self._pairs:
                 raise self._refusal(kind.__name__)

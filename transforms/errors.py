@@ -16,7 +16,7 @@ _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
 
 class Refusal(ValueError):
-    """A field breaks a rule: nothing was done, and here is what to do. Holds no data.
+    """The error of a field that breaks a rule: nothing was done, and the text says what to do. Holds no data.
 
     A field has one name, as Python spells it. Each door shows it by its own: `publish_counts` is `--publish-counts` on
     the command line and `budget.publish_counts` in a report file.
@@ -34,8 +34,8 @@ class Refusal(ValueError):
 
     def shown(self, name: Callable[[str], str] = str) -> str:
         """The sentence, with every field by the name that a door gives it."""
-        whole = ": ".join(part for part in (self.rule, self.remedy) if part)
-        sentence = _OTHER.sub(lambda match: name(match[1]) if match[1] else match[0][0], whole)
+        template = ": ".join(part for part in (self.rule, self.remedy) if part)
+        sentence = _OTHER.sub(lambda match: name(match[1]) if match[1] else match[0][0], template)
         return f"{name(self.field)} {sentence}" if self.field else sentence
 
     def fields(self) -> list[str]:
@@ -48,7 +48,7 @@ class Refusal(ValueError):
 
 
 class NotYet(Refusal):
-    """What a field names has not come yet: nothing was done, and the same call can do it later."""
+    """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
 
 
 def verbatim(text: object) -> str:

@@ -41,7 +41,7 @@ class Groups:
 
     @classmethod
     def of(cls, labels: Groups | PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
-        """Of a list. Raises Refusal."""
+        """The groups of a list. Raises Refusal."""
         if isinstance(labels, Groups):
             return labels
         if isinstance(labels, str | bytes):
@@ -64,14 +64,14 @@ class Groups:
         return self.labels.size
 
     def paid_for(self, mechanism: Mechanism) -> int:
-        """For how many rankings of a window to pay: those that one user can change, as far as these cost one each."""
+        """How many rankings of a window are paid for: those that one user can change, in units of one draw."""
         return min(mechanism.rankings_moved(min(self.per_user, self.size)), self.size)
 
     def name(self, code: int) -> str:
         return self.labels.index().labels[code].as_py()
 
     def encode(self, column: pa.Array) -> Codes:
-        """The number of every row's group, -1 for those that are none."""
+        """The number of every row's group, -1 for values that are no group."""
         return self.labels.encode(column)
 
     def describe(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Groups:
 
 
 def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: int) -> np.ndarray:
-    """Which rows are of a group that their user counts in, (n,) of bool.
+    """Which rows are in a group that their user counts in, (n,) of bool.
 
     Args:
         users: words of the users for this choice, which break ties.

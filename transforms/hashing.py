@@ -18,10 +18,10 @@ _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
 _ROWS = 1 << 16
-"""Hashed at a time. Of fewer, several threads spend more time on handing Python's lock over than on hashing."""
+"""Rows hashed at a time. With fewer, threads spend more time passing Python's lock on than hashing."""
 
 _LONGEST = 1024
-"""Bytes of a label that a sum is taken of; a longer one is digested."""
+"""The longest label, in bytes, that is hashed as a sum; longer ones are digested."""
 
 
 def hash_labels(labels: pa.Array, key: bytes) -> Words:
@@ -100,8 +100,8 @@ def _add(sums: list[Words], word: Words, multipliers: Words) -> None:
 
 
 def _digested(label: memoryview, key: bytes) -> int:
-    own = hashlib.blake2b(b"private-topk hash 2" + key, digest_size=64).digest()
-    return int.from_bytes(hashlib.blake2b(label, digest_size=8, key=own).digest(), "little")
+    derived = hashlib.blake2b(b"private-topk hash 2" + key, digest_size=64).digest()
+    return int.from_bytes(hashlib.blake2b(label, digest_size=8, key=derived).digest(), "little")
 
 
 @lru_cache(16)

@@ -24,14 +24,14 @@ class DomainIndex:
 
     def __init__(self, labels: pa.Array) -> None:
         self.labels = labels
-        for attempt in count():  # a collision inside the domain is left by another key
+        for attempt in count():  # another key resolves a collision inside the domain
             self._hash_key = _list_key(attempt)
             words = hash_labels(labels, self._hash_key)
             self._sorted, order = sorted_with_order(words)
             self._order = order.astype(np.min_scalar_type(len(labels)))
             if not np.any(self._sorted[1:] == self._sorted[:-1]):
                 break
-            check_items(labels)  # no key would part equal ones
+            check_items(labels)  # no key separates equal labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,13 +100,13 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
             raise TypeError
         if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
             items = _only_column(items)
-        # Arrays and columns of tables give Python's own values so.
+        # By these methods arrays and columns of tables give Python's own values.
         listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
         values = list(items if listed is None else listed())
     except TypeError:
         got = "None" if items is None else type(items).__name__
         raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}") from None
-    if isinstance(items, Set):  # in no order of its own, and in another one in every process
+    if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
     kinds = {type(value) for value in values}
     if not kinds <= {str, int}:
@@ -126,7 +126,7 @@ def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arro
 _ZEROS = np.uint64(0x3030303030303030)
 _ONES = np.uint64(0x0101010101010101)
 _DIGITS = 18
-"""As many as always fit in an int64."""
+"""The most digits that always fit in an int64."""
 
 
 def as_integers(labels: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

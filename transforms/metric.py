@@ -49,14 +49,14 @@ __all__ = ["Amounts", "Risers", "as_numbers"]
 
 
 _MOST_UNITS = 1 << 30
-"""Of a cap: the amounts of eight billion users still add up to less than 2**63."""
+"""The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
 
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """Items are ranked by what users did of them, not by how many users did: minutes, plays, revenue.
+    """Ranking by sums of amounts, such as minutes, plays or revenue, instead of by the number of users.
 
     An item's score is the sum over users of `min(max_value, the user's amount for it)`. A user's amount for an item is
     the sum of the amounts of their rows of it in the window, each rounded to the nearest multiple of the resolution
@@ -85,12 +85,12 @@ class Amounts:
         for name in ("max_value", "value_resolution"):
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
         units = self.max_value / self.value_resolution
-        given = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
+        got = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
         if units.denominator != 1:
-            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, {given}")
+            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, {got}")
         if units > _MOST_UNITS:
             raise Refusal(
-                "max_value", f"must be at most 2**30 times {{value_resolution}}, {given}", "count in coarser units"
+                "max_value", f"must be at most 2**30 times {{value_resolution}}, {got}", "count in coarser units"
             )
         if max(self.max_value, 1 / self.value_resolution) >= 2**52:
             raise Refusal("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
@@ -181,7 +181,7 @@ _MOST_PARTS = 1000
 
 @dataclass(frozen=True)
 class Risers:
-    """Items are ranked by `count now - weight * count before`: by how much they rise against the window before.
+    """Ranking by `count now - weight * count before`: by how much items rise against the window before.
 
     Scores are whole numbers: with the weight p / q in lowest terms, q times the count now less p times that before.
 
@@ -212,17 +212,17 @@ class Risers:
 
     @property
     def now(self) -> int:
-        """What a user adds to the score of an item that they hold now."""
+        """The units that a user adds to the score of an item that they hold now."""
         return self.weight.denominator
 
     @property
     def before(self) -> int:
-        """What a user takes off the score of an item that they held in the window before."""
+        """The units that a user subtracts from the score of an item that they held in the window before."""
         return self.weight.numerator
 
     @property
     def width(self) -> int:
-        """How far apart the moves of two scores may be by one user who is added or removed."""
+        """The range of the changes that one user who is added or removed makes to scores."""
         return self.now + self.before
 
     def scores(self, windows: Codes, counts: Codes, number: int) -> tuple[Codes, Codes, Codes]:

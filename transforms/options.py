@@ -47,14 +47,14 @@ class Option:
     """One row of the table.
 
     Args:
-        name: by which everything but the user's side knows it.
-        read: what a text means; a ValueError of it is the rule that the text breaks. None for a switch.
-        metavar: what stands for the value in a help.
-        help: what it is for, with the names of other options in braces; for each command its own, where they differ.
-        commands: which ones take it; those that `help` names, by default.
-        group: under which heading it stands in their help.
-        several: the commands that take a list of values with commas.
-        many: it may be given again, and is a tuple.
+        name: its name inside the program.
+        read: reads a text; its ValueError states the rule that the text breaks. None for a switch.
+        metavar: the placeholder for the value in help texts.
+        help: the help text, with names of other options in braces; one for each command where these differ.
+        commands: the commands that take it; by default those that `help` names.
+        group: its heading in their help.
+        several: the commands that take a comma-separated list of values.
+        many: it may be given several times, and is a tuple.
         field: its name in a report file.
         required: in a report file and in the flex template.
         path: in a report file, relative to the file's own folder.
@@ -81,14 +81,14 @@ class Option:
     parameter: bool = False
 
     def helps(self, command: str) -> str | None:
-        """What it is for in a command, or None where that has no such option."""
+        """Its help text for a command, or None if the command has no such option."""
         if isinstance(self.help, str):
             return self.help if command in self.commands else None
         return self.help.get(command)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The values there are, where these are few."""
+        """The words that it accepts, or none where it accepts other values."""
         return self.read.words if isinstance(self.read, OneOf) else ()
 
 
@@ -407,7 +407,7 @@ def rows(own: Iterable[str] = ()) -> Iterator[Option]:
 
 
 def _parameters(kinds: Iterable[type[Mechanism]]) -> Iterator[Option]:
-    """Those of mechanisms that are no options of all, each with the mechanisms that take it."""
+    """Options of single mechanisms, each with the mechanisms that take it."""
     taken: dict[str, list[str]] = {}
     first: dict[str, Parameter] = {}
     for kind in kinds:

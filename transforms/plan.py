@@ -1,4 +1,4 @@
-"""How a ranking is computed: every question of mode, answered before anything is built. Plain arithmetic, no Beam."""
+"""The execution plan of a ranking: every choice of how it is computed, made before anything is built. No Beam."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from private_topk.transforms.windows import Period
 __all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Execution", "ExecutionPlan", "Partitioning", "plan"]
 
 ITEM_SHARD_BITS = 16
-"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that what is added up of one item shard
-stays small beside what a runner sorts in memory. Of more codes, up to 2**20, where there would be over 64 keys, and of
-still more where there would be over 64 item shards."""
+"""Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that the counts of one item shard stay
+small beside what a runner sorts in memory. It has more codes, up to 2**20, if there would be over 64 keys, and still
+more if there would be over 64 item shards."""
 
 _MOST_BITS = 20
 _KEYS = 64
 
 UNKNOWN_ITEM_SHARDS = 16
-"""Unknown domain: an item shard is a residue of the item's hash. So many of them at least."""
+"""Unknown domain: the least number of item shards, which are residues of the item's hash."""
 
 _MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
-"""As many labels as a user shard holds meet in a residue, since a runner may hand all of them over as one element; of
-more than 256 user shards as many as four hold, so that what each sends to each does not get too small."""
+"""A residue gets about as many labels as one user shard holds, since a runner may pass all of them as one element; with
+more than 256 user shards as many as four hold, so that the pieces that user shards send do not get too small."""
 
 _WINDOW_GROUPS = 64
 _MOST_TOGETHER, _MOST_CELLS, _HELD_OF_A_RANGE = 1024, 1 << 24, 1 << 18
-"""One worker draws from so many windows at once at most, which takes it seconds, and so many counts, unless a window
-has more. Of a range so many items are taken to be held in a window.
+"""The most windows that one worker draws from at once, which takes it seconds; the most counts, unless a single window
+has more; and how many items of a range are assumed to be held in a window.
 """
 
 _ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER = 1 << 14, 1 << 20
@@ -41,7 +41,7 @@ _MOST_PRE_COMBINED_BITS = 17
 
 @dataclass(frozen=True)
 class Execution:
-    """What a launch offers, and how much of it is used. No choice here changes a ranking.
+    """The resources and properties of a launch. No choice here changes a ranking.
 
     Args:
         user_shards: how many, a power of two up to 65,536.
@@ -64,7 +64,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Which counts are added up together, and which are drawn from together.
+    """A partitioning: which counts are added up together, and which are drawn from together.
 
     In a bounded input a window is a number, as an item is: one column more in every table. Windows that follow each
     other form up to 64 *window groups*, or more where these would be of over 1,024 windows, or over 2**24 counts; an
@@ -90,19 +90,19 @@ class Partitioning:
 
     @classmethod
     def of(cls, domain: Domain, period: Period | None = None, split: int = 0, user_shards: int = 0) -> Partitioning:
-        """That of a bounded input with a declared period; without one, that of a single window.
+        """The partitioning of a bounded input with a declared period; without one, that of a single window.
 
         Args:
             user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
         """
         overlap = period is not None and period.overlap > 1
         windows = (1 if period is None else len(period)) * max(split, 1)
-        whole = cls(domain.size, windows, overlap, split, domain.sparse)
+        partitioning = cls(domain.size, windows, overlap, split, domain.sparse)
         many = max(min(user_shards, _MOST_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
-        return replace(whole, residues=max(UNKNOWN_ITEM_SHARDS, many // whole.groups))
+        return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.groups))
 
     def after_the_first(self) -> Partitioning:
-        """That of the windows after the first one of time."""
+        """The partitioning of the windows after the first one in time."""
         return replace(self, windows=self.windows - self.rankings)
 
     @property
@@ -159,17 +159,17 @@ class Partitioning:
 
     @property
     def item_type(self) -> np.dtype:
-        """Of the codes that are counted: always the same for a domain, and as wide as any window's are."""
+        """The type of codes in counts: always the same for a domain, wide enough for all of them."""
         return np.dtype(np.uint32 if self.size <= 1 << 32 else np.uint64)
 
     @property
     def code_type(self) -> np.dtype:
-        """Of the codes of a public domain: what is shuffled should be narrow."""
+        """The narrowest type of the codes of a public domain, for what is shuffled."""
         return np.min_scalar_type(self.size - 1)
 
     @property
     def window_columns(self) -> dict[str, np.dtype]:
-        """Which columns say in which windows of time a row is, and their types."""
+        """The columns that hold which windows of time a row is in, and their types."""
         names = ["first", "after"][: 0 if self.dates == 1 else 1 + self.overlap]
         return {name: np.min_scalar_type(self.dates) for name in names}
 
@@ -208,10 +208,10 @@ class ExecutionPlan:
 def plan(
     spec: TopK, execution: Execution, period: Period | None, in_global_window: bool, bounded: bool
 ) -> ExecutionPlan:
-    """How to rank an input: decided by what is asked, what the launch offers and what the input is, and by no row.
+    """The plan for an input: decided by the specification, the launch and the kind of input, and by no row.
 
     Args:
-        in_global_window: of Beam. A bounded input with a period is, and its windows are numbers.
+        in_global_window: the input is in Beam's global window. A bounded one with a period is: its windows are numbers.
     """
     numbered = period if in_global_window else None
     split = 0 if spec.groups is None else spec.groups.size

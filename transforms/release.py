@@ -32,8 +32,8 @@ __all__ = [
 
 
 class NoiseSize(NamedTuple):
-    """How far published counts may be off for their noise. Public: a function of the question and of how many counts
-    are published. It says nothing of rows that a bound on the items per user leaves out.
+    """The size of the noise of published counts. Public: a function of the specification and of how many counts are
+    published. Rows that a bound on the items per user leaves out are not part of it.
 
     Args:
         stddev: the standard deviation of the noise of each count.
@@ -96,8 +96,9 @@ class Ranking:
 
 
 DRAWS = "release 4"
-"""Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
-the repeat of an earlier one only under the same name, since another answer over the same data is another release.
+"""The version of the draw: another name whenever the same key, id and counts give another answer. A ledger takes a
+release as a repeat of an earlier one only under the same name, since another answer over the same data is another
+release.
 """
 
 _LEAST_BYTES, _MOST_BYTES = 16, 1 << 16
@@ -107,7 +108,7 @@ _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """Where the secret key of a release comes from. It prints, compares and pickles without showing the key.
+    """A reference to the secret key of a release. It prints, compares and pickles without showing the key.
 
     Args:
         source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or the name of a key in the memory of
@@ -183,7 +184,7 @@ class ReleaseKey:
 
 @dataclass(frozen=True)
 class Release:
-    """What makes a release repeatable: its key and its id.
+    """The key and the id of a release, which make it repeatable.
 
     The id must come from public knowledge (report name and period), never from the data: docs/privacy.md says why.
     """
@@ -257,7 +258,7 @@ def _from_secret_manager(name: str) -> bytes:
 
 
 def not_here() -> Refusal:
-    """What to say where workers would need a key that only another process has."""
+    """The refusal of a key in memory, where workers are other processes."""
     rule = "must be given where workers are other processes: only the process that makes a random one has it"
     return Refusal("release_key", rule, f"give {_FORMS}, which the workers can read")
 

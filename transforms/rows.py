@@ -32,7 +32,7 @@ __all__ = ["BlockCoder", "MakeBlocks", "ShardByUser", "UserRows", "late_moment"]
 
 _ROWS = 50_000
 _LETTERS = 16 << 20
-"""Of all windows together, after which blocks are made whatever their rows."""
+"""Characters held over all windows, after which blocks are made however few rows they have."""
 
 
 class BlockCoder(beam.coders.Coder):
@@ -48,7 +48,7 @@ class BlockCoder(beam.coders.Coder):
         return pa.ipc.open_stream(encoded).read_next_batch()
 
     def estimate_size(self, value: pa.RecordBatch) -> int:
-        """In bytes, for Beam's metrics: by itself it would encode every block once more to know."""
+        """The size in bytes, for Beam's metrics: by default Beam would encode every block once more for it."""
         return value.nbytes
 
     def is_deterministic(self) -> bool:
@@ -81,7 +81,7 @@ class MakeBlocks(beam.PTransform):
         return pairs | "Gather pairs into blocks" >> beam.ParDo(self.gathering())
 
     def gathering(self) -> _GatherDoFn:
-        """What is done on the workers."""
+        """The DoFn that runs on the workers."""
         return _GatherDoFn(self._with_times, self._shape)
 
 
@@ -126,9 +126,9 @@ class _GatherDoFn(beam.DoFn):
         try:
             return self._columns(rows)
         except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
-            whole = [row for row in rows if all(_is_unicode(part) for part in row if isinstance(part, str))]
-            self._left_out["unreadable"].inc(len(rows) - len(whole))
-            return self._columns(whole)
+            readable = [row for row in rows if all(_is_unicode(part) for part in row if isinstance(part, str))]
+            self._left_out["unreadable"].inc(len(rows) - len(readable))
+            return self._columns(readable)
 
     def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         kinds = {"users": pa.string(), "items": pa.string()}
@@ -166,7 +166,7 @@ UserRows = tuple[int, pa.RecordBatch]
 
 _BYTES_TOGETHER = 1 << 25
 _LONGEST = 100_000
-"""Rows of a piece, at most: all rows of blocks that are split together may be one user's."""
+"""The most rows of a piece, since all rows of blocks that are split together may be one user's."""
 
 
 class ShardByUser(beam.PTransform):
@@ -188,7 +188,7 @@ class ShardByUser(beam.PTransform):
 
 
 class _Split(NamedTuple):
-    """How many rows drop out, as of no item or of no group, and the others by user shard."""
+    """Rows by user shard, and how many dropped out for an unknown item or an unknown group."""
 
     unknown: int
     elsewhere: int
@@ -196,7 +196,7 @@ class _Split(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """How many rows of a block drop out, as of no item or of no group, and the others."""
+    """The rows of a block, and how many dropped out for an unknown item or an unknown group."""
 
     unknown: int
     elsewhere: int
@@ -262,17 +262,17 @@ class _ShardDoFn(SideBySideDoFn):
         return split._replace(rows=self._shared(split.rows, checksum))
 
     def _shared(self, rows: list[UserRows], checksum: int) -> list[UserRows]:
-        """The pieces of blocks with their shares of the blocks' checksums, and an empty piece where one is needed: of
-        no other, and beside a single one that would have a share of 0, as if it had never been.
+        """The pieces of blocks with their shares of the blocks' checksum. An empty piece is added where there is none,
+        and beside a single piece whose share would be 0, so that its loss would not show.
         """
         if not rows and not checksum:
             return []
-        whole = rows or [(0, self._empty)]
-        if len(whole) == 1 and not checksum:
-            whole = [*whole, ((whole[0][0] + 1) % self._shards, self._empty)]
-        seed = int(sum(piece["user"].to_numpy().sum(dtype=np.uint64).item() for _, piece in whole))
-        own = shares(checksum, len(whole), seed)
-        return [(shard, with_share(piece, share)) for (shard, piece), share in zip(whole, own, strict=True)]
+        pieces = rows or [(0, self._empty)]
+        if len(pieces) == 1 and not checksum:
+            pieces = [*pieces, ((pieces[0][0] + 1) % self._shards, self._empty)]
+        seed = int(sum(piece["user"].to_numpy().sum(dtype=np.uint64).item() for _, piece in pieces))
+        parts = shares(checksum, len(pieces), seed)
+        return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
         if self._amounts is not None:
@@ -292,8 +292,8 @@ class _ShardDoFn(SideBySideDoFn):
         return _Encoded(unknown, elsewhere, make_table(user=words, item=items, **others))
 
     def _split(self, encoded: list[_Encoded]) -> _Split:
-        whole = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)
-        columns = {name: _as_numpy(whole[name]) for name in whole.schema.names}
+        table = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)
+        columns = {name: _as_numpy(table[name]) for name in table.schema.names}
         shards = (columns["user"] >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
@@ -325,14 +325,14 @@ def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
     """The rows of a declared group, with its number; each stands for one row."""
     codes = groups.encode(block["group"])
     columns = {name: block[name] for name in block.schema.names if name != "group"}
-    whole = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
+    table = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
     known = codes >= 0
-    return whole if known.all() else whole.filter(pa.array(known))
+    return table if known.all() else table.filter(pa.array(known))
 
 
 def _above_zero(block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
     """The rows that add something, with their amounts in units."""
     units = amounts.units(block["amount"])
     columns = {name: block[name] for name in block.schema.names if name != "amount"}
-    whole = make_table(**columns, amount=units.astype(np.uint32))
-    return whole.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else whole
+    table = make_table(**columns, amount=units.astype(np.uint32))
+    return table.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else table

@@ -1,9 +1,9 @@
-"""The final stage: all counts of a window to its ranking. Raw before it, public after it.
+"""The final stage: all counts of a window to its ranking. Data before it is raw, after it public.
 
     totals and receipts of item shards --> all of a window group --> Ranking, one for each window
 
-Whatever the domain, one worker holds the counts of a window: of a public domain those that are not 0, of an unknown one
-the largest. It brings them into the order of the domain, takes their digest, draws, and names what it drew.
+One worker holds the counts of a window: of a public domain those that are not 0, of an unknown domain the largest. It
+puts them into the order of the domain, takes their digest, draws, and looks up the labels of the items drawn.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from private_topk.transforms.windows.assign import IntoWindows, window_named
 __all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "rank", "ranking_key"]
 
 MOST_HELD = 1 << 26
-"""So many counts other than 0 are held at once: a worker's memory, and what a runner hands over as one element."""
+"""The most nonzero counts held at once: a limit of a worker's memory, and of what a runner passes as one element."""
 
 
 class SelectTopK(beam.PTransform):
     """((window group, totals or receipt), windows) to one `Ranking` per window.
 
-    Privacy: one draw of `spec.mechanism` per window, a function of the release and the counts, so a repeated
-    bundle repeats its answer. Panes other than the only one of their window are refused, and so is what is not whole,
-    by an IncompleteDataError.
+    Privacy: one draw of `spec.mechanism` per window, a function of the release and the counts, so a retried
+    bundle repeats its answer. A window that fires more than once is refused, and so are incomplete data, by an
+    IncompleteDataError.
 
-    Memory of a worker: of a window group some 30 bytes for each item that somebody holds in each window, at most 2**24
-    together; or a single window, of up to 2**26 items. Of a public list the list besides.
+    Memory of a worker: some 30 bytes for each item that somebody holds in each window of a window group, at most 2**24
+    together; or a single window, of up to 2**26 items. For a public list, also the list.
     """
 
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
@@ -56,7 +56,7 @@ class SelectTopK(beam.PTransform):
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         totals, windows = inputs
-        # A window of which everything is lost would say nothing: so each has a receipt of nothing.
+        # A window whose elements were all lost would go unnoticed, so each also gets an empty receipt.
         none = windows | "Start every window group" >> beam.FlatMap(_nothing, self._groups).with_output_types(
             KeyedCounts
         )
@@ -96,15 +96,15 @@ class _SelectDoFn(beam.DoFn):
             yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
 
     def _whole(self, group: int, gathered: Iterable[Counted]) -> list[pa.RecordBatch]:
-        """All counts of a window group. Raises IncompleteDataError where any are missing, or there are too many."""
-        tables, receipt, found = list[pa.RecordBatch](), NOTHING, 0
+        """All counts of a window group. Raises IncompleteDataError if any are missing or doubled."""
+        tables, receipt, fingerprint = list[pa.RecordBatch](), NOTHING, 0
         for counted in gathered:
             if isinstance(counted, PartialCounts):
                 tables.append(counted.table)
-                found += self._fingerprint.of(counted.table)
+                fingerprint += self._fingerprint.of(counted.table)
             elif isinstance(counted, Receipt):
                 receipt += counted
-        check_complete(receipt, found, group, self._plan.user_shards, self._plan.readers)
+        check_complete(receipt, fingerprint, group, self._plan.user_shards, self._plan.readers)
         return tables
 
 
@@ -116,7 +116,7 @@ def _check_size(tables: Sequence[pa.RecordBatch]) -> None:
 
 
 def by_window(tables: Sequence[pa.RecordBatch], windows: range) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Every window of the range, and the rows of each table that are of it. The tables are sorted by window."""
+    """Every window of the range with its rows of each table. The tables are sorted by window."""
     edges = np.arange(windows.start, windows.stop + 1)
     cuts = [np.searchsorted(table["window"].to_numpy(), edges).tolist() for table in tables]
     bare = [table.drop_columns("window") for table in tables]
@@ -138,7 +138,7 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     items = counted.items(ranks)
     if mechanism.guarantee.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
-    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw tells more than was paid for
+    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw reveals more
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
     shown = None if noisy is None else spec.shown(noisy.tolist())
@@ -149,10 +149,10 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
 
 @dataclass(frozen=True, eq=False)
 class WindowCounts:
-    """The counts of one window, of all its items: what is drawn from, and whose they are.
+    """The counts of all items of one window: what the mechanism draws from.
 
-    An item is known by its place in the order of the domain: in a public one its code, in an unknown one its place
-    among the labels that are looked at, by their bytes. *Ranks* go by decreasing count, and by that order among equals.
+    An item is its place in the order of the domain: in a public one its code, in an unknown one its place among the
+    labels that the mechanism looks at, by their bytes. *Ranks* go by decreasing count, ties by that order.
 
     Args:
         held: (n,) items that somebody holds, in order.
@@ -170,11 +170,11 @@ class WindowCounts:
 
     @classmethod
     def of(cls, spec: TopK, tables: Sequence[pa.RecordBatch], group: int = 0) -> WindowCounts:
-        """From a window's totals {item: code or string, count: int64}, in whatever order they come.
+        """From a window's totals {item: code or string, count: int64}, in any order.
 
         Args:
-            tables: of a public domain each in its order, and no code of one between those of another.
-            group: the number of the group of users' rows that they are of.
+            tables: of a public domain, each in its order, with ranges of codes that do not overlap.
+            group: the number of the group of rows.
         """
         domain = spec.domain
         if not domain.is_public:
@@ -193,13 +193,13 @@ class WindowCounts:
         nothing = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
         head = largest(pa.Table.from_batches([nothing, *tables]), keep).sort_by("item")
         labels = head["item"].cast(pa.large_string())
-        # No item at all is as good as one that nobody holds.
+        # A domain without items is treated as one item that nobody holds.
         return cls(np.arange(len(labels)), head["count"].to_numpy(), range(max(len(labels), 1)), labels)
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the items and their counts in their order, and of their users where these are beside them: a
-        function of the window's counts alone, however they were added up.
+        """SHA-256 of the items and their counts in order, and of the users if they are counted too: a function of the
+        window's counts alone, however they were added up.
         """
         digest = hashlib.sha256(len(self.held).to_bytes(8, "little"))
         for column in (self.held, self.counts, *([] if self.users is None else [self.users])):
@@ -210,7 +210,7 @@ class WindowCounts:
 
     @cached_property
     def histogram(self) -> Histogram:
-        """Scores below 0 are moved up together, so that the least is 0: a mechanism that is given any looks at their
+        """The counts by rank. Negative scores are shifted so that the least is 0: mechanisms that allow them depend on
         differences alone.
         """
         values, sizes = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -223,28 +223,28 @@ class WindowCounts:
 
     def items(self, ranks: Codes) -> Codes:
         """The items at distinct ranks."""
-        found = np.empty(len(ranks), np.int64)
+        items = np.empty(len(ranks), np.int64)
         above = int(np.count_nonzero(self.counts > 0))
         zero = (ranks >= above) & (ranks < above + self._zeros)
         if not zero.all():
             others = ranks[~zero]
-            found[~zero] = self.held[self._of_held.items(np.where(others < above, others, others - self._zeros))]
+            items[~zero] = self.held[self._of_held.items(np.where(others < above, others, others - self._zeros))]
         if zero.any():
-            found[zero] = self._unheld(ranks[zero] - above)
-        return found
+            items[zero] = self._unheld(ranks[zero] - above)
+        return items
 
     def users_of(self, items: Codes) -> Codes:
         """How many users hold each of the items."""
         assert self.users is not None
         places = np.searchsorted(self.held, items)
-        found = np.zeros(len(items), np.int64)
+        users = np.zeros(len(items), np.int64)
         inside = np.flatnonzero(places < len(self.held))
         inside = inside[self.held[places[inside]] == items[inside]]
-        found[inside] = self.users[places[inside]]
-        return found
+        users[inside] = self.users[places[inside]]
+        return users
 
     def labels(self, items: Codes) -> pa.Array:
-        """What the items are called."""
+        """The labels of the items."""
         if isinstance(self.named, pa.Array):
             return self.named.take(pa.array(items))
         return self.named.labels(items)
@@ -263,22 +263,22 @@ class WindowCounts:
         return Named.of(self.counts - self._least if self._least else self.counts)
 
     def _unheld(self, numbers: Codes) -> Codes:
-        """The items of so high a number among those that nobody holds."""
+        """The items at these positions among those that nobody holds."""
         listed = self.listed
         places = self.held if isinstance(listed, range) else np.searchsorted(listed, self.held)
-        gaps = places - np.arange(len(places))  # how many of them come before each that is held
-        found = numbers + np.searchsorted(gaps, numbers, "right")
-        return found if isinstance(listed, range) else listed[found]
+        gaps = places - np.arange(len(places))  # how many unheld items come before each held one
+        positions = numbers + np.searchsorted(gaps, numbers, "right")
+        return positions if isinstance(listed, range) else listed[positions]
 
 
 class RankingKey(NamedTuple):
-    """What a ranking is of: a window, and a group of it where there are groups."""
+    """The window that a ranking is of, and the group where there are groups."""
 
     bounds: WindowBounds
     group: str | None = None
 
     def label(self) -> str:
-        """A name of its own among the rankings of a release."""
+        """A name that is unique among the rankings of a release."""
         return self.bounds.label(self.group)
 
 
@@ -289,10 +289,10 @@ def ranking_key(
     number: int,
     window: Any,  # noqa: ANN401
 ) -> RankingKey:
-    """What the ranking of a number is of.
+    """The key of the ranking with a number.
 
     Args:
-        window: Beam's, which tells the declared one where the tables hold no more than one.
+        window: Beam's window, which determines the declared one if the tables hold just one.
     """
     bounds = window_named(period, number // counts.rankings, window, counts.dates > 1)
     return RankingKey(bounds, None if groups is None else groups.name(number % counts.rankings))

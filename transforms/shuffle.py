@@ -1,4 +1,4 @@
-"""Ways for elements to meet and to be worked on inside one process: by reference, and side by side in threads."""
+"""Grouping and parallel work inside one process: elements shuffled by reference, and DoFns that use threads."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["InProcessShuffle", "PutIn", "SideBySideDoFn"]
 
 
 class InProcessShuffle:
-    """What is grouped by reference: a runner groups numbers, and what they stand for stays where it is.
+    """A shuffle by reference: the runner groups numbers, and the elements they stand for stay in memory.
 
-    A runner that groups encodes every element, and copies the bytes some ten times over, on one thread. Here elements
-    wait by number, some together, each until it is taken, and all go with the pipeline that has the shuffle.
+    A runner that groups encodes every element, and copies the bytes some ten times, on one thread. Here elements wait
+    under a number, several together, until they are taken; all are dropped with the pipeline that has the shuffle.
 
     For the global window, and runners that neither repeat a bundle nor run it in another process.
     """
@@ -58,11 +58,11 @@ class InProcessShuffle:
 
 
 _LIVE: weakref.WeakValueDictionary[str, InProcessShuffle] = weakref.WeakValueDictionary()
-"""By name: what Beam pickles finds its shuffle in no other way."""
+"""Live shuffles by name, by which pickled objects look up theirs."""
 
 
 class PutIn(beam.PTransform):
-    """(key, element) to (key, the number of some elements): of a bundle those of one key have one number."""
+    """(key, element) to (key, number of some elements): in a bundle, the elements of one key share a number."""
 
     def __init__(self, shuffle: InProcessShuffle) -> None:
         super().__init__()
@@ -88,7 +88,8 @@ class _PutInDoFn(beam.DoFn):
 
 
 class SideBySideDoFn(beam.DoFn):
-    """`work` on up to `cores` elements at a time; `hand_on` of the results, on Beam's own thread and in their order.
+    """A DoFn that runs `work` on up to `cores` elements at a time, and `hand_on` of the results, in order, on the
+    thread that Beam calls it on.
 
     numpy and Arrow release Python's lock, so this fills as many cores. What comes out is the same whatever `cores` is.
     A result leaves while a later element is handled, and with its window: more than one core is for collections in the
@@ -104,7 +105,7 @@ class SideBySideDoFn(beam.DoFn):
         raise NotImplementedError
 
     def hand_on(self, result: Any) -> Iterable[Any]:  # noqa: ANN401
-        """What leaves for a result of `work`."""
+        """The output for a result of `work`."""
         raise NotImplementedError
 
     def setup(self) -> None:
@@ -119,7 +120,7 @@ class SideBySideDoFn(beam.DoFn):
             yield from self.hand_on(self.work(element))
             return
         self._ahead.append(self._pool.submit(self.work, element))
-        # More than the cores work on, so that none of them waits while a result is handed on.
+        # More tasks than cores, so that no core waits while a result is handed on.
         if len(self._ahead) >= 2 * self._cores:
             yield from self.hand_on(self._ahead.popleft().result())
 

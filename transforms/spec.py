@@ -25,7 +25,7 @@ from private_topk.transforms.windows import Period
 __all__ = ["Draws", "TopK", "noise_size"]
 
 _MOST_UNITS = 1 << 29
-"""Of what a user moves a score by: the differences of eight billion users' scores are below 2**63."""
+"""The most units that a user can move a score by: with eight billion users, differences stay below 2**63."""
 _CENTRAL = Fraction(95, 100)
 
 
@@ -42,13 +42,13 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class TopK:
-    """The specification of a ranking: all that is drawn in every window, but for the data. Valid once it is made.
+    """The specification of a ranking: all that the draw of every window depends on, except the data. Always valid.
 
-    Lists may stand for a domain and for groups, and an epsilon for a budget of counts: it has these as what they mean.
+    Lists may stand for a domain and for groups, and an epsilon for a budget of counts: they are converted.
 
     Args:
         mechanism: its `cap` becomes what one user may move a score by, as `amounts` and `risers` say.
-        max_items_per_user: None for all, or for what the mechanism says of itself.
+        max_items_per_user: None for no limit, or for the mechanism's own.
         publish_counts: the budget of noisy counts of the released items; None publishes none.
         amounts: what is added up, where it is amounts; None counts users.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
@@ -88,11 +88,11 @@ class TopK:
             self._set("groups", Groups(labels))
         self.mechanism.head(self.k)
         self._check_scores()
-        own = self.mechanism.parameter("max_items_per_user")
-        if None not in (own, self.max_items_per_user) and own != self.max_items_per_user:
+        bound = self.mechanism.parameter("max_items_per_user")
+        if None not in (bound, self.max_items_per_user) and bound != self.max_items_per_user:
             raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {self.max_items_per_user} and "
-                          f"{own}")  # fmt: skip
-        items = own if self.max_items_per_user is None else self.max_items_per_user
+                          f"{bound}")  # fmt: skip
+        items = bound if self.max_items_per_user is None else self.max_items_per_user
         self._set("max_items_per_user", check_parameter("max_items_per_user", items))
         self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
         units = 1 if self.amounts is None else self.amounts.cap
@@ -160,28 +160,28 @@ class TopK:
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
         lists = [("domain", self.domain), *([("groups", self.groups.labels)] if self.groups is not None else [])]
-        paths = ((field, getattr(getattr(its, "load", None), "path", None)) for field, its in lists)
+        paths = ((field, getattr(getattr(public_list, "load", None), "path", None)) for field, public_list in lists)
         return [(field, path) for field, path in paths if path]
 
     def rankings_of_a_user(self) -> int:
-        """For how many rankings of a window one user is paid for: 1, or more where groups are ranked."""
+        """The number of rankings of a window that are paid for one user: 1, or more where groups are ranked."""
         if self.groups is None:
             return 1
-        # In the window before a user may have counted in other groups: one moves by one part of the cap, the other by
-        # the other. Noise is in proportion to the cap, so that both cost one, where users who leave and enter do.
+        # In the window before, a user may have counted in other groups: one ranking moves by one part of the cap, the
+        # other by the rest. Noise is in proportion to the cap, so the two cost as one, if leaving and entering do.
         as_one = self.risers is None or self.mechanism.guarantee.swap_costs_one_draw
         return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
 
     def rankings_of_a_newcomer(self) -> int:
-        """How many rankings of a window one user can change who is in it on one side only."""
+        """How many rankings of a window a user can change who is in it in only one of two neighbouring datasets."""
         return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
 
     def bounds_a_user(self) -> bool:
-        """Whether a bound decides which of a user's rows in a window count, so that without some of them others do."""
+        """Whether a bound selects which of a user's rows in a window count, so that removing some lets others in."""
         return any(bound is not None for bound in (self.max_items_per_user, self.groups, self.mechanism.weighting))
 
     def users_move(self) -> bool:
-        """Whether a user who is replaced may leave one ranking and enter another, and one of them is paid for."""
+        """Whether a replaced user may leave one ranking and enter another, of which only one is paid for."""
         swapped = self.mechanism.parameter("neighbours", "add-remove") == "swap"
         several = self.groups is not None or self.max_windows_per_user is not None
         return swapped and several and self.mechanism.rankings_moved(1) == 1
@@ -206,16 +206,16 @@ class TopK:
         return stated(Fraction(self.mechanism.parameter("delta", 0)) + Fraction(counts))
 
     def draw(self, histogram: Histogram, digest: bytes, window: str, release: Release) -> Draws:
-        """What is released for these counts: the same for the same release, window, parameters and digest.
+        """The draw for these counts: the same for the same release, window, parameters and digest.
 
-        Sets too come in the order of the draw: put them into a public one.
+        Sets too come in the order of the draw: sort them into a public order before they are released.
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
         if self.mechanism.guarantee.two_stage:
             return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
         ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
-        if self.mechanism.guarantee.publishes_weights:  # of the same draw once more, whose noise they have
+        if self.mechanism.guarantee.publishes_weights:  # the same draw repeated, whose noise the weights have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
@@ -226,7 +226,7 @@ class TopK:
         return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
 
     def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
-        """Which of the candidates that `draw` found answer, by their places, from how many users each has."""
+        """The places of the candidates, as `draw` returned them, that make up the answer, from the users of each."""
         seed = release_seed(release, window, self.parameters(), digest)
         return self.mechanism.order(users, self.k, RandomBits.keyed(seed).draw())
 
@@ -238,7 +238,7 @@ class TopK:
         noise = noise_size(published, budget, *self._noise_depends_on(budget)[2:])
         if self.amounts is None:
             return noise
-        stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # of its six digits, and no more
+        stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # exactly the six digits it is rounded to
         return NoiseSize(float(stddev), self.amounts.shown(int(noise.within_95)))
 
     def _noise_depends_on(self, budget: CountBudget) -> tuple[Any, ...]:
@@ -247,7 +247,7 @@ class TopK:
         return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: amounts where these are added up, and weights by hundredths."""
+        """Noisy counts as they are published: as amounts where amounts are added up; weights come in hundredths."""
         if self.mechanism.guarantee.publishes_weights:
             return tuple(hundredths / 100 for hundredths in noisy)
         return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
@@ -268,7 +268,7 @@ def noise_size(
 
 
 def _check_kinds(mechanism: object, amounts: object, risers: object) -> None:
-    """Raise TypeError unless these are what they are to be."""
+    """Raise TypeError unless each has the right type."""
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
     if not isinstance(mechanism, Mechanism):

@@ -1,4 +1,4 @@
-"""How a budget is written: never as less than what is spent."""
+"""How a budget is written as a float or text: never as less than it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_A_FLOAT = 15
 
 
 def stated(value: Fraction | float) -> float:
-    """The float that writes a budget: as it was given, so 3/10 is 0.3; or where no float does, the next one above."""
+    """The float that states a budget: 0.3 for 3/10, as it was given; where no float prints so, the next one above."""
     exact = Fraction(value)
     written = plain(exact)
     if isinstance(written, float):

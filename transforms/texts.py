@@ -1,4 +1,4 @@
-"""How texts of options are read: each function returns a typed value, or raises ValueError with the rule it breaks."""
+"""Readers of options' texts: each function returns a typed value, or raises ValueError with the rule that is broken."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def whole_or_power(text: str) -> int:
 
 
 def listed(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """A reading of several values with commas between them."""
+    """A reader of several values with commas between them."""
 
     def read_all(text: str) -> tuple[Any, ...]:
         return tuple(read(part.strip()) for part in text.split(","))
@@ -131,7 +131,7 @@ def _accepted(read: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 class OneOf:
-    """A reading that lets certain words through."""
+    """A reader that accepts certain words."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -152,4 +152,4 @@ def name_and_value(text: str) -> tuple[str, str]:
 BY_KIND: Mapping[str, Callable[[str], object]] = {
     "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
 }  # fmt: skip
-"""How a mechanism's parameter of each kind is read."""
+"""The reader of a mechanism's parameter, by its kind."""

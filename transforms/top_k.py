@@ -129,8 +129,18 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
-        given = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
-        spec = TopK(*given)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
+        fields = (
+            k,
+            mechanism,
+            domain,
+            max_items_per_user,
+            publish_counts,
+            amounts,
+            groups,
+            max_windows_per_user,
+            risers,
+        )
+        spec = TopK(*fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
         self._period, self._shape = period, shape
         execution = Execution(shards, waits_for_timers=waits_for_timers)

@@ -1,4 +1,4 @@
-"""What of a user counts where a bound leaves some of it out: chosen by hashes, a key for each purpose. No Beam."""
+"""Contribution bounds: which of a user's windows, groups and items count, chosen by keyed hashes. No Beam."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = ["Choices", "UserShard", "WindowsOfUsers"]
 
 
 class Choices:
-    """A word of each user for each purpose, which decides together with the hash of what there is to choose from.
+    """A hash word of each user for each purpose, which together with the hashes of the options makes the choice.
 
-    One word for two purposes would tie them together: the group that a user counts in would tell which items do.
+    One word for two purposes would correlate them: the group that a user counts in would tell which items do.
     """
 
     def __init__(self, key: ReleaseKey) -> None:
-        self._key, self._own = key, dict[str, np.uint64]()  # found where it is needed: a key may be kept far away
+        self._key, self._own = key, dict[str, np.uint64]()  # derived on first use: the key may be kept elsewhere
 
     def words(self, purpose: Literal["groups", "items", "windows"], users: Words) -> Words:
-        """The words of users for a purpose: different users have different ones.
+        """The words of users for a purpose; different users have different words.
 
         Args:
             users: (n,) their keyed hashes.
@@ -60,15 +60,15 @@ _MOST_PAIRS = 1 << 22
 
 
 class WindowsOfUsers:
-    """In which windows every user counts: at most `limit` of those in which they have a row, the lowest by a keyed hash
-    of user and window.
+    """The windows that every user counts in: at most `limit` of those in which they have a row, the lowest by a keyed
+    hash of user and window.
 
-    Every window that a user is active in is as likely as any other, whatever they did in it, so no window gains users
+    Every window that a user is active in is equally likely, whatever they did in it, so no window gains users
     by what happened in the others. The choice depends on that user's rows alone.
 
     Privacy: a user who is added or removed changes at most `limit` windows; one who is replaced at most twice as many.
-    Of a user whose rows in one window are others, that window changes, and perhaps another that gives way to it, or
-    takes its place.
+    If a user's rows change in one window, that window changes, and perhaps one other, which it displaces or which takes
+    its place.
 
     Args:
         users: (n,) words of the users for this choice, one a row.
@@ -143,16 +143,16 @@ class _Pairs(NamedTuple):
 
 
 class UserShard:
-    """Bounds and counts the pairs of one user shard.
+    """Bounds and counts the (user, item) pairs of one user shard.
 
-    Pairs come and go as tables of {user: uint64, item: code or string}; where amounts are added up, `amount` in units,
-    1 or more; where every group has a ranking, `group`, its number, and `rows`, how many rows this stands for; and
+    Pairs are tables of {user: uint64, item: code or string}; where amounts are added up, also `amount` in units,
+    1 or more; where every group has a ranking, `group`, its number, and `rows`, how many rows the pair stands for; and
     where they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a
     row is in (and of the one after its last).
 
     Args:
-        limit: at most so many items of every user and window; None for all. Which are kept has nothing to do with
-            their amounts, so that it may be decided as they come.
+        limit: at most so many items of every user and window; None for all. Which are kept does not depend on
+            amounts, so it can be decided as rows arrive.
         cap: at most so many units of every user, item and window; None where users are counted.
         groups_per_user: a user counts in at most so many groups of a window, those of most rows.
         weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
@@ -186,7 +186,7 @@ class UserShard:
 
     @classmethod
     def of(cls, spec: TopK, rows: Partitioning, key: ReleaseKey) -> UserShard:
-        """With the bounds that are asked for."""
+        """A user shard with the bounds of a specification."""
         return cls(
             rows,
             key,
@@ -199,7 +199,7 @@ class UserShard:
         )
 
     def no_rows(self) -> pa.RecordBatch:
-        """What a user shard holds that nobody is in."""
+        """The table of a user shard without users."""
         items = np.empty(0, self._partitioning.code_type) if self._partitioning.size else _NO_LABELS
         spans = {name: np.empty(0, kind) for name, kind in self._partitioning.window_columns.items()}
         nothing = np.empty(0, np.int64)
@@ -207,22 +207,22 @@ class UserShard:
         return make_table(user=np.empty(0, np.uint64), item=items, **columns)
 
     def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-        """The bounded distinct pairs of one window as one table. Done early or late, often or once, it makes no
-        difference to `counts`.
+        """The bounded distinct pairs of one window as one table. `counts` gives the same result whether, when and how
+        often this is done.
         """
         table = joined(pairs)
-        found = self._pairs(table)
+        coded = self._pairs(table)
         groups = {}
-        if self._partitioning.split:  # which of these count is told by all rows together, when they are there
-            kinds = np.stack([table["rows"].to_numpy().astype(np.int64), _or_zeros(found.amounts, len(table))])
+        if self._partitioning.split:  # which of the groups count depends on all rows, so it is decided later
+            kinds = np.stack([table["rows"].to_numpy().astype(np.int64), _or_zeros(coded.amounts, len(table))])
             caps = np.array([[_MOST_ROWS_OF_PAIR], [self._cap or 0]])
-            ranks, codes, users, (rows, amounts) = sorted_sums(found.users, found.codes, kinds, caps)
-            groups = self._grouped(found.window(codes), rows)
+            ranks, codes, users, (rows, amounts) = sorted_sums(coded.users, coded.codes, kinds, caps)
+            groups = self._grouped(coded.window(codes), rows)
         else:
-            ranks, codes, users, amounts = self._bound(found)
-        codes = found.item(codes)
+            ranks, codes, users, amounts = self._bound(coded)
+        codes = coded.item(codes)
         items = (
-            codes.astype(self._partitioning.code_type) if found.labels is None else found.labels.take(pa.array(codes))
+            codes.astype(self._partitioning.code_type) if coded.labels is None else coded.labels.take(pa.array(codes))
         )
         return make_table(user=users[ranks], item=items, **groups, **self._amounts(amounts))
 
@@ -233,32 +233,32 @@ class UserShard:
         return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(item shard, {item: code or string, count: int64}): an item's users of this shard, or their units or weights.
-        With a column `window` where there are several, and one `users` where these are counted beside weights.
+        """(item shard, {item: code or string, count: int64}): how many users of this shard hold each item, or the sum
+        of their units or weights. With a column `window` where there are several, and `users` beside weights.
         """
         table = joined([self.no_rows(), *pairs])
         for part in self._in_windows(table):
-            found = self._pairs(self._in_groups(part))
-            ranks, codes, _, amounts = self._bound(found)
+            coded = self._pairs(self._in_groups(part))
+            ranks, codes, _, amounts = self._bound(coded)
             if self._weighting is not None:
                 amounts = self._weighting.weights(ranks)
             if self._risers is not None:
-                codes, amounts = self._terms(self._risers, found, codes, amounts)
+                codes, amounts = self._terms(self._risers, coded, codes, amounts)
             if amounts is None:
-                present, counts = count_pairs(codes, self._partitioning.windows << found.bits)
+                present, counts = count_pairs(codes, self._partitioning.windows << coded.bits)
             else:
                 present, counts = add_amounts(codes, amounts)
             columns = {"count": counts}
             if self._weighting is not None and self._weighting.counted:
-                columns["users"] = count_pairs(codes, self._partitioning.windows << found.bits)[1]
-            yield from self._by_key(found, present, columns)
+                columns["users"] = count_pairs(codes, self._partitioning.windows << coded.bits)[1]
+            yield from self._by_key(coded, present, columns)
 
-    def _terms(self, risers: Risers, found: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
-        """The pairs as terms of scores."""
-        windows, parts = found.window(codes), self._partitioning.rankings
+    def _terms(self, risers: Risers, pairs: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
+        """The pairs as terms of the risers' scores."""
+        windows, parts = pairs.window(codes), self._partitioning.rankings
         counts = np.ones(len(codes), np.int64) if amounts is None else amounts
         rows, dates, terms = risers.scores(windows // parts, counts, self._partitioning.dates - 1)
-        return (dates * parts + windows[rows] % parts) << found.bits | found.item(codes)[rows], terms
+        return (dates * parts + windows[rows] % parts) << pairs.bits | pairs.item(codes)[rows], terms
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the windows that their users count in, some windows at a time."""
@@ -267,11 +267,11 @@ class UserShard:
             return
         first = self._dates(table)
         after = table["after"].to_numpy().astype(np.int64) if self._partitioning.overlap else first + 1
-        found = WindowsOfUsers(
+        windows_of_users = WindowsOfUsers(
             self._own("windows", table), first, after, self._partitioning.dates, self._windows_per_user
         )
         for part in self._parts(table):
-            yield part.filter(pa.array(found.count(self._own("windows", part), self._dates(part))))
+            yield part.filter(pa.array(windows_of_users.count(self._own("windows", part), self._dates(part))))
 
     def _own(self, purpose: Literal["groups", "windows"], table: pa.RecordBatch) -> Words:
         """The words of the users of rows for a choice."""
@@ -338,34 +338,34 @@ class UserShard:
         amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
         return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
 
-    def _bound(self, found: _Pairs) -> tuple[Codes, Codes, Words, Codes | None]:
+    def _bound(self, pairs: _Pairs) -> tuple[Codes, Codes, Words, Codes | None]:
         """Distinct pairs, (n,) ranks of (user, window) and codes, and the user words by rank; the amounts of pairs."""
         amounts = None
-        if self._cap is None or found.amounts is None:
-            ranks, codes, users = sorted_pairs(found.users, found.codes)
+        if self._cap is None or pairs.amounts is None:
+            ranks, codes, users = sorted_pairs(pairs.users, pairs.codes)
         else:
-            ranks, codes, users, amounts = sorted_sums(found.users, found.codes, found.amounts, self._cap)
+            ranks, codes, users, amounts = sorted_sums(pairs.users, pairs.codes, pairs.amounts, self._cap)
         if self._limit is None:
             return ranks, codes, users, amounts
         if self._partitioning.windows > 1:
-            fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(found.window(codes), prepend=-1) != 0)
+            fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(pairs.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], numbered(fresh)
-        kept = kept_pairs(ranks, found.item(codes), self._choices.words("items", users), found.words, self._limit)
+        kept = kept_pairs(ranks, pairs.item(codes), self._choices.words("items", users), pairs.words, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
-    def _by_key(self, found: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        windows, items, partitioning = found.window(codes), found.item(codes), self._counted
-        if found.labels is None or found.words is None:
+    def _by_key(self, pairs: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._counted
+        if pairs.labels is None or pairs.words is None:
             shards = items >> partitioning.item_bits
         else:
-            shards = (found.words[items] % np.uint64(partitioning.item_shards)).astype(np.int64)
+            shards = (pairs.words[items] % np.uint64(partitioning.item_shards)).astype(np.int64)
         keys = partitioning.keys(windows, shards)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
             some = items[rows]
-            labels = some.astype(partitioning.item_type) if found.labels is None else found.labels.take(pa.array(some))
+            labels = some.astype(partitioning.item_type) if pairs.labels is None else pairs.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if partitioning.windows > 1 else {}
-            return make_table(**column, item=labels, **{name: its[rows] for name, its in numbers.items()})
+            return make_table(**column, item=labels, **{name: values[rows] for name, values in numbers.items()})
 
         return parted(keys, partitioning.groups * partitioning.item_shards, table_of)
 
@@ -380,8 +380,8 @@ def _or_zeros(amounts: Codes | None, size: int) -> Codes:
 
 
 def _in_order(codes: Codes, labels: pa.Array, words: Words) -> tuple[Codes, pa.Array, Words]:
-    """Codes in the order of the labels' bytes. What is kept of two items with one hash is then told by the labels, and
-    not by which of them came first, which other users could decide.
+    """Codes renumbered in the order of the labels' bytes, with labels and words. Which of two items with the same hash
+    is kept then depends on their labels, and not on which came first, which other users could influence.
     """
     order = pc.sort_indices(labels).to_numpy()
     place = np.empty(len(order), np.int64)

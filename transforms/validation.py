@@ -29,8 +29,8 @@ def check_kinds(**given: object) -> None:
 
 
 def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:
-    """Raise Refusal for a key in the memory of this process where the workers are plainly others. Where that shows only
-    on a worker, it is the worker that raises.
+    """Raise Refusal for a key in the memory of this process if the workers are plainly other processes. If that only
+    shows on a worker, the worker raises.
     """
     workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
     if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
@@ -38,7 +38,7 @@ def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineO
 
 
 def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, windows_are_public: bool) -> None:
-    """Raise unless every window fires once, tells of nobody that it is there, and is there when it is needed."""
+    """Raise unless every window fires once, exists whoever is active in it, and is available when it is needed."""
     refuse_second_firings(rows)
     if not windows_are_public and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
         raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
@@ -48,7 +48,7 @@ def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, w
 
 
 def check_all_windows(spec: TopK, period: Period | None, bounded: bool) -> None:
-    """Raise Refusal where rows of several windows are needed at once, and are not there."""
+    """Raise Refusal if rows of several windows are needed at once, and the input cannot provide them."""
     if spec.max_windows_per_user is not None and period is None:
         raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
     if bounded:

@@ -1,5 +1,5 @@
-"""The command `private-topk`: the only argparse. A command's module is loaded when it is called, and has it in its own
-`COMMANDS`.
+"""The command `private-topk`, the only user of argparse. The module of a command is loaded when it is called, and
+defines it in its `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMMANDS = {
     "completion": ("describe", "print what a shell completes commands and arguments by"),
     "flex-template": ("describe", "describe the Dataflow flex template, for who builds it"),
 }
-"""Every command: the module that has it, and what it does."""
+"""Every command: its module, and what it does."""
 
 _DESCRIPTION = """\
 usage: private-topk COMMAND [arguments]
@@ -59,8 +59,8 @@ def console() -> NoReturn:
     """Run the installed command `private-topk`, and end this process with its status."""
     # numpy's linear algebra, which nothing here asks for, starts threads when it is loaded, and they spin for a while.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Loading Beam makes some hundred thousand objects, which all stay: to search them for garbage at Python's own pace
-    # takes a sixth of a small run, 1.8 s of CPU in place of 1.5.
+    # Loading Beam makes some hundred thousand objects, which all stay: garbage collection at Python's default
+    # thresholds takes a sixth of a small run, 1.8 s of CPU instead of 1.5.
     gc.set_threshold(100_000, 50, 100)
     open_streams()
     heed_signals()
@@ -68,8 +68,8 @@ def console() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
-    try:  # how stderr is written holds from the first line on
+    """Run one command; returns the exit status."""
+    try:  # the format of stderr applies from the first line on
         given, words = Parser(add_help=False).read(list(sys.argv[1:] if argv is None else argv))
     except Refusal as error:
         return told(error)

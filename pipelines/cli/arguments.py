@@ -6,7 +6,7 @@
     overwrite: true
     options: [--cores=4]     # for Beam
 
-The command line has the last word; what an argument of the file breaks is said of its line.
+The command line overrides the file; an error in an argument of the file names its line.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _SWITCH = {"true": True, "false": None}
 
 @dataclass(frozen=True)
 class Command:
-    """A command, but for its options.
+    """A command, without its options.
 
     Args:
-        execute: does it, given the arguments and the words for Beam.
-        text, examples: what its help says before and after the arguments.
+        execute: runs it, given the arguments and the words for Beam.
+        text, examples: its help before and after the arguments.
         needs: the options that must be given.
-        choose: those of which one is given.
-        also: what else the usage line names.
-        alone: the name of an argument that stands alone, and its help.
-        takes: such a thing, where it is missing.
+        choose: the options of which one must be given.
+        also: further arguments in the usage line.
+        alone: the name of a positional argument, and its help.
+        takes: what that is, for the error if it is missing.
         several: whether there may be several of them.
         beam: whether other words go to Beam.
         grouped: whether its help has headings.
@@ -67,10 +67,10 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     """The parser of a command: its options are the rows of the table that name it.
 
     Args:
-        words: of the command line, which may name a mechanism of one's own: its parameters become arguments too.
+        words: the command line, which may name a mechanism of one's own: its parameters become arguments too.
     """
-    own = {option.name: option for option in rows(_mechanisms(words)) if option.helps(name) is not None}
-    worded = {field: " ".join(filter(None, (flag(field), _metavar(option)))) for field, option in own.items()}
+    options = {option.name: option for option in rows(_mechanisms(words)) if option.helps(name) is not None}
+    worded = {field: " ".join(filter(None, (flag(field), _metavar(option)))) for field, option in options.items()}
     usage = [f"private-topk {name}", *(command.alone or ())[:1], *(worded[field] for field in command.needs)]
     usage += [f"({' | '.join(worded[field] for field in command.choose)})"] if command.choose else []
     usage += [*filter(None, [command.also]), "[arguments]"]
@@ -81,7 +81,7 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
         parser.add_argument(metavar.lower(), metavar=metavar, nargs="*" if command.several else "?",
                             help=f"required: {text}")  # fmt: skip
     groups: dict[str, Any] = {"": parser}
-    for field, option in own.items():
+    for field, option in options.items():
         heading = option.group if command.grouped else ""
         group = groups.get(heading) or groups.setdefault(heading, parser.add_argument_group(heading))
         text = "required: " * (field in command.needs) + shown(option, name)
@@ -95,7 +95,7 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
 
 
 def called(name: str, command: Command, words: list[str]) -> None:
-    """Call a command with its words, and with the file of arguments that they may name."""
+    """Run a command with its words, and with the file of arguments that they may name."""
     parser = parser_of(name, command, words)
     arguments, others = parser.read(words)
     if getattr(arguments, "config", None) is None:
@@ -126,7 +126,7 @@ def _call(parser: Parser, command: Command, arguments: Namespace, others: list[s
 
 
 def _refused(parser: Parser, word: str, known: Sequence[str] = (), owner: str = "") -> Refusal:
-    """What is said of a word that is no argument: also the new name of one that was."""
+    """The refusal of a word that is no argument, with the new name of a renamed one."""
     name = word.partition("=")[0]
     renamed = flag(RENAMED.get(name.lstrip("-").replace("-", "_"), ""))
     if renamed in parser._option_string_actions:
@@ -155,30 +155,30 @@ def _metavar(option: Option) -> str:
 
 def shown(option: Option, command: str) -> str:
     """The help of an option in a command."""
-    text = re.sub(r"\{([a-z_]+)\}", lambda found: flag(found[1]), option.helps(command) or "")
+    text = re.sub(r"\{([a-z_]+)\}", lambda match: flag(match[1]), option.helps(command) or "")
     return text + " (or several, with commas)" * (command in option.several)
 
 
 def _mechanisms(words: Sequence[str]) -> list[str]:
-    """Those that words of a command line name."""
+    """The mechanisms that a command line names."""
     name = next((after for before, after in pairwise(words) if before == "--mechanism"), "")
     return next((word.partition("=")[2] for word in words if word.startswith("--mechanism=")), name).split(",")
 
 
 class Config:
-    """A file of arguments. Raises Refusal if it is none."""
+    """A file of arguments. Raises Refusal if it is invalid."""
 
     def __init__(self, path: str) -> None:
         self._document = Document(path, "a mapping of arguments, such as `k: 10`", "config")
         self._names: dict[str, str] = {}
 
     def words(self) -> list[str]:
-        """What decides which arguments a command has: the mechanism."""
+        """The words that decide which arguments a command has: the mechanism."""
         field = self._document.fields.get("mechanism")
         return ["--mechanism", field.value] if field is not None and isinstance(field.value, str) else []
 
     def fill(self, parser: Parser, command: Command, given: Namespace) -> list[str]:
-        """Set what the command line has not given; the words for Beam. Raises Refusal with the line."""
+        """Set what the command line has not given; returns the words for Beam. Raises Refusal that names the line."""
         known = {name.removeprefix("--"): action for name, action in parser._option_string_actions.items()
                  if name not in _NOT_IN_A_FILE}  # fmt: skip
         chosen = {name for name in command.choose if any(getattr(given, other) is not None for other in command.choose)}
@@ -207,7 +207,7 @@ class Config:
 
     @contextmanager
     def pointing(self) -> Iterator[None]:
-        """A refusal of a field that the file gave is said of its line."""
+        """Refusals inside of a field that the file gave name its line."""
         try:
             yield
         except Refusal as error:

@@ -44,7 +44,7 @@ _ACTIONS = {
 
 
 def _budget(arguments: Namespace, others: list[str]) -> None:
-    """No action was named, or one that there is not."""
+    """Refuse a call without an action, or with an unknown one."""
     got = "" if arguments.action is None else f"; got {verbatim(repr(arguments.action))}"
     raise Refusal("", f"`private-topk budget` must be followed by {', '.join(_ACTIONS)}{got}",
                   did_you_mean(arguments.action or "", _ACTIONS))  # fmt: skip
@@ -80,14 +80,16 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         check_plot(arguments.plot)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     budgets, entries = _read(arguments)
-    own = {id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets}
+    charges = {
+        id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets
+    }
     unfinished = [entry for entry in entries if entry.outcome != "released"]
     if arguments.json:
-        print_json({"budgets": [_plain(budget, own[id(budget)]) for budget in budgets],
+        print_json({"budgets": [_plain(budget, charges[id(budget)]) for budget in budgets],
                     "unfinished": [_charge(entry) for entry in unfinished]})  # fmt: skip
     else:
         for budget in budgets:
-            print("\n".join(_lines(budget, own[id(budget)])) + "\n")
+            print("\n".join(_lines(budget, charges[id(budget)])) + "\n")
         for entry in unfinished:
             print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
                   f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
@@ -115,17 +117,17 @@ _HEAD = ("charged", "dataset", "unit", "report", "mechanism", "k", "windows", "e
 
 def _row(entry: Entry) -> tuple[str, ...]:
     request = entry.request
-    asked = request.parameters
+    parameters = request.parameters
     return (
         entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
-        str(asked.get("mechanism", "")), str(asked.get("k", "")), request.windows.words(),
+        str(parameters.get("mechanism", "")), str(parameters.get("k", "")), request.windows.words(),
         shown(request.cost.epsilon), shown(request.cost.delta),
         request.key_id, entry.outcome,
     )  # fmt: skip
 
 
 def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
-    """A budget as JSON; of the unit user-window the window that has spent most, with all that overlap it."""
+    """A budget as JSON; with the unit user-window, of the window that has spent most, with all that overlap it."""
     spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
     return {
         "dataset": budget.dataset,
@@ -141,10 +143,10 @@ def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
 def _charge(entry: Entry) -> dict[str, Any]:
     """A charge as JSON."""
     request = entry.request
-    asked, cost = request.parameters, request.cost
+    parameters, cost = request.parameters, request.cost
     return {
         "charged": entry.charged, "dataset": request.dataset, "privacy_unit": request.unit, "report": request.report,
-        "mechanism": asked.get("mechanism"), "k": asked.get("k"), "windows": request.windows.words(),
+        "mechanism": parameters.get("mechanism"), "k": parameters.get("k"), "windows": request.windows.words(),
         "epsilon": cost.epsilon, "delta": cost.delta, "key_id": request.key_id, "outcome": entry.outcome,
     }  # fmt: skip
 

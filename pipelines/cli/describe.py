@@ -1,4 +1,4 @@
-"""The command line as other programs read it: shells complete by it, and Dataflow shows a flex template.
+"""Descriptions of the command line for other programs: shell completion, and the Dataflow flex template.
 
 private-topk flex-template > deploy/dataflow/metadata.json
 """
@@ -40,7 +40,7 @@ _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "PATH", "FOLDER", "PLACE", "RANKING", "WHAT"}
 _CHOICES = {"mechanism": tuple(MECHANISMS), "runner": tuple(RUNNERS), "shell": _SHELLS}
 _NOT_OF_A_TEMPLATE = {"check", "config", "exact_counters", "json", "quiet", "runner", "show_dropped_rows"}
-"""Arguments of `run` that the service sets, or that are of a terminal."""
+"""Arguments of `run` that the service sets, or that are for a terminal."""
 
 
 def _completion(arguments: Namespace, others: list[str]) -> None:
@@ -53,10 +53,10 @@ def _completion(arguments: Namespace, others: list[str]) -> None:
 
 
 def _every_command() -> ArgumentParser:
-    """One parser of them all. It only describes: its arguments have choices that a run checks by its own rules."""
-    whole = ArgumentParser(prog="private-topk")
-    whole.add_argument("--version", action="store_true", help="say which version this is")
-    commands = whole.add_subparsers()
+    """A parser of all commands, for description only: a run checks the choices of arguments by its own rules."""
+    root = ArgumentParser(prog="private-topk")
+    root.add_argument("--version", action="store_true", help="say which version this is")
+    commands = root.add_subparsers()
     for name, (module, text) in NAMES.items():
         actions = [key for key in import_module(f"private_topk.pipelines.cli.{module}").COMMANDS if key != name
                    and key.startswith(f"{name} ")]  # fmt: skip
@@ -67,11 +67,11 @@ def _every_command() -> ArgumentParser:
                 inner.add_parser(action.split()[1], help=parser.description, parents=[parser], add_help=False)
         else:
             commands.add_parser(name, help=text, parents=[_described(parser_of(name))], add_help=False)
-    return whole
+    return root
 
 
 def _described(parser: Parser) -> Parser:
-    """With what may follow each argument: some words, or files."""
+    """A parser with the completions of each argument: words, or files."""
     import shtab
 
     for action in parser._actions:
@@ -94,7 +94,7 @@ def start(words: Sequence[str]) -> int:
 
 
 def metadata() -> dict[str, Any]:
-    """What the service shows of the template: one parameter for every argument of a report."""
+    """The metadata of the template: one parameter for every argument of a report."""
     return {
         "name": "private-topk",
         "description": "Publishes differentially private top-k rankings of rows in files.",
@@ -107,11 +107,11 @@ def as_command_line(words: Sequence[str]) -> list[str]:
 
     A template knows no flags: `--overwrite=true` becomes `--overwrite`, and `--overwrite=false` goes.
     """
-    own = _parameters()
+    parameters = _parameters()
     line = []
     for word in words:
         name, equals, value = word.partition("=")
-        option = own.get(name.removeprefix("--"))
+        option = parameters.get(name.removeprefix("--"))
         if option is None or not name.startswith("--"):
             line.append(word)
         elif option.read is not None:
@@ -127,19 +127,19 @@ def _parameters() -> dict[str, Option]:
 
 
 def _parameter(name: str, option: Option) -> dict[str, Any]:
-    found = {
+    parameter = {
         "name": name,
         "label": name.replace("_", " ").capitalize(),
         "helpText": shown(option, "run"),
         "isOptional": not option.required,
     }
     if option.read is None:
-        found["regexes"] = ["^(true|false)$"]
+        parameter["regexes"] = ["^(true|false)$"]
     elif option.words and not option.metavar:
-        found["regexes"] = [f"^({'|'.join(option.words)})$"]
+        parameter["regexes"] = [f"^({'|'.join(option.words)})$"]
     elif option.read in (count, whole):
-        found["regexes"] = ["^[0-9]+$"]
-    return found
+        parameter["regexes"] = ["^[0-9]+$"]
+    return parameter
 
 
 COMMANDS = {

@@ -97,13 +97,13 @@ def _doctor(arguments: Namespace, others: list[str]) -> None:
     if runner not in RUNNERS:
         rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
         raise Refusal("runner", rule, did_you_mean(runner, RUNNERS))
-    found = list(examine(runner, arguments.ledger, arguments.release_key))
-    wrong = [finding.name for finding in found if finding.state == "wrong"]
+    findings = list(examine(runner, arguments.ledger, arguments.release_key))
+    wrong = [finding.name for finding in findings if finding.state == "wrong"]
     if arguments.json:
-        print_json({"well": not wrong, "findings": [vars(finding) for finding in found]})
+        print_json({"well": not wrong, "findings": [vars(finding) for finding in findings]})
     else:
-        width = max(len(finding.name) for finding in found)
-        print_lines(f"{_STATES[its.state]:<24} {its.name:<{width}}  {printable(its.says)}" for its in found)
+        width = max(len(finding.name) for finding in findings)
+        print_lines(f"{_STATES[each.state]:<24} {each.name:<{width}}  {printable(each.says)}" for each in findings)
     if wrong:
         more = f" (without {flag('json')} each is explained)" if arguments.json else ""
         raise Unfinished(f"{', '.join(wrong)} must be fixed{more}")

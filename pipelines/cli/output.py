@@ -1,4 +1,4 @@
-"""What a command says, as lines or one JSON document, and how it ends: an exit status, an error that shows no data."""
+"""The output of a command, as lines or one JSON document, and its end: an exit status, an error that shows no data."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _OF_A_SIGNAL = 128
 
 
 def open_streams() -> None:
-    """Let the standard streams that are closed, as some services leave them, lead nowhere.
+    """Open the standard streams that are closed, as some services leave them, on the null device.
 
-    Python has None in their place, which nobody can print to, and a file that is opened gets their number: whatever a
-    library prints to standard error would go into it.
+    Otherwise Python has None in their place, and the next file that is opened gets their descriptor: what a library
+    prints to standard error would go into that file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
         if getattr(sys, name) is None:
@@ -68,7 +68,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def told(error: BaseException, about: str = "private-topk: ") -> int:
-    """Say on stderr what went wrong; the exit status that it makes."""
+    """Print an error to stderr; returns the exit status."""
     with level("error"):
         return _told(error, about)
 
@@ -101,9 +101,9 @@ def _told(error: BaseException, about: str) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process with a status, without taking the interpreter down piece by piece.
+    """End the process with a status, without finalising the interpreter.
 
-    Arrow's threads may just be letting go of a file of ours; while Python takes itself down, that aborts the process.
+    Arrow's threads may just be releasing a file of ours, which aborts the process if Python is finalising.
     """
     unheed_signals()
     atexit._run_exitfuncs()
@@ -116,7 +116,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _heard_in(error: BaseException) -> BaseException:
-    """An error, or the signal that a library may have made it of: as where a module is missed that was being loaded."""
+    """An error, or the signal that a library may have turned into it, such as into an error of loading a module."""
     stop = heard()
     if stop is None or isinstance(error, KeyboardInterrupt):
         return error
@@ -128,14 +128,14 @@ def _number(error: KeyboardInterrupt) -> int:
 
 
 def _of_the_system(error: BaseException) -> str:
-    """What the operating system said, such as a full disk, also inside a runner's error: its own words, no data."""
-    found = re.search(r"\[Errno (\d{1,3})\]", str(error))
-    return f" ({os.strerror(int(found[1]))})" if found else ""
+    """The operating system's reason, such as a full disk, also inside a runner's error: a fixed text without data."""
+    match = re.search(r"\[Errno (\d{1,3})\]", str(error))
+    return f" ({os.strerror(int(match[1]))})" if match else ""
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines; whoever reads them may stop before the end."""
-    if hasattr(sys.stdout, "reconfigure"):  # a terminal without the letters of a title still shows the rest
+    """Print lines; the reader may stop before the end."""
+    if hasattr(sys.stdout, "reconfigure"):  # characters that the terminal cannot show are escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         for line in lines:

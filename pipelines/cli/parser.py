@@ -1,4 +1,4 @@
-"""The words of a command line, read once: every argument becomes a typed value or a refusal that names it."""
+"""The parser of the command line: every argument becomes a typed value, or a refusal that names it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LOG_FORMAT = "--log-format"
 
 
 def flag(field: str) -> str:
-    """How the command line spells a field: `publish_counts` is --publish-counts."""
+    """The argument of a field on the command line: --publish-counts for `publish_counts`."""
     return _FLAGS.get(field, f"--{field.replace('_', '-')}") if field.isidentifier() else field
 
 
 class Value(argparse.Action):
-    """One value, given once: of a budget that is given twice nobody knows which was meant.
+    """The action of an argument with a value, which must be given once: a budget given twice would be ambiguous.
 
     Args:
-        parse: what the text means; a ValueError of it is the rule that the text breaks.
-        many: may be given again; the values are a tuple then.
+        parse: reads the text; its ValueError states the rule that the text breaks.
+        many: may be given several times; the value is then a tuple.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Value(argparse.Action):
         self.parse, self.many = parse, many
 
     def read(self, text: str) -> object:
-        """What a text means. Raises ValueError: the rule that it breaks."""
+        """The value of a text. Raises ValueError with the rule that it breaks."""
         if not text.strip():
             raise ValueError("must not be empty")
         return self.parse(text)
@@ -48,7 +48,7 @@ class Value(argparse.Action):
         held = getattr(namespace, self.dest, None)
         if held is not None and not self.many:
             raise Refusal(self.dest, "must be given once, got it twice")
-        text = text if isinstance(text, str) else "--"  # argparse takes two dashes away, as if nothing had been given
+        text = text if isinstance(text, str) else "--"  # argparse removes two dashes, as if there were no value
         try:
             value = self.read(text)
         except ValueError as error:
@@ -57,7 +57,7 @@ class Value(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are refusals, with one argument of every command. It knows no other argument."""
+    """An argparse parser that raises refusals, with the one argument that every command has."""
 
     def __init__(self, **named: Any) -> None:  # noqa: ANN401 - argparse's own
         formatter = argparse.RawDescriptionHelpFormatter
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
             action=Value,
             parse=_format,
             metavar=f"{{{','.join(FORMATS)}}}",
-            default=argparse.SUPPRESS,  # whoever calls the command has read it by then
+            default=argparse.SUPPRESS,  # the caller has read it already
             help="how stderr is written: as text, or each line a JSON object of time, level and message "
             "(default: text)",
         )
@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
             raise Refusal("", f"{name} needs a value; one that starts with a dash is given as {name}=-1") from None
 
     def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> Refusal:
-        """What is said of a word that is no argument, nor one of the others that are known elsewhere."""
+        """The refusal of a word that is no argument here, nor one of the others, which are known elsewhere."""
         if not word.startswith("-"):
             rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
             return Refusal("", rule, "those with spaces are quoted, and globs are too")
@@ -97,6 +97,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def _format(text: str) -> str:
-    if text not in FORMATS:  # not by a reading of the table, which loads numpy before its settings are made
+    if text not in FORMATS:  # not by `OneOf`, whose module loads numpy before its settings are made
         raise ValueError(f"must be one of {', '.join(FORMATS)}; got {text!r}")
     return text

@@ -56,7 +56,7 @@ _BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")
 
 
 def _preview(arguments: Namespace, others: list[str]) -> None:
-    """Print the preview of one setting whole, of several the recall of each."""
+    """Print the preview of one setting in full, or of several the recall of each."""
     options = options_of(arguments)
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
@@ -66,13 +66,13 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
 
         _check_plot(arguments, ks, epsilons)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
-    found = _previews(options, arguments, ks, epsilons)
+    previews = _previews(options, arguments, ks, epsilons)
     if arguments.plot is not None:
-        found[0].plot(arguments.plot)
+        previews[0].plot(arguments.plot)
     if arguments.json:
-        print_json([preview.plain() for preview in found] if len(found) > 1 else found[0].plain())
+        print_json([preview.plain() for preview in previews] if len(previews) > 1 else previews[0].plain())
     else:
-        _print(found, arguments.recall)
+        _print(previews, arguments.recall)
 
 
 def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> None:
@@ -90,21 +90,21 @@ def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilon
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
     names = cast("Sequence[str] | None", options.get("mechanism"))
-    asked = list(product(shapes, ks, epsilons))
-    found: list[Preview] = []
+    settings = list(product(shapes, ks, epsilons))
+    previews: list[Preview] = []
     with _progress() as tell:
-        for shape, k, epsilon in asked:
-            if len(asked) > 1 and not sys.stderr.isatty():
-                print(f"setting {len(found) + 1} of {len(asked)}", file=sys.stderr, flush=True)
+        for shape, k, epsilon in settings:
+            if len(settings) > 1 and not sys.stderr.isatty():
+                print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
             expected = expected_counts(options, shape)
             setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
             tried = names or tuple(MECHANISMS)
-            found.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
-    return found
+            previews.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
+    return previews
 
 
 def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The k and the epsilons that are asked for; one of the two is looked for where a recall is wanted."""
+    """The values of k and of epsilon; if a recall is wanted, one of the two is None, and is solved for."""
     given: Mapping[str, Any] = options
     if recall is None:
         require(options, "k", "epsilon")
@@ -134,7 +134,7 @@ def _solve(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being tried, on the terminal; nothing where stderr is none."""
+    """Show what is being tried on the terminal; nothing if stderr is no terminal."""
     shown = sys.stderr.isatty()
 
     def tell(name: str) -> None:
@@ -148,32 +148,32 @@ def _progress() -> Iterator[Callable[[str], None]]:
             print(f"\r{'':<50}\r", end="", file=sys.stderr, flush=True)
 
 
-def _print(found: Sequence[Preview], recall: object) -> None:
+def _print(previews: Sequence[Preview], recall: object) -> None:
     from private_topk.pipelines.preview.words import comparison
 
-    first, differing = found[0], _differing(found)
+    first, differing = previews[0], _differing(previews)
     others = " (and other numbers of items)" if "items" in differing else ""
     print(f"Expected: {first.expected}{others}. Nothing is charged.")
     sought = "" if recall is None else f", found for a recall of {float(cast(float, recall)):g}"
     print(f"Asked: {_question(first, differing)}{sought}\n")
-    if len(found) == 1:
+    if len(previews) == 1:
         print(first)
     else:
-        columns = {_named(preview, differing): preview.outlooks for preview in found}
+        columns = {_named(preview, differing): preview.outlooks for preview in previews}
         print("\n".join(comparison(columns)))
-        noisy = [_named(preview, differing) for preview in found if preview.close_to_noise]
+        noisy = [_named(preview, differing) for preview in previews if preview.close_to_noise]
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     for why, names in _left_out(first).items():
         print(f"\nNot tried ({why}): {', '.join(names)}", end="")
     if first.left_out:
         print()
-    if len(found) == 1:
+    if len(previews) == 1:
         print(f"\nIn a run: {_run(first)}")
 
 
-def _differing(found: Sequence[Preview]) -> list[str]:
-    """Which of items, k and epsilon have several values."""
-    return [name for name, values in zip(_VALUES, zip(*map(_values, found), strict=True), strict=True)
+def _differing(previews: Sequence[Preview]) -> list[str]:
+    """Those of items, k and epsilon that have several values."""
+    return [name for name, values in zip(_VALUES, zip(*map(_values, previews), strict=True), strict=True)
             if len(set(values)) > 1]  # fmt: skip
 
 
@@ -257,25 +257,25 @@ def _plan(arguments: Namespace, others: list[str]) -> None:
     check_windows(windows, "windows")
     shared = windows_of_a_user(windows, most, mechanism)
     rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
-    found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(options))
+    planned = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(options))
     if arguments.json:
         outlook = _previewed(options, mechanism.about.name, k, windows)
-        plain = {**_plain(found), "windows": shared, "rankings_in_a_window": rankings}
+        plain = {**_plain(planned), "windows": shared, "rankings_in_a_window": rankings}
         print_json({**plain, **({} if outlook is None else {"preview": outlook.plain()})})
         return
     within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
     over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
-    print(f"{mechanism.about.name}, k = {k}: epsilon {number(found.total.epsilon)}, delta "
-          f"{number(found.total.delta)} in all, over {over}\n")  # fmt: skip
-    _print_shares(found, of)
-    if found.counts is not None:
+    print(f"{mechanism.about.name}, k = {k}: epsilon {number(planned.total.epsilon)}, delta "
+          f"{number(planned.total.delta)} in all, over {over}\n")  # fmt: skip
+    _print_shares(planned, of)
+    if planned.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
-        _print_counts(found, k, options.get("max_items_per_user"), moving, of)
+        _print_counts(planned, k, options.get("max_items_per_user"), moving, of)
     budget: Mapping[str, Any] = options
-    given = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
+    words = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
     bound = f"{flag('horizon')} {windows}" if most is None else f"{flag('max_windows_per_user')} {most}"
     also = "" if groups is None else f" {flag('groups_per_user')} {groups}"
-    print(f"\nTightest: {found.best.accounting}. In a run: {flag('privacy_unit')} user {bound}{also} {given}")
+    print(f"\nTightest: {planned.best.accounting}. In a run: {flag('privacy_unit')} user {bound}{also} {words}")
     print("\n".join(_outlook(options, mechanism.about.name, k, shared * rankings)))
 
 
@@ -288,15 +288,15 @@ def _counts(options: Options) -> CountBudget | None:
 
 
 def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
-    """What the ranking of a window is expected to be, and which mechanism would do best with this total."""
+    """What is expected of the ranking of a window, and which mechanism would do best with this total."""
     from private_topk.pipelines.preview.words import short
 
-    found = _previewed(options, name, k, windows)
-    if found is None:
+    preview = _previewed(options, name, k, windows)
+    if preview is None:
         return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
-    own = next((outlook for outlook in found.outlooks if outlook.name == name), None)
-    best = f"Best: {short(found.best)}."
-    return [f"Judging by {found.expected}:", *([] if own in (None, found.best) else [f"{short(own)}."]), best]
+    chosen = next((outlook for outlook in preview.outlooks if outlook.name == name), None)
+    best = f"Best: {short(preview.best)}."
+    return [f"Judging by {preview.expected}:", *([] if chosen in (None, preview.best) else [f"{short(chosen)}."]), best]
 
 
 def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | None:
@@ -307,7 +307,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     from private_topk.transforms.windows import Period
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
-    a_week = Period(start, start + timedelta(days=7))  # of the sample, where that is what counts are like
+    a_week = Period(start, start + timedelta(days=7))  # for the sample, of which a window is taken
     expected = expected_of(options["like"], None, a_week)
     shared = {**options, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
@@ -315,42 +315,42 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     return preview(expected, setting, mechanisms=dict.fromkeys((*MECHANISMS, name)))
 
 
-def _plain(found: Plan) -> dict[str, object]:
-    """As JSON."""
-    shares = {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in found.shares.items()}
+def _plain(plan: Plan) -> dict[str, object]:
+    """A plan as JSON."""
+    shares = {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in plan.shares.items()}
     return {
-        "mechanism": found.mechanism.about.name,
-        "parameters_of_a_ranking": found.mechanism.parameters(),
-        "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
+        "mechanism": plan.mechanism.about.name,
+        "parameters_of_a_ranking": plan.mechanism.parameters(),
+        "total": {"epsilon": plan.total.epsilon, "delta": plan.total.delta},
         "shares": shares,
-        "tightest": found.best.accounting,
-        "counts": None if found.counts is None else {"epsilon": found.counts.epsilon, "delta": found.counts.delta},
+        "tightest": plan.best.accounting,
+        "counts": None if plan.counts is None else {"epsilon": plan.counts.epsilon, "delta": plan.counts.delta},
     }
 
 
-def _print_shares(found: Plan, of: str) -> None:
+def _print_shares(plan: Plan, of: str) -> None:
     from private_topk.pipelines.budget.composition import ACCOUNTINGS
 
     heads = (f"epsilon of a {of}", f"delta of a {of}")
     print(f"  {'accounting':<20}{heads[0]:>22}{heads[1]:>20}{'x basic':>9}")
-    basic, best = found.shares["basic"].epsilon, found.best
+    basic, best = plan.shares["basic"].epsilon, plan.best
     for name in ACCOUNTINGS:
-        if name in found.shares:
-            share = found.shares[name]
+        if name in plan.shares:
+            share = plan.shares[name]
             _print_row(name, share.epsilon, share.delta, basic, share is best)
         else:
             print(f"  {name:<20}{'-':>22}   ({_WHY_NOT[name]})")
-    if found.reference is None:
+    if plan.reference is None:
         print("  dp-accounting               not installed: pip install 'private-topk[accounting]' to compare")
-    for name, epsilon in (found.reference or {}).items():
+    for name, epsilon in (plan.reference or {}).items():
         _print_row(name, epsilon, 0, basic, False)
 
 
-def _print_counts(found: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
-    """How a share is parted, and what that makes of the counts' noise."""
+def _print_counts(plan: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
+    """Print how a share is divided between ranking and counts, and the noise of counts."""
     from private_topk.transforms.spec import noise_size
 
-    mechanism, counts = found.mechanism, found.counts
+    mechanism, counts = plan.mechanism, plan.counts
     assert counts is not None
     neighbours = mechanism.parameter("neighbours", "add-remove")
     noise = noise_size(k, counts, max_items_per_user, neighbours, moving=moving)

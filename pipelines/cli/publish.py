@@ -87,7 +87,7 @@ def _stream(arguments: Namespace, others: list[str]) -> None:
 
 
 def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:
-    """Check everything, then run to the end; with --check only the former, and None is returned.
+    """Check everything, then run to the end; with --check only check, and return None.
 
     Args:
         others: words for Beam.
@@ -110,9 +110,9 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:
-        found = tell_readiness(report, launch, arguments)
+        facts = tell_readiness(report, launch, arguments)
         if arguments.json:
-            print_json(found)
+            print_json(facts)
         return None
     health = getattr(arguments, "health_file", None)
     if health is not None:
@@ -124,9 +124,9 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
 
 
 def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict[str, object]:
-    """Print what a run would do, and for the operator what its rows look like. Raises Refusal as the run would.
+    """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
 
-    Returns the same as a document, which `--json` leaves to whoever calls.
+    Returns the same as a document, which with `--json` the caller prints.
     """
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness

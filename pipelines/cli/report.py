@@ -47,22 +47,22 @@ def _report(arguments: Namespace, others: list[str]) -> None:
 
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
-    """Whether the file is right, and with a period whether that could be published."""
+    """Check the file, and whether a period could be published if one is given."""
     from private_topk.pipelines.cli.publish import tell_readiness
 
     report.check()
-    found: dict[str, object] = {"report": report.name, "well_described": True}
+    document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
     for number in numbers:
-        report.look(number, lambda its, launch: found.update(tell_readiness(its, launch, arguments)))
+        report.look(number, lambda of_period, launch: document.update(tell_readiness(of_period, launch, arguments)))
     if arguments.json:
-        print_json(found)
+        print_json(document)
 
 
 def _check(arguments: Namespace) -> None:
-    asked = [name for name in _ASKED if getattr(arguments, name) is not None]
-    if len(asked) != 1 and asked != ["window_end", "check"]:
+    actions = [name for name in _ASKED if getattr(arguments, name) is not None]
+    if len(actions) != 1 and actions != ["window_end", "check"]:
         raise Refusal("", "give one of {window_end}, {missed}, {catch_up} and {check}")
     if arguments.correction is not None and arguments.window_end is None:
         raise Refusal("correction", "needs {window_end}: a correction is of one period")
@@ -71,7 +71,7 @@ def _check(arguments: Namespace) -> None:
 
 
 def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
-    """Of the periods that are asked about; none where only the file is looked at. Raises Refusal."""
+    """The numbers of the periods to look at; none if only the file is checked. Raises Refusal."""
     if arguments.window_end is not None:
         return (_number(periods, arguments),)
     if not (arguments.missed or arguments.catch_up):
@@ -84,7 +84,7 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
 
 
 def _number(periods: Periods, arguments: Namespace) -> int:
-    """Of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
+    """The number of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
     end = _in_zone(arguments.window_end, periods.schedule.zone)
     shown = arguments.window_end.isoformat().removesuffix("T00:00:00")
     try:
@@ -105,10 +105,10 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
-    """Every missed period in turn: one that fails keeps no later one from being published."""
+    """List or publish every missed period in turn: a failure does not keep later ones from being published."""
     went = [_went(report, number, arguments) for number in numbers]
     if arguments.json:
-        print_json({"report": report.name, "periods": [_told(report, *its) for its in enumerate(went)]})
+        print_json({"report": report.name, "periods": [_told(report, *each) for each in enumerate(went)]})
     elif set(went) <= {"published before"}:
         print(f"{report.name}: nothing was missed")
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
@@ -121,7 +121,7 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
 
 
 def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
-    """What became of a period: one of the words of docs/command-line.md."""
+    """The outcome of a period: one of the words of docs/command-line.md."""
     try:
         if report.published(number):
             return "published before"
@@ -132,7 +132,7 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
             return "missed"
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
-        if heard() is not None:  # whatever a library made of it
+        if heard() is not None:  # a signal, whatever error a library turned it into
             raise
         status = told(error, about=f"private-topk: {report.words(number)}: ")
         return "not yet" if status == NOT_YET else "failed"
@@ -146,7 +146,7 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
 
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
-    """Whether there was anything to publish."""
+    """Publish a period; returns whether there was anything to publish."""
     from private_topk.pipelines.cli.show import show_dropped_rows, show_rows
 
     exact = bool(arguments.exact_counters)
@@ -159,7 +159,7 @@ def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool
 
 
 def _in_zone(value: datetime, zone: tzinfo) -> datetime:
-    """The moment, in UTC: to Python a reading that the clock has twice, or leaves out, equals no moment elsewhere."""
+    """The moment in UTC, since in Python a local time that comes twice, or never, equals no moment of another zone."""
     moment = value if value.tzinfo else value.replace(tzinfo=zone)
     try:
         return moment.astimezone(timezone.utc)

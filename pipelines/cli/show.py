@@ -51,7 +51,7 @@ _OF_ALL = ("epsilon", "neighbours")
 
 
 def _show(arguments: Namespace, others: list[str]) -> None:
-    """Print, or write, what a ranking and its manifest tell."""
+    """Print a ranking with its manifest, or write them as a page."""
     from private_topk.pipelines.show.page import pages
     from private_topk.pipelines.show.reading import read_report
 
@@ -74,7 +74,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
 
 def _read(ranking: str) -> list[str]:
-    """The files that tell of a ranking, or all in a folder of them."""
+    """The files of a ranking, or all files of a folder."""
     from private_topk.pipelines.sinks.manifest import manifest_path
 
     if os.path.isdir(ranking):
@@ -83,7 +83,7 @@ def _read(ranking: str) -> list[str]:
 
 
 def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
-    """Write the page, and the pages of its groups where there are some."""
+    """Write the page, and the pages of its groups if there are any."""
     (first, _), *others = pages
     for path, _ in pages:
         refuse_special(path, "html")
@@ -102,10 +102,10 @@ def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
 
 
 def show_rows(sink: Sink, period: Period | None) -> None:
-    """Print what was published, one table per window; where it cannot be read back, where it went.
+    """Print what was published, one table per window; or its place, if it cannot be read back.
 
     Args:
-        period: whose windows they are, or None; their times are told in its zone.
+        period: the period of the windows, or None; times are shown in its zone.
     """
     rows = sink.published()
     if rows is None:
@@ -115,7 +115,7 @@ def show_rows(sink: Sink, period: Period | None) -> None:
 
 
 def print_published(sink: Sink) -> None:
-    """Print what was published as `show --json` does, with its place; rows and manifest are null if none can look."""
+    """Print what was published as `show --json` does, with its place; rows and manifest are null if unreadable."""
     from private_topk.pipelines.show.reading import read_report
 
     rows = sink.published()
@@ -162,7 +162,7 @@ def _select(arguments: Namespace, others: list[str]) -> None:
 
 
 def _drawn(arguments: Namespace, drawn: Drawn, items: Sequence[str] | None) -> dict[str, Any]:
-    """As JSON."""
+    """A draw as JSON."""
     rows = [{"rank": place if drawn.ranked else None, "index": index, **({"item": items[index]} if items else {})}
             for place, index in enumerate(drawn.indices, 1)]  # fmt: skip
     return {"mechanism": arguments.mechanism, "k": arguments.k, "returned": len(rows), "rows": rows}
@@ -183,30 +183,30 @@ def _mechanisms(arguments: Namespace, others: list[str]) -> None:
 
 
 def _about(mechanism: type[Mechanism]) -> dict[str, Any]:
-    """As JSON."""
+    """A mechanism as JSON."""
     about, proved = mechanism.about, mechanism.guarantee
-    parameters = [{"name": its.name, "required": its.required, "help": its.help}
-                  for its in parameters_of(mechanism).values()]  # fmt: skip
+    parameters = [{"name": each.name, "required": each.required, "help": each.help}
+                  for each in parameters_of(mechanism).values()]  # fmt: skip
     return {"name": about.name, "guarantee": proved.privacy, "domain": proved.domain, "answer": proved.answer,
             "cost": about.cost, "choose_it_when": about.when, "source": about.source,
             "parameters": parameters}  # fmt: skip
 
 
 def _arguments(mechanism: type[Mechanism]) -> str:
-    own = [its for its in parameters_of(mechanism).values() if its.name not in _OF_ALL]
-    needed, taken = ([flag(its.name) for its in own if its.required is wanted] for wanted in (True, False))
-    words = [f"{verb} {', '.join(found)}" for verb, found in (("needs", needed), ("takes", taken)) if found]
+    parameters = [each for each in parameters_of(mechanism).values() if each.name not in _OF_ALL]
+    needed, taken = ([flag(each.name) for each in parameters if each.required is wanted] for wanted in (True, False))
+    words = [f"{verb} {', '.join(names)}" for verb, names in (("needs", needed), ("takes", taken)) if names]
     return "; ".join(words) or "no parameters but epsilon and neighbours"
 
 
 def _sample(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.sample import write_sample
 
-    found = write_sample(arguments.folder or "sample")
+    files = write_sample(arguments.folder or "sample")
     if arguments.json:
-        print_json([{"path": path, "holds": text} for path, text in found.items()])
+        print_json([{"path": path, "holds": text} for path, text in files.items()])
     else:
-        print("\n".join(f"{printable(path)}: {text}" for path, text in found.items()))
+        print("\n".join(f"{printable(path)}: {text}" for path, text in files.items()))
 
 
 COMMANDS = {

@@ -1,6 +1,6 @@
-"""What a ranking would look like, before any budget is spent on one: from public knowledge of the counts alone.
+"""Previews: what a ranking would be like, before any budget is spent on one, from public knowledge of the counts alone.
 
-Arithmetic and seeded draws; it knows neither Beam nor files.
+Arithmetic and seeded draws, without Beam and without files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every mechanism is expected to publish of expected counts, and which of them to take. Spends nothing."""
+"""The preview: what every mechanism is expected to publish of expected counts, and which to take. Spends nothing."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["Preview", "preview"]
 
 @dataclass(frozen=True, repr=False)
 class Preview:
-    """What is expected of one question, for every mechanism that can answer it.
+    """The preview of one setting, for every mechanism that applies to it.
 
     Args:
         expected: the counts in words.
         items: how many items there are.
-        outlooks: of every admissible mechanism, the best first.
+        outlooks: of every mechanism that applies, the best first.
         privacy: what is protected, for each of these.
-        left_out: what keeps each of the other mechanisms from answering.
-        draws: how many were asked for, or None for as many as a few seconds allow; each outlook has its own number.
+        left_out: why each of the other mechanisms does not apply.
+        draws: the requested number, or None for as many as a few seconds allow; each outlook has its own number.
     """
 
     setting: Setting
@@ -49,10 +49,11 @@ class Preview:
 
     @property
     def best(self) -> Outlook:
-        """The one to take: a sequence where there is any.
+        """The recommended mechanism: a sequence if there is any.
 
-        That of the largest recall. Of those that cannot be told from it, the one with most places right; of those that
-        cannot be told from that one, one whose run is pure, and then the first in the list of mechanisms.
+        The one with the largest recall. Among those that are not distinguishable from it, the one with most places
+        right; among those that are not distinguishable from that one, a pure run, and then the first in the list of
+        mechanisms.
         """
         return self.outlooks[0]
 
@@ -68,11 +69,11 @@ class Preview:
 
     @property
     def windows(self) -> int:
-        """Over how many windows the budget is shared."""
+        """The number of windows that share the budget."""
         return next(iter(self.privacy.values())).windows
 
     def reasons(self) -> list[str]:
-        """What to take and why, in sentences."""
+        """The recommendation with its reasons, in sentences."""
         return reasons(self.outlooks, self.windows)
 
     def __repr__(self) -> str:
@@ -109,7 +110,7 @@ class Preview:
         return "\n\n".join("\n".join(lines) for lines in parts)
 
     def _few(self) -> list[list[str]]:
-        """How often the slow ones were drawn: that hangs on the machine, unless it is said how often."""
+        """How often slow mechanisms were drawn, which depends on the machine unless a number of draws is given."""
         few = [f"{o.name} {o.draws}" for o in self.outlooks if self.draws is None and o.draws < DRAWS]
         return [[f"Draws that fitted into 3 s of CPU time, of {DRAWS}: {', '.join(few)}"]] if few else []
 
@@ -143,19 +144,19 @@ def preview(
     tell: Callable[[str], None] | None = None,
     **asked: Any,  # noqa: ANN401 - what the fields of a setting are
 ) -> Preview:
-    """What every mechanism is expected to publish of a window, and which one to take. Spends nothing.
+    """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
             groups those of one group; with amounts `InAmounts`.
-        k, epsilon, delta: as the run would be asked; or in place of k a `Setting`, which has all of it.
+        k, epsilon, delta: as for the run; or in place of k a `Setting`, which has all of it.
         mechanisms: their names; all built-in ones by default.
         draws: how many for each mechanism: 400 by default, fewer where they are slow.
-        tell: is told the name of every mechanism before it is tried.
+        tell: is called with the name of every mechanism before it is tried.
         asked: the other fields of a `Setting`, by name, such as `unknown_domain=True` or `publish_counts`.
 
     Raises:
-        Refusal: a number breaks its rule, or none of the mechanisms can answer.
+        Refusal: a number breaks its rule, or none of the mechanisms applies.
 
     Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
     """
@@ -180,7 +181,7 @@ def preview(
 
 
 def _pure(share: Shared) -> bool:
-    """Whether the run as a whole is: composing windows may need a delta where the mechanism needs none."""
+    """Whether the run as a whole is pure: composing windows may need a delta where the mechanism needs none."""
     counted = share.counts is not None and share.counts.delta > 0
     pure = share.mechanism.guarantee.privacy == "pure" and not counted
     return pure and share.privacy.accounting in (None, "basic")
@@ -189,10 +190,10 @@ def _pure(share: Shared) -> bool:
 def _admissible(
     setting: Setting, mechanisms: Iterable[str], items: int, expected: Expected
 ) -> tuple[dict[str, Shared], dict[str, Refusal]]:
-    """The share of every mechanism that can answer, and what is wrong with each of the others.
+    """The share of every mechanism that applies, and the refusal of each of the others.
 
     Raises:
-        Refusal: it is wrong with all of them.
+        Refusal: none applies.
     """
     shared: dict[str, Shared] = {}
     left_out: dict[str, Refusal] = {}
@@ -211,19 +212,19 @@ def _admissible(
 
 
 def _ordered(outlooks: list[Outlook]) -> list[Outlook]:
-    """The one to take, then the others by their recall; sequences before sets."""
-    found: list[Outlook] = []
+    """The recommended outlook, then the others by their recall; sequences before sets."""
+    ranked: list[Outlook] = []
     for ordered in (True, False):
         some = [outlook for outlook in outlooks if outlook.ordered is ordered]
         some.sort(key=lambda outlook: (-outlook.recall.value, -outlook.order.value))
         if some:
             first = _chosen([outlook for outlook in outlooks if outlook in some])
-            found += [first, *(outlook for outlook in some if outlook is not first)]
-    return found
+            ranked += [first, *(outlook for outlook in some if outlook is not first)]
+    return ranked
 
 
 def _chosen(outlooks: list[Outlook]) -> Outlook:
-    """Of some in the order of the list of mechanisms."""
+    """The recommended one of some outlooks, which are in the order of the list of mechanisms."""
     most = max(outlooks, key=lambda outlook: outlook.recall.value)
     equal = [outlook for outlook in outlooks if outlook.recall.high >= most.recall.low]
     ordered = max(equal, key=lambda outlook: outlook.order.value)

@@ -1,7 +1,7 @@
-"""What is publicly known of the counts, from the options of a command: for a preview, and for a warning before a run.
+"""Public knowledge of the counts, from the options of a command: for a preview, and for a warning before a run.
 
-Public knowledge is a shape, the sample, counts that somebody says are public, or an earlier ranking with noisy counts.
-The rows of a run are never looked at: what a preview says of them would be a release.
+It is a shape, the sample, counts that the operator declares public, or an earlier ranking with noisy counts. The rows
+of a run are never used: a preview of them would be a release.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DRAWS, _PLACES, _NAMED = 100, 4, 5
 
 
 def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
-    """The question of a run with this k and epsilon, but for its mechanism. Reads the ledger. Raises Refusal."""
+    """The setting of a run with this k and epsilon, without its mechanism. Reads the ledger. Raises Refusal."""
     period, account, risers = declared_period(options), account_of(options), risers_of(options)
     overlap = period.overlap if period else 1
     if risers is not None and period is not None:
@@ -77,7 +77,7 @@ def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
 
 
 def _amounts(options: Options) -> Amounts | None:
-    """Of the two numbers alone: a preview reads no column."""
+    """The amounts by their two numbers alone, since a preview reads no column."""
     if "max_value" not in options:
         if "value_resolution" in options:
             raise Refusal("value_resolution", "needs {max_value}: the most that one user adds to an item")
@@ -86,14 +86,14 @@ def _amounts(options: Options) -> Amounts | None:
 
 
 def expected_counts(options: Options, given: Mapping[str, Any]) -> Expected:
-    """The counts that a preview is of.
+    """The expected counts of a preview.
 
     Args:
         given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `amount`, `counts`, `counts_before` and
             `these_counts_are_public` that were given.
 
     Raises:
-        Refusal: there is not one kind of them; or counts that may be private.
+        Refusal: not exactly one kind of them is given; or the counts may be private.
     """
     shape = {name: given[name] for name in _SHAPE if name in given}
     kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
@@ -105,8 +105,8 @@ def expected_counts(options: Options, given: Mapping[str, Any]) -> Expected:
         raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
     if amounts is not None and "amount" not in given and (shape or options.get("like") == "sample"):
         raise Refusal("amount", "must be given with {max_value}: what a user adds to an item on average")
-    found = _users_or_sums(options, given, shape, items)
-    return found if amounts is None else InAmounts(found, amounts, given.get("amount"))
+    expected = _users_or_sums(options, given, shape, items)
+    return expected if amounts is None else InAmounts(expected, amounts, given.get("amount"))
 
 
 def _users_or_sums(options: Options, given: Mapping[str, Any], shape: Mapping[str, Any], items: int | None) -> Expected:
@@ -133,7 +133,7 @@ def _users_or_sums(options: Options, given: Mapping[str, Any], shape: Mapping[st
 
 
 def _items(options: Options) -> int | None:
-    """How many a public domain has, where one is given."""
+    """The size of the public domain, or None if none is given."""
     if "domain" not in options and "domain_range" not in options:
         return None
     domain = domain_of(options)
@@ -141,7 +141,7 @@ def _items(options: Options) -> int | None:
 
 
 def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
-    """Counts that somebody says are public, and that nothing here tells otherwise."""
+    """Counts that the operator declares public, checked for signs that they are not."""
     if not said:
         raise Refusal("these_counts_are_public", "must be given with {counts}: what a preview says of private counts "
                       "is a release, and no budget pays for it", "if they are public or made up, say so with this "
@@ -166,7 +166,7 @@ def _public_counts(options: Options, path: str, said: bool, field: str = "counts
 
 
 def _refuse_known(options: Options, path: str) -> None:
-    """Raise Refusal where the file was the input of a release that is charged to the ledger, under the same key."""
+    """Raise Refusal if the file was the input of a release that is charged to the ledger, under the same key."""
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.sources.columns import Columns
     from private_topk.pipelines.sources.files import Files
@@ -191,16 +191,16 @@ def _header(path: str) -> list[str]:
             line = source.readline(1 << 16).decode("utf-8-sig", "replace")
         return next(csv.reader([line]), [])
     except (OSError, Refusal, csv.Error):
-        return []  # whoever reads the file says what is wrong with it
+        return []  # reading the file later reports what is wrong with it
 
 
 def expected_of(like: str, items: int | None, period: Period | None) -> Expected:
-    """What a text says that counts are like: `sample`, a shape, or the file of an earlier ranking with noisy counts.
+    """The expected counts that a text describes: `sample`, a shape, or the file of an earlier ranking with counts.
 
     Args:
         like: such as `zipf=1.1,users=1e6,items_per_user=20`, or a path.
-        items: how many the public domain has, or None where there is none.
-        period: its windows are those of the counts.
+        items: the size of the public domain, or None if there is none.
+        period: the period whose windows the counts are of.
 
     Raises:
         Refusal: of the field `like`.
@@ -211,7 +211,7 @@ def expected_of(like: str, items: int | None, period: Period | None) -> Expected
 
 
 def _sample_rises(period: Period | None, max_items_per_user: int | None, risers: Risers) -> Rises:
-    """How the sample's tracks rise from its first window to its second. Raises Refusal."""
+    """The rises of the sample's tracks from its first window to its second. Raises Refusal."""
     days = _Sample(period).days()
     if days is None or days > WEEKS * 7 / 2:
         raise Refusal(
@@ -221,9 +221,9 @@ def _sample_rises(period: Period | None, max_items_per_user: int | None, risers:
     return Rises(now, before, risers, f"the sample's made-up plays, its second {days:g} days against the first")
 
 
-def _zipf_of(given: Mapping[str, Any], items: int | None) -> Zipf:
-    """The shape of its four numbers; items may be left out where a domain says how many there are. Raises Refusal."""
-    values = {**({"items": items} if items is not None else {}), **given}
+def _zipf_of(shape: Mapping[str, Any], items: int | None) -> Zipf:
+    """The shape from its four numbers; items may be left out if there is a domain. Raises Refusal."""
+    values = {**({"items": items} if items is not None else {}), **shape}
     missing = [f"{{{name}}}" for name in _SHAPE if name not in values]
     if missing:
         raise Refusal("", f"{', '.join(missing)} must be given too: a shape takes them all")
@@ -231,7 +231,7 @@ def _zipf_of(given: Mapping[str, Any], items: int | None) -> Zipf:
 
 
 def _named(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    shape: dict[str, Any] = {}
     for part in re.split(r"[,\s]+", text.strip()):
         name, _, value = part.partition("=")
         name = name.replace("-", "_")
@@ -239,14 +239,14 @@ def _named(text: str) -> dict[str, Any]:
             rule = f"must be a shape such as zipf=1.1,items=1e6,users=1e6,items_per_user=20; got {verbatim(part)}"
             raise Refusal("like", rule, did_you_mean(name, tuple(_SHAPE), f"it is made of {', '.join(_SHAPE)}"))
         try:
-            found[name] = _SHAPE[name](value)
+            shape[name] = _SHAPE[name](value)
         except ValueError as error:
             raise Refusal("like", f"{verbatim(part)}: {name} {verbatim(error)}") from None
-    return found
+    return shape
 
 
 def earlier_ranking(path: str, items: int | None) -> Released:
-    """The noisy counts of a ranking's last window that has any above 0, and how many items its manifest tells of.
+    """The noisy counts of a ranking's last window that has any above 0, with the number of items of its manifest.
 
     Raises:
         Refusal: as `earlier_rankings`.
@@ -294,7 +294,7 @@ def earlier_rankings(path: str, items: int | None) -> dict[str | None, Released]
 
 @contextmanager
 def _about(path: str) -> Iterator[None]:
-    """What goes wrong with a file inside is a refusal of the field `like`."""
+    """Errors with a file inside become refusals of the field `like`."""
     try:
         yield
     except Refusal as error:
@@ -327,19 +327,20 @@ class _Sample:
 
 
 def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
-    """One line where less than half of the top k can be expected, surely; None where more can, or nobody knows.
+    """A warning of one line if surely less than half of the top k is expected to be found; None otherwise, or if that
+    is not known.
 
     Of groups, by the counts that each had; a declared shape is that of every group. Of amounts and rises nothing is
     known: what is expected are numbers of users.
 
     Args:
-        spec: settled: its mechanism has the budget of one window.
-        like: what was declared, as `expected_of` reads it.
-        earlier: rankings that may stand where an earlier release was written, the likeliest first; those that do not,
-            or tell nothing, are passed over.
+        spec: the specification, whose mechanism has the budget of one window.
+        like: the declared counts, as `expected_of` reads them.
+        earlier: paths where earlier rankings may exist, the likeliest first; those that do not exist, or have no noisy
+            counts, are skipped.
 
     Raises:
-        Refusal: what was declared is no shape and no ranking, or does not apply.
+        Refusal: `like` is no shape and no ranking, or does not apply.
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group of an earlier ranking;
     nothing where nothing is known.
@@ -354,7 +355,7 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
             raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
         return None
     if top_k.mechanism.weighting is not None:
-        return None  # it looks at weights of users, which numbers of users do not tell
+        return None  # it adds up weights of users, which numbers of users do not determine
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
     if like is None:

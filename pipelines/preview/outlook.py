@@ -1,4 +1,4 @@
-"""What one mechanism is expected to publish of given counts, by seeded draws."""
+"""The outlook of one mechanism: what it is expected to publish of given counts, by seeded draws."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 __all__ = ["DRAWS", "NOISE", "Estimate", "Outlook", "look", "mean", "pooled", "share"]
 
 DRAWS = 400
-"""So many draws tell a chance within 5 in a hundred, and the mean of ten of them within 2."""
+"""So many draws estimate a probability within 0.05, and the mean of ten of them within 0.02."""
 
 NOISE = 0.5
-"""Where less than this part of the top k is found, or a place holds one of them less often, that is called noise."""
+"""A ranking that finds less than this part of the top k, or a place that holds one of them less often, is noise."""
 
 _NUMBERS = ("recall", "order", "l_inf", "l_1", "ratio", "returned")
 _SECONDS = 3.0
@@ -32,7 +32,7 @@ _Z = 1.959963984540054  # the normal quantile of 0.975
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that is expected, with an interval that holds it in 95 of 100 previews."""
+    """An estimate of an expected number, with an interval that contains it in 95 of 100 previews."""
 
     value: float
     low: float
@@ -40,7 +40,7 @@ class Estimate:
 
     @classmethod
     def known(cls, value: float) -> Estimate:
-        """A number that no draw changes."""
+        """The estimate of a number that does not depend on draws."""
         return cls(float(value), float(value), float(value))
 
     def plain(self) -> dict[str, float]:
@@ -49,7 +49,7 @@ class Estimate:
 
 
 def share(hits: float, draws: float) -> Estimate:
-    """A chance, from how often it came: Wilson's interval, which is sound near 0 and 1 too."""
+    """The estimate of a probability from a frequency: Wilson's interval, which is also sound near 0 and 1."""
     p, z = hits / draws, _Z**2 / draws
     middle = (p + z / 2) / (1 + z)
     reach = math.sqrt(z * p * (1 - p) + z * z / 4) / (1 + z)
@@ -57,10 +57,10 @@ def share(hits: float, draws: float) -> Estimate:
 
 
 def mean(values: ArrayLike, most: float, least: float = 0.0) -> Estimate:
-    """A mean of draws between bounds: Wilson's interval for as many yes and no as would vary like these draws.
+    """The estimate of a mean of draws between bounds: Wilson's interval for as many binary draws as have this variance.
 
-    Far from the bounds that is the interval of the normal law, beside them it stays on their inner side and is wider.
-    Where all draws are alike it is as wide as three draws in all could make it (the rule of three).
+    Far from the bounds that is the interval of the normal law; near them it stays inside and is wider. If all draws are
+    equal it is as wide as three further draws could make it (the rule of three).
     """
     array = np.asarray(values, np.float64)
     value, spread, n = float(array.mean()), float(array.var(ddof=1)) if len(array) > 1 else 0.0, len(array)
@@ -74,7 +74,7 @@ def mean(values: ArrayLike, most: float, least: float = 0.0) -> Estimate:
 
 
 def pooled(values: Iterable[float]) -> list[tuple[float, int]]:
-    """The falling sequence that is nearest to the values in squares, as runs: each its value and its length.
+    """The decreasing sequence closest to the values in least squares, as runs of (value, length).
 
     Neighbours that rise are pooled to their mean, as often as it takes (Ayer et al. 1955).
     """
@@ -90,12 +90,12 @@ def pooled(values: Iterable[float]) -> list[tuple[float, int]]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is expected of one draw. A count is that of users who hold an item; items of equal counts are equally right.
+    """The outlook of a mechanism: what is expected of one draw. Items of equal counts are equally right.
 
     Args:
         mechanism: with the budget of one window.
         draws: how many were made.
-        pure: whether the run it is for would be, as a whole.
+        pure: whether the run as a whole would be pure.
         right: for each place of a sequence, the chance that an item of the right count stands there; none for a set.
         belongs: for each place of a sequence, the chance that its item is one of the top k; none for a set.
         found: for each of the true ranks, the chance that its item is among those returned; of items with equal counts,
@@ -126,7 +126,7 @@ class Outlook:
 
     @property
     def name(self) -> str:
-        """The mechanism's."""
+        """The mechanism's name."""
         return self.mechanism.about.name
 
     @property
@@ -138,8 +138,8 @@ class Outlook:
         """As a row of a table."""
         numbers: dict[str, float] = {}
         for name in _NUMBERS:
-            its: Estimate = getattr(self, name)
-            numbers |= {name: its.value, f"{name}_low": its.low, f"{name}_high": its.high}
+            estimate: Estimate = getattr(self, name)
+            numbers |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return {"mechanism": self.name, "ordered": self.ordered, "pure": self.pure, "draws": self.draws, **numbers}
 
     def plain(self) -> dict[str, Any]:
@@ -160,15 +160,15 @@ def look(
     weight: int = 1,
     resolution: float = 1.0,
 ) -> Outlook:
-    """What a mechanism with the budget of one window is expected to publish of a window.
+    """The outlook of a mechanism with the budget of one window on a window.
 
     Args:
         draws: how many; by default 400, or fewer where they take more than 3 s of CPU time, but at least 30.
         pure: whether the whole run is; by default whether the mechanism is.
         weight: what every user adds to an item, where the mechanism adds up weights (`weight_of`).
-        resolution: what a unit of the histogram is worth: errors are told in that.
+        resolution: the amount of one unit of the histogram: errors are in amounts.
 
-    The draws are those of a fixed key, so that the same question has the same answer. A run draws by its own key.
+    The draws use a fixed key, so that the same setting has the same preview. A run draws with its own key.
 
     Raises:
         Refusal: the mechanism does not take this k, or not these counts.
@@ -200,7 +200,7 @@ def look(
 
 
 def _chances(hits: NDArray[Any]) -> tuple[Estimate, ...]:
-    """Of each place or rank, of which each draw, a row, says whether it was met."""
+    """The probability of a hit at each place or rank, from one row of hits for each draw."""
     return tuple(share(float(number), len(hits)) for number in hits.sum(axis=0))
 
 
@@ -217,7 +217,7 @@ class _Seen:
 
 
 class _Top:
-    """The true top k, to hold drawn counts against."""
+    """The true top k, to compare drawn counts with."""
 
     def __init__(self, histogram: Histogram, k: int) -> None:
         counts = histogram.top(min(k, histogram.items))
@@ -227,7 +227,7 @@ class _Top:
         self._spots = self._alike(self.counts[: self.wanted])
 
     def seen(self, values: NDArray[np.int64]) -> _Seen:
-        """How drawn counts, in the order of the draw, compare."""
+        """The comparison of drawn counts, in the order of the draw, with the true ones."""
         k, n = len(self.counts), len(values)
         places = np.concatenate((values, np.full(k - n, -1)))
         ordered = np.sort(values)[::-1]
@@ -247,7 +247,7 @@ class _Top:
         )
 
     def _alike(self, falling: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many of some falling counts are as large as each of the top ones that are wanted."""
+        """How many of some decreasing counts are equal to each of the wanted top counts."""
         top = -self.counts[: self.wanted]
         return np.searchsorted(-falling, top, "right") - np.searchsorted(-falling, top)
 
@@ -259,17 +259,17 @@ def _drawn(
     weighed = Histogram(histogram.values * weight, histogram.sizes)
     users = histogram.counts_at if mechanism.guarantee.two_stage else None
     prepared, bits = mechanism.prepare(weighed, users), RandomBits.keyed(_key(mechanism, k))
-    found: list[NDArray[np.int64]] = []
+    answers: list[NDArray[np.int64]] = []
     start = time.process_time()
-    while len(found) < (draws or DRAWS):
+    while len(answers) < (draws or DRAWS):
         values = histogram.counts_at(prepared.ranks(k, bits))
-        found.append(values if mechanism.guarantee.answer == "sequence" else np.sort(values)[::-1])
-        if draws is None and len(found) >= _FEWEST and time.process_time() - start > _SECONDS:
+        answers.append(values if mechanism.guarantee.answer == "sequence" else np.sort(values)[::-1])
+        if draws is None and len(answers) >= _FEWEST and time.process_time() - start > _SECONDS:
             break
-    return found
+    return answers
 
 
 def _key(mechanism: Mechanism, k: int) -> bytes:
-    """Of the draws of a preview. Known to all: what it draws is never published as private."""
+    """The key of the draws of a preview. It is public: these draws are never published as private."""
     shape = {"mechanism": mechanism.about.name, "answer": mechanism.guarantee.answer, "k": k}
     return b"private-topk preview" + hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).digest()

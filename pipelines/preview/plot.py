@@ -1,4 +1,4 @@
-"""A preview as a picture: what is found of each rank, and how far off every mechanism is."""
+"""A preview as a picture: each rank's chance to be found, and the error of every mechanism."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _line(axes: Any, at: list[int], estimates: list[Estimate], number: int, name
 
 
 def _reach(estimate: Estimate) -> tuple[float, float]:
-    """How far it may be off, down and up; nothing for an error that never came, whose size nobody knows."""
+    """The distances to the ends of the interval, down and up; 0 for an error that never occurred."""
     if not estimate.value:
         return 0.0, 0.0
     return estimate.value - estimate.low, estimate.high - estimate.value

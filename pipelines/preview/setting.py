@@ -1,4 +1,4 @@
-"""What would be asked in a run, and the mechanism with one window's share of its budget, for every mechanism."""
+"""The setting of a preview: the parameters of a run, and for every mechanism one window's share of its budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Setting"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run would be asked, but for the mechanism and the rows. The budget is the whole one, as it is given there.
+    """The parameters of a run, except the mechanism and the rows. The budget is the whole one, as it is given to a run.
 
     Args:
         epsilon, delta: of every window, or with the unit `user` of all together. A pure mechanism leaves the delta
@@ -33,9 +33,9 @@ class Setting:
         publish_counts: the noisy counts take their part of the budget.
         privacy_unit, windows, horizon, overlap, held: as `share_out` and its `Reach` take them.
         groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
-        amounts: what users did is added up, and not how many users there are.
+        amounts: amounts are added up, instead of counting users.
         max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
-        risers: ranked is by how scores rise against the window before.
+        risers: the ranking is by how scores rise against the window before.
 
     Raises:
         Refusal: a number breaks its rule.
@@ -77,18 +77,18 @@ class Setting:
                 raise Refusal(name, "does not go with {against}, as in a run", "leave it out")
 
     def share_of(self, name: str) -> Shared:
-        """The mechanism of that name as one window of the run would draw with it, and what the total is of.
+        """The mechanism of a name with one window's share of the budget, as in a run, and what the total covers.
 
         Raises:
-            Refusal: it cannot answer this question: the rule that it breaks, as the run would say it.
+            Refusal: the mechanism does not apply: the rule that it breaks, as in a run.
         """
         kind = mechanism_by_name(name)
-        own = parameters_of(kind)
+        known = parameters_of(kind)
         if self.unknown_domain and kind.guarantee.domain == "public":
             raise Refusal("", "needs a public domain")
-        if "delta" in own and self.delta is None:
+        if "delta" in known and self.delta is None:
             raise Refusal("", "needs {delta}")
-        parameters = {field: value for field, value in self.parameters.items() if field in own}
+        parameters = {field: value for field, value in self.parameters.items() if field in known}
         mechanism, spare_delta = with_budget(
             name, self.epsilon, self.delta, self.max_items_per_user, neighbours=self.neighbours, **parameters
         )
@@ -98,13 +98,13 @@ class Setting:
             raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
-        mechanism.head(self.k)  # refused where there is none
+        mechanism.head(self.k)  # raises if the mechanism does not take this k
         shared = self._share(mechanism, spare_delta)
         cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
         return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
 
     def _share(self, mechanism: Mechanism, spare_delta: float | Fraction | None) -> Shared:
-        """As a run's budget is shared out."""
+        """The budget shared out as in a run."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         if self.risers is not None and self.groups_per_user is not None:
             each *= 1 if mechanism.guarantee.swap_costs_one_draw else 2

@@ -1,6 +1,6 @@
-"""What is publicly expected of the counts of one window: a shape, counts that are public, or an earlier release.
+"""Publicly expected counts of one window: a shape, counts that are public, or an earlier release.
 
-Every class answers with a histogram, and with a line of words that says what it is made of.
+Every class gives a histogram, and one line of words that describes its origin.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Expected(Protocol):
 
         Args:
             max_items_per_user: how many items of a user are counted, or None for all.
-            unknown: the domain is, so that items of count 0 are not there.
+            unknown: the domain is unknown, so there are no items of count 0.
         """
 
     def words(self) -> str:
-        """What these counts are, in one line."""
+        """A description of these counts, in one line."""
 
 
 @dataclass(frozen=True)
 class InAmounts:
-    """The same items, ranked by what users did of them: histograms are of sums, in units of the resolution.
+    """Expected sums of amounts: histograms are of sums, in units of the resolution.
 
     Args:
         expected: users per item, where `each` is given; otherwise sums of amounts already.
@@ -56,7 +56,7 @@ class InAmounts:
         each: what a user adds to an item that they hold, on average and after the cap.
 
     Raises:
-        Refusal: nobody adds so much.
+        Refusal: `each` is above the cap, or not positive.
     """
 
     expected: Expected
@@ -81,7 +81,7 @@ class InAmounts:
 
 @dataclass(frozen=True)
 class Zipf:
-    """Popularity falls as 1 / rank**exponent, and every user holds as many items as any other.
+    """A shape: popularity falls as 1 / rank**exponent, and every user holds equally many items.
 
     The rule: a user holds item i with probability 1 - exp(-w i**-exponent), as somebody does who takes items one after
     the other until `items_per_user` different ones are there; w is such that the probabilities add up to that. The
@@ -134,10 +134,10 @@ class Zipf:
 class PublicCounts:
     """Counts that are public, or made up: users per item of one window, as they are after any bound of items per user.
 
-    Never counts that a run is to protect: a preview of them is a release that no budget pays for.
+    Never counts that a run has to protect: a preview of them is a release that no budget pays for.
 
     Raises:
-        Refusal, TypeError: they are no counts.
+        Refusal, TypeError: they are no valid counts.
     """
 
     counts: Sequence[int] | NDArray[np.int64]
@@ -156,16 +156,16 @@ class PublicCounts:
 
 @dataclass(frozen=True)
 class Rises:
-    """How public counts rise from one window to the next: the scores of `risers`, less the least of them.
+    """Rises of public counts from one window to the next: the scores of `risers`, minus the least of them.
 
-    Only differences of scores are looked at, by mechanisms and by what is said of them; they are in whole scores, users
-    times the denominator of the weight.
+    Mechanisms and estimates depend only on differences of scores, which are integers: users times the denominator of
+    the weight.
 
     Args:
-        counts, before: of the same items, in their order, (d,).
+        counts, before: of the same items in the same order, (d,).
 
     Raises:
-        Refusal, TypeError: they are no counts, or not of as many items.
+        Refusal, TypeError: they are no valid counts, or not of the same number of items.
     """
 
     counts: Sequence[int] | NDArray[np.int64]
@@ -196,7 +196,7 @@ class Rises:
 
 @dataclass(frozen=True)
 class Released:
-    """An earlier ranking with its noisy counts: all of that is public, and costs nothing to look at again.
+    """An earlier ranking with its noisy counts: all of it is public, and costs nothing to use again.
 
     The rule: published ranks say that counts fall, so that noisy counts which rise are replaced by their mean (isotonic
     regression; the noise shrinks with it), one user apart from each other; those below 0 are 0. Counts of the items
@@ -237,12 +237,12 @@ class Released:
     def _falling(self) -> Floats:
         counts = np.asarray(self.noisy_counts, np.float64)
         blocks = pooled((counts if self.ranked else np.sort(counts)[::-1]).tolist())
-        # What is pooled cannot be told apart, which does not make it equal: equal counts are right in any order.
+        # Pooled counts are not distinguishable, but are not made equal, since equal counts are right in any order.
         apart = np.concatenate([value + (size - 1) / 2 - np.arange(size) for value, size in blocks])
         return np.maximum(np.sort(apart)[::-1], 0.0)
 
     def _power(self, known: Floats) -> float:
-        """The slope of log count over log rank by least squares, within [1/4, 4]; 1 where one count is all there is."""
+        """The slope of log count over log rank by least squares, within [1/4, 4]; 1 if there is only one count."""
         logs = np.log(np.maximum(known, 0.5))
         ranks = np.log(np.arange(1, len(known) + 1))
         spread = ranks - ranks.mean()
@@ -252,10 +252,10 @@ class Released:
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
-    """What a user adds to an item, in the units of a mechanism that adds up weights; 1 where users are counted.
+    """The weight that a user adds to an item, in the units of a mechanism that adds up weights; 1 if users are counted.
 
     Raises:
-        Refusal: how many items users have is not known, as it is of a shape: there all of them have as many.
+        Refusal: the number of items of each user is not known; it is for a shape, where all users have equally many.
     """
     weighting = mechanism.weighting
     if weighting is None:
@@ -293,11 +293,11 @@ def _histogram(values: Floats, sizes: NDArray[np.int64], unknown: bool) -> Histo
     different, places = np.unique(-rounded, return_inverse=True)
     numbers = np.zeros(len(different), np.int64)
     np.add.at(numbers, places.reshape(-1), sizes)
-    found = Histogram(-different, numbers)
-    return _seen(found) if unknown else found
+    histogram = Histogram(-different, numbers)
+    return _seen(histogram) if unknown else histogram
 
 
 def _seen(histogram: Histogram) -> Histogram:
-    """Without the items of count 0, unless there are no others."""
+    """A histogram without the items of count 0, unless there are no others."""
     held = histogram.values > 0
     return Histogram(histogram.values[held], histogram.sizes[held]) if held.any() else histogram

@@ -1,4 +1,4 @@
-"""The least epsilon, or the largest k, of which a recall can be expected."""
+"""The least epsilon, or the largest k, with which a recall can be expected."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Solved", "largest_k", "least_epsilon"]
 
 _DECADES = range(-4, 3)
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in _DECADES for digits in range(10, 100)]
-"""Two digits each, from 0.0001 to 990: nobody promises more of them."""
+"""Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MOST_K = 1 << 17
 
 
 @dataclass(frozen=True)
 class Solved:
-    """The setting that was looked for, and the mechanism that reaches it first."""
+    """The solution: the setting, and the mechanism that reaches the recall in it."""
 
     setting: Setting
     mechanism: str
@@ -41,10 +41,10 @@ def least_epsilon(
     Recall is taken to grow with epsilon, and is estimated by the draws of `look`, the same for every epsilon.
 
     Args:
-        setting: its epsilon is not looked at.
+        setting: its epsilon is ignored.
         recall: as a part of the top k, above 0 and at most 1.
         mechanisms: names; by default all that answer with a sequence.
-        tell: is told the name of every mechanism that does better than those before it.
+        tell: is called with the name of every mechanism that does better than those before it.
 
     Raises:
         Refusal: no such epsilon is enough.
@@ -75,11 +75,11 @@ def largest_k(
 ) -> Solved:
     """The largest k, up to 131,072, with which a mechanism is expected to find so much of the top k.
 
-    Recall is taken to fall in k: the search goes on by doubling k as long as it is reached, so that a k beyond one at
-    which it is not is never found.
+    Recall is taken to fall in k: the search doubles k as long as the recall is reached, so a k beyond one that misses
+    it is never tried.
 
     Args:
-        setting: its k is not looked at.
+        setting: its k is ignored.
         recall, mechanisms, tell: as for `least_epsilon`.
 
     Raises:
@@ -112,8 +112,8 @@ def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
 
 
 def _reaching(expected: Expected, setting: Setting, recall: float) -> tuple[int, Callable[[Setting, str], bool]]:
-    """How many items there are; and whether a mechanism finds so much of them under a setting with other numbers, which
-    is False where it cannot answer.
+    """How many items there are; and a function that tells whether a mechanism reaches the recall in a setting, False if
+    it does not apply.
     """
     if not 0 < recall <= 1:
         raise Refusal("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
@@ -132,7 +132,7 @@ def _reaching(expected: Expected, setting: Setting, recall: float) -> tuple[int,
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The least number at which something holds that holds from there on; it does at `high`."""
+    """The least number at which a monotone condition holds; it does at `high`."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)

@@ -1,4 +1,4 @@
-"""What a preview says to somebody who has to choose: tables of numbers, and sentences."""
+"""A preview in words for somebody who has to choose: tables of numbers, and sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
 
 
 def table(outlooks: Sequence[Outlook]) -> list[str]:
-    """One line for each mechanism: every number with how far it may be off."""
+    """One line for each mechanism: every number with its margin of error."""
     rows = [_HEAD] + [
         (
             o.name,
@@ -41,18 +41,18 @@ def ranks_table(outlook: Outlook) -> list[str]:
         rows = [(f"{outlook.name}: rank", "among those returned")]
         rows += [(str(rank), _within(outlook.found[rank - 1])) for rank in shown]
         return _aligned(rows)
-    whole = [(f"{outlook.name}: rank", "right", "right down to here", top, "its item returned")]
+    table_rows = [(f"{outlook.name}: rank", "right", "right down to here", top, "its item returned")]
     for rank in shown:
         chances = (getattr(outlook, name)[rank - 1] for name in ("right", "so_far", "belongs", "found"))
-        whole.append((str(rank), *map(_within, chances)))  # type: ignore[arg-type]
-    return _aligned(whole)
+        table_rows.append((str(rank), *map(_within, chances)))  # type: ignore[arg-type]
+    return _aligned(table_rows)
 
 
 def comparison(columns: Mapping[str, Sequence[Outlook]]) -> list[str]:
-    """The recall of every mechanism under several settings; * marks the one to take.
+    """The recall of every mechanism in several settings; * marks the recommended one.
 
     Args:
-        columns: the outlooks of each setting, the one to take first, by what its column is called.
+        columns: the outlooks of each setting, the recommended one first, by the heading of its column.
     """
     names = list(dict.fromkeys(outlook.name for outlooks in columns.values() for outlook in outlooks))
     names.sort(key=lambda name: -max(_recall(outlooks, name) for outlooks in columns.values()))
@@ -60,9 +60,9 @@ def comparison(columns: Mapping[str, Sequence[Outlook]]) -> list[str]:
     for name in names:
         cells = []
         for outlooks in columns.values():
-            found = next((outlook for outlook in outlooks if outlook.name == name), None)
-            mark = "*" if found is outlooks[0] else ""
-            cells.append("-" if found is None else f"{_within(found.recall)}{mark or ' '}")
+            candidate = next((outlook for outlook in outlooks if outlook.name == name), None)
+            mark = "*" if candidate is outlooks[0] else ""
+            cells.append("-" if candidate is None else f"{_within(candidate.recall)}{mark or ' '}")
         rows.append((name, *cells))
     return _aligned(rows)
 
@@ -95,11 +95,11 @@ def _number(estimate: Estimate) -> str:
 
 
 def reasons(outlooks: Sequence[Outlook], windows: int) -> list[str]:
-    """Sentences: what to take, what it will give, which places are noise, and what else was close or better.
+    """Sentences: which mechanism to take, what it will give, which places are noise, and what else was close or better.
 
     Args:
-        outlooks: the one to take first.
-        windows: over how many the budget is shared.
+        outlooks: the recommended one first.
+        windows: how many share the budget.
     """
     best = outlooks[0]
     return [
@@ -114,13 +114,13 @@ def reasons(outlooks: Sequence[Outlook], windows: int) -> list[str]:
 
 
 def short(best: Outlook) -> str:
-    """What is expected of one mechanism, in one line."""
+    """The outlook of one mechanism in one line."""
     first = _first(best) if best.ordered else ""
     return f"{best.name} finds {_of_top(best)}" + (f"; {first[0].lower()}{first[1:]}" if first else "")
 
 
 def _verdict(windows: int) -> str:
-    """That it is close to noise, and what may help."""
+    """A sentence that the result is close to noise, and on what may help."""
     fewer = ", fewer windows that one user can be in" if windows > 1 else ""
     return ("This is close to noise: most of what is published would be wrong. A larger epsilon, a smaller k"
             f"{fewer} or more users in a window make it better.")  # fmt: skip
@@ -144,7 +144,7 @@ def _order(best: Outlook) -> Iterator[str]:
 
 
 def _first(best: Outlook) -> str:
-    """How far down the order can be relied on."""
+    """A sentence on how far down the order can be relied on."""
     for least in (_SURE, 0.5):
         sure = [place for place, chance in enumerate(best.so_far, 1) if chance.value >= least]
         if sure:
@@ -155,7 +155,7 @@ def _first(best: Outlook) -> str:
 
 
 def _noise(best: Outlook) -> Iterator[str]:
-    # These chances hardly ever rise from one rank to the next; where they seem to, it is that of the draws.
+    # These probabilities hardly ever rise from one rank to the next; where they seem to, that is random error.
     sure = sum(size for chance, size in pooled(one.value for one in best.belongs) if chance >= NOISE)
     noisy = list(range(sure + 1, best.k + 1)) if best.ordered else []
     if noisy and len(noisy) < best.k:

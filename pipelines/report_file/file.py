@@ -24,8 +24,8 @@ OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 @dataclass(frozen=True)
 class Field:
-    """One value as it is written: a text, or a list of texts. YAML's own guesses (1e-6 is a text, no is false) are
-    left aside: what a value means is up to the schema."""
+    """One value as it is written: a text, or a list of texts. YAML's own typing (1e-6 is a text, no is false) is
+    ignored: the schema decides what a value means."""
 
     value: str | list[str]
     line: int
@@ -35,8 +35,8 @@ class Document:
     """The fields of a file by their dotted names, such as mechanism.k.
 
     Args:
-        must_be: what is said where the file is something else.
-        field: names the file, where an argument does.
+        must_be: what the file must be, for the error if it is not.
+        field: the argument that names the file, if one does.
 
     Raises:
         Refusal: the file cannot be read, is no YAML, or repeats a name; with the line.
@@ -48,13 +48,13 @@ class Document:
         try:
             with open(path, "rb") as source:
                 root = yaml.compose(source, Loader=yaml.SafeLoader)
-        except (OSError, ValueError) as error:  # no name may hold a null
+        except (OSError, ValueError) as error:  # ValueError: a path with a null byte
             why = getattr(error, "strerror", None) or error
             raise Refusal(field, verbatim(f"{path} cannot be read: {why}")) from None
         except yaml.MarkedYAMLError as error:
             raise self._refusal(error.problem_mark.line + 1 if error.problem_mark else 1,
                                 f"not YAML: {error.problem}") from None  # fmt: skip
-        except yaml.YAMLError as error:  # of single characters
+        except yaml.YAMLError as error:  # invalid characters
             raise refused(f"{path} must be printable text in UTF-8: {str(error).splitlines()[0]}") from None
         except RecursionError:
             raise self._refusal(1, "not what was meant: it is nested too deeply") from None
@@ -63,7 +63,7 @@ class Document:
         self._add(root, "")
 
     def error(self, name: str, text: str) -> Refusal:
-        """An error that points at a field, or at its section or the file where there is none."""
+        """An error at the line of a field, or of its section or the file if the field is missing."""
         while name and name not in self.fields:
             name = name.rpartition(".")[0]
         return self._refusal(self.fields[name].line if name else 1, text)
@@ -110,7 +110,7 @@ def _value(node: yaml.Node) -> str | list[str]:
 
 
 def _hint(name: str, known: set[str]) -> str:
-    """What was probably meant: the same name in another section, or the like in the same one."""
+    """A suggestion: the same name in another section, or a similar one in the same section."""
     section, _, last = name.rpartition(".")
     elsewhere = [other for other in known if other.rpartition(".")[2] == last]
     if len(elsewhere) == 1:
@@ -120,7 +120,7 @@ def _hint(name: str, known: set[str]) -> str:
 
 
 def fields_for(mechanism: str | None) -> dict[str, Option]:
-    """The fields of a file: also the parameters of the mechanism that it names, and of every built-in one."""
+    """The fields that a file can have: also the parameters of the mechanism that it names, and of all built-in ones."""
     return {option.field: option for option in rows([mechanism or ""]) if option.field}
 
 
@@ -129,8 +129,8 @@ class Scheduled:
     """A checked report file.
 
     Args:
-        fields: all that it may say.
-        values: what it says, read, by the names in the file.
+        fields: the fields that it can have.
+        values: the values that it has, read, by their names in the file.
     """
 
     document: Document
@@ -144,15 +144,15 @@ class Scheduled:
 
     @property
     def folder(self) -> str:
-        """Where the file's relative paths start: its own folder, wherever the command is run."""
+        """The folder that relative paths in the file start from: the file's own, wherever the command is run."""
         return os.path.dirname(self.document.path)
 
     def refused(self, error: Refusal, otherwise: str = "") -> Refusal:
-        """What was refused, at the line of the field that is meant, by its name in the file."""
-        own = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
-        meant = [own[field] for field in error.fields() if field in own]
+        """A refusal at the line of the field that it is about, with the field's name in the file."""
+        names = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
+        meant = [names[field] for field in error.fields() if field in names]
         place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
-        located = self.document.error(place, error.shown(lambda field: own.get(field, field)))
+        located = self.document.error(place, error.shown(lambda field: names.get(field, field)))
         return type(error)(located.field, located.rule)
 
 

@@ -1,4 +1,4 @@
-"""The periods of a report file, and what each asks for."""
+"""The periods of a report file, and the options of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from private_topk.transforms.windows import WindowBounds
 __all__ = ["CORRECTION", "Periods", "now"]
 
 CORRECTION = "/correction-"
-"""What stands in a release id between the period and the name of a correction."""
+"""The part of a release id between the period and the name of a correction."""
 
 _STREAMS = ("kafka://", "pubsub://")
 
@@ -23,11 +23,11 @@ _STREAMS = ("kafka://", "pubsub://")
 class Periods:
     """A report file and its periods.
 
-    The release id is the report's name and the period: public knowledge, and the same for every call. So whatever
-    calls twice, or resumes after a crash, publishes the identical ranking and is charged once.
+    The release id is the report's name and the period: public knowledge, and the same for every call. So calling
+    twice, or resuming after a crash, publishes the identical ranking and is charged once.
 
     Args:
-        correction: tells a corrected report from the one it replaces: a release of its own, which costs.
+        correction: distinguishes a corrected report from the one it replaces: a release of its own, which costs.
     """
 
     def __init__(self, file: Scheduled, correction: str | None = None) -> None:
@@ -42,13 +42,13 @@ class Periods:
         return self._file.schedule
 
     def words(self, number: int) -> str:
-        """A period for people."""
+        """A period as people read it."""
         schedule = self._file.schedule
         period = schedule.period(number)
         return f"{schedule.words(period.start)} to {schedule.words(period.end)}"
 
     def place(self, number: int) -> str:
-        """Where a period is published."""
+        """The place where a period is published."""
         return self.options(number)["output"]
 
     def release_id(self, number: int, correction: str | None = "") -> str:
@@ -59,45 +59,45 @@ class Periods:
         return f"{self._file.name}/{label}" + (f"{CORRECTION}{chosen}" if chosen else "")
 
     def options(self, number: int) -> Options:
-        """What a period asks for, field by field: what the file says, and what its schedule sets."""
+        """The options of a period: those of the file, and those that its schedule sets."""
         schedule = self._file.schedule
-        given: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         parameters = {}
         for name, value in self._file.values.items():
             option = self._file.fields[name]
             if option.parameter:
                 parameters[option.name] = value
             elif option.name not in OF_SCHEDULE:
-                given[option.name] = self._placed(name, self._filled(value, number) if option.template else value)
+                options[option.name] = self._placed(name, self._filled(value, number) if option.template else value)
         period = schedule.period(number)
-        given |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
-        given["time_zone"] = schedule.zone.key
-        if "against" in given:
-            given["against_from"] = schedule.before(number)
-        given |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
-        if given.get("privacy_unit") != "user":
-            given.pop("horizon", None)
-        return given
+        options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
+        options["time_zone"] = schedule.zone.key
+        if "against" in options:
+            options["against_from"] = schedule.before(number)
+        options |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
+        if options.get("privacy_unit") != "user":
+            options.pop("horizon", None)
+        return options
 
     @property
     def watches(self) -> bool:
-        """Whether rows are read as they come; the period is over, so that is as far as its clock goes."""
+        """Whether rows are read as they come, by a clock that goes to the end of the period, which is over."""
         values = self._file.values
         return values.get("source.watch", False) or values["source.input"].startswith(_STREAMS)
 
     def runner(self) -> tuple[str, list[str]]:
-        """The runner's name, and the words for it."""
+        """The runner's name, and its arguments."""
         values = self._file.values
         return values.get("runner.name", "direct"), list(values.get("runner.options", ()))
 
     def _placed(self, name: str, value: object) -> object:
-        """A value, with a path in it made to start at the file's own folder."""
+        """A value; a relative path in it is taken from the file's own folder."""
         if not isinstance(value, str):
             return value
         if name == "release_key" and value.startswith("file:"):
             return f"file:{self._at_home(value.removeprefix('file:'))}"
-        if name == "ledger.url" and (found := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
-            return found[1] + os.path.abspath(self._at_home(found[2]))
+        if name == "ledger.url" and (match := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
+            return match[1] + os.path.abspath(self._at_home(match[2]))
         return self._at_home(value) if self._file.fields[name].path and names_a_file(value) else value
 
     def _filled(self, template: str, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Publishing the periods of a report file, each once however often it is asked for."""
+"""Publishing the periods of a report file, each once however often it is called."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["ScheduledReport"]
 
 
 class ScheduledReport(Periods):
-    """The periods of a report file, to be looked at and published."""
+    """The periods of a report file, to be checked and published."""
 
     def check(self) -> None:
-        """Raise Refusal for all that is wrong in the file itself; of others, a schema of messages is looked at."""
+        """Raise Refusal for anything wrong in the file itself. Of other files only a schema of messages is read."""
         with self._pointing("runner.options"):
             check_words(*self.runner())
         with self._pointing():
@@ -45,13 +45,13 @@ class ScheduledReport(Periods):
             ReleaseKey.parse(options["release_key"])
 
     def publish(self, number: int, exact_counters: bool = False) -> Done | None:
-        """Publish a period unless that is done. Returns None where there was nothing to do.
+        """Publish a period unless that is done. Returns None if there was nothing to do.
 
         Args:
             exact_counters: let the runner's metrics show exactly how many rows were left out.
 
         Raises:
-            Refusal: with the line of the file where it is one of its fields that is wrong.
+            Refusal: with the line of the file, if one of its fields is wrong.
             Unfinished, Interrupted: the run ended early.
         """
         self._check_place(number)
@@ -63,7 +63,7 @@ class ScheduledReport(Periods):
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
     def look(self, number: int, tell: Callable[[Report, Launch], None]) -> None:
-        """Hand a period's report to whoever looks whether it is ready. Raises Refusal as `publish` does."""
+        """Pass a period's report to a function that checks whether it is ready. Raises Refusal as `publish` does."""
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
@@ -88,7 +88,7 @@ class ScheduledReport(Periods):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
     def _forewarn(self, report: Report, options: Options, number: int) -> None:
-        """Say so where what was published of the periods before tells that this one would be close to noise."""
+        """Print a warning if earlier published periods show that this one would be close to noise."""
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
         warning = forewarned(report.spec, options.get("like"), before)
         if warning is not None:
@@ -99,12 +99,12 @@ class ScheduledReport(Periods):
         return sink_for(options, watch=self.watches).files(period_of(options)) or []
 
     def published(self, number: int) -> bool:
-        """Whether a period's output is there, complete, and noted in the ledger if there is one.
+        """Whether a period's output exists, complete, and is recorded in the ledger if there is one.
 
-        Asked for no correction, a period is published where one of its corrections is.
+        Without a correction, a period also counts as published if one of its corrections is.
 
         Raises:
-            Refusal: another release is in its place, or a part of a correction; or nobody can tell.
+            Refusal: another release, or an incomplete correction, is in its place; or that cannot be determined.
         """
         options, name = self.options(number), self.release_id(number)
         with self._pointing():
@@ -116,8 +116,8 @@ class ScheduledReport(Periods):
             corrections = {place.release for place in existing if place is not None} - {self.release_id(number, None)}
             if self._correction is None and corrections:
                 name = min(corrections)
-            whole = all(place is not None and place.release == name and place.windows for place in existing)
-            if whole and self._noted(options, name):
+            complete = all(place is not None and place.release == name and place.windows for place in existing)
+            if complete and self._noted(options, name):
                 return True
             if name != self.release_id(number):
                 raise Refusal("output", f"{verbatim(options['output'])} has {verbatim(name)}, which is not complete",
@@ -125,7 +125,7 @@ class ScheduledReport(Periods):
             return False
 
     def _check_own(self, existing: Iterable[ExistingOutput], number: int) -> None:
-        """Raise Refusal unless what stands at a period's place is its ranking, or a correction of it."""
+        """Raise Refusal unless the output at a period's place is its ranking, or a correction of it."""
         base = self.release_id(number, None)
         for place in existing:
             if place.release != base and not place.release.startswith(f"{base}{CORRECTION}"):
@@ -133,14 +133,14 @@ class ScheduledReport(Periods):
                               f"{verbatim(self.release_id(number))}", "move it, or change {output}")  # fmt: skip
 
     def _check_known(self, options: Options) -> None:
-        """Raise Refusal unless somebody can tell later what has been published."""
+        """Raise Refusal unless it can be determined later what has been published."""
         sink = sink_for(options, watch=self.watches)
         if sink.files(period_of(options)) is None and "ledger" not in options:
             raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
                           "so a ledger has to know it")  # fmt: skip
 
     def _noted(self, options: Options, name: str) -> bool:
-        """Whether the ledger, if there is one, knows a release of this name to be out."""
+        """Whether the ledger, if there is one, has a finished release of this name."""
         if "ledger" not in options:
             return True
         from private_topk.pipelines.budget.ledger import Ledger
@@ -150,7 +150,7 @@ class ScheduledReport(Periods):
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:
-        """What is refused inside points at the line of the field that is meant, or at another."""
+        """Refusals inside are of the line of their field, or of the field `otherwise`."""
         try:
             yield
         except Refusal as error:

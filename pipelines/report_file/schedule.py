@@ -1,4 +1,4 @@
-"""Which periods a scheduled report has: declared in its file, never inferred from the data."""
+"""The schedule of a report: its periods, declared in its file and never inferred from the data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NAMED: dict[str, timedelta | None] = {"day": _DAY, "week": 7 * _DAY, "month": N
 
 @dataclass(frozen=True)
 class Schedule:
-    """Periods one after the other.
+    """A schedule of consecutive periods.
 
     Args:
         first: start of the first period.
         every: a length of time, or one of `CALENDAR`. Months and whole days are those of the time zone's calendar,
-            where a day may have 23 hours and one that the zone left out is no period; other lengths are exact.
+            where a day may have 23 hours, and a day that the zone skipped is no period; other lengths are exact.
         zone: the time zone, also of dates that name none.
         horizon: how many periods there are in all, or None for no end.
     """
@@ -65,9 +65,9 @@ class Schedule:
         return self._started(until, self.horizon)
 
     def words(self, moment: datetime) -> str:
-        """A moment as it is written in this schedule's time zone: no two starts of periods are written the same.
+        """A moment as it is written in this schedule's time zone, unique among the starts of periods.
 
-        Where the clock goes back, periods may start at two moments that it shows alike. The later one is written with
+        When the clock goes back, periods may start at two moments of the same local time. The later one is written with
         its offset, as in 2026-10-25T020000+0100; all others are 2026-10-25T020000 and 2026-10-25 for midnight.
         """
         local = moment.astimezone(self.zone)

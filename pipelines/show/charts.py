@@ -1,6 +1,6 @@
-"""Charts as inline SVG: places over the windows, and counts with their noise. Colours are those of the page's style.
+"""Charts as inline SVG: places over the windows, and counts with their noise, in the colours of the page's style.
 
-A chart is one picture to a screen reader, with a title and a description; the numbers are in a table beside it.
+To a screen reader a chart is one picture, with a title and a description; the numbers are in a table beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LABEL, _TOP, _LENGTH, _BAR = 34, 30, 260, 150
 
 
 def has_places(listings: Sequence[Listing]) -> bool:
-    """Whether there are places over several windows to be drawn."""
+    """Whether there are places over several windows to draw."""
     return len(listings) > 1 and any(listing.ranked for listing in listings)
 
 
@@ -28,20 +28,20 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     """Every item's place from window to window; the first ten of the newest window in colour, the others pale.
 
     Args:
-        name: starts the identifiers in the picture, which must differ within a page.
+        name: the prefix of identifiers in the picture, unique within a page.
     """
     shown = listings[-_MOST_WINDOWS:]
     most = max(len(listing.rows) for listing in shown)
     places, last = min(most, _MOST_PLACES), len(shown) - 1
     row, step = 26 if places <= 20 else 18, min(max(600 // last, 14), 96)
-    ends = [[(place, str(its["item"])) for its in shown[n].rows if (place := its["rank"] or places + 1) <= places]
+    ends = [[(place, str(each["item"])) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
             for n in (0, last)]  # fmt: skip
     before, after = (max((_width(f"00 {item}", _LABEL) for _, item in end), default=0) for end in ends)
     left = before + 12
     lit = [item for place, item in sorted(ends[1]) if place <= LIT]
     looks = {item: (n % COLOURS, _DASHES[n // COLOURS % len(_DASHES)]) for n, item in enumerate(lit)}
     lines = [(item, looks.get(item), _path(where)) for item, where in _places(shown, places).items()]
-    lines.sort(key=lambda line: line[1] is not None)  # what is lit is drawn last, and so on top
+    lines.sort(key=lambda line: line[1] is not None)  # coloured lines are drawn last, and so on top
     left_out = f" Only the first {places} places are drawn." if most > places else ""
     left_out += (
         f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
@@ -53,7 +53,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         f"{len(lit)} items of the newest window are in colour. The table of all windows has the same.{left_out}",
         width=left + step * last + after + 12, height=_TOP + row * places + 10, step=step, row=row,
         left=left, right=left + step * last, top=_TOP, bottom=_TOP + places * row,
-        windows=[(left + n * step, _day(its) if (last - n) % every == 0 else "") for n, its in enumerate(shown)],
+        windows=[(left + n * step, _day(each) if (last - n) % every == 0 else "") for n, each in enumerate(shown)],
         ends=[[(f"{place} {_short(item, _LABEL)}", looks.get(item), _TOP + place * row - row // 2 + 4)
                for place, item in end] for end in ends],
         lines=lines,
@@ -65,17 +65,17 @@ def _day(listing: Listing) -> str:
 
 
 def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int]]:
-    """Of every item its place by window."""
-    found: dict[str, dict[int, int]] = {}
+    """The place of every item by window."""
+    by_item: dict[str, dict[int, int]] = {}
     for window, listing in enumerate(listings):
         for row in listing.rows:
             if row["rank"] is not None and row["rank"] <= places:
-                found.setdefault(str(row["item"]), {})[window] = row["rank"]
-    return found
+                by_item.setdefault(str(row["item"]), {})[window] = row["rank"]
+    return by_item
 
 
 def _path(where: Mapping[int, int]) -> str:
-    """A line through the (window, place)s of windows that follow each other, and a dot where one stands alone."""
+    """A path through the (window, place)s of consecutive windows, with a dot for a single one."""
     path = ""
     for window, place in where.items():
         start = window - 1 not in where
@@ -85,7 +85,7 @@ def _path(where: Mapping[int, int]) -> str:
 
 
 def count_bar(listing: Listing, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where a count's bar and its noise begin and end, in a cell of a table."""
+    """The geometry of a count's bar and its noise in a cell of a table."""
     low, high = _reach(listing.rows)
 
     def x(value: float) -> int:

@@ -1,7 +1,7 @@
-"""Pages that stand alone: the rankings, then what they promise and how to read them. No script, nothing loaded.
+"""Self-contained pages: the rankings, then what they promise and how to read them, without scripts.
 
-A page's own policy forbids scripts and all that is elsewhere besides. Many groups have a page each, and one that
-compares them.
+A page's content security policy forbids scripts and external resources. Many groups have a page each, and one page
+that compares them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _MOST_WINDOWS, _FIRST, _SHARED = 400, 5, 30
 
 
 def page(report: PublishedReport, links: Sequence[tuple[str, str]] = (), index: Mapping[str, Any] | None = None) -> str:
-    """The whole page, as HTML.
+    """A page as HTML.
 
     Args:
         links: to other pages, by their names.
-        index: what is compared of groups that have pages of their own, in place of the rankings.
+        index: the comparison of groups that have pages of their own, in place of the rankings.
     """
-    groups = [] if index else [_of_a_group(name, its) for name, its in report.by_group().items()]
+    groups = [] if index else [_of_a_group(name, listings) for name, listings in report.by_group().items()]
     return rendered("page.html", title=report.title, links=links, index=index, groups=groups, **_shared(report))
 
 
 def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:
-    """Every page by its path beside the first: one, or for many groups an index and a page for each.
+    """Every page with its path relative to the first: one page, or for many groups an index and a page for each.
 
     Args:
-        name: of the first page's file.
+        name: the name of the first page's file.
     """
     listings = report.by_group()
     if len(listings) <= _GROUPS_ON_A_PAGE:
@@ -55,18 +55,18 @@ def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:
 
 
 def snippet(report: PublishedReport, name: str) -> str:
-    """A piece of a page, for a notebook: of every group the newest ranking and a chart, then the guarantee.
+    """A part of a page, for a notebook: the newest ranking and a chart of every group, then the guarantee.
 
     Args:
-        name: starts the identifiers in it, which must differ within the notebook.
+        name: the prefix of identifiers in it, unique within the notebook.
     """
-    groups = [_of_a_group(group, its) for group, its in report.by_group().items()]
+    groups = [_of_a_group(group, listings) for group, listings in report.by_group().items()]
     shown = groups[:_GROUPS_IN_A_NOTEBOOK]
     return rendered("snippet.html", name=name, groups=shown, more=len(groups) - len(shown), **_shared(report))
 
 
 def _shared(report: PublishedReport) -> dict[str, Any]:
-    """What is said of the whole."""
+    """The template values that are the same for all groups."""
     return {
         "report": report, "style": STYLE, "words": in_words(report), "symbols": in_symbols(report),
         "promise": promise(report), "what_is_ranked": what_is_ranked(report.facts),
@@ -76,7 +76,7 @@ def _shared(report: PublishedReport) -> dict[str, Any]:
 
 
 def _of_a_group(name: str | None, listings: Sequence[Listing]) -> dict[str, Any]:
-    """The newest ranking, the places in the window before it, and where there are several windows all of them."""
+    """The newest ranking of a group, the places in the window before it, and all windows if there are several."""
     newest, several = listings[-1], len(listings) > 1
     before = _ranks(listings[-2]) if several and newest.ranked else None
     return {"name": name, "listings": listings, "newest": newest, "before": before, "places": has_places(listings),
@@ -88,11 +88,11 @@ def _ranks(listing: Listing) -> dict[str, Any]:
 
 
 def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
-    """Items down, those of the newest window first; windows across, the newest first."""
+    """A table of all windows: items as rows, those of the newest window first; windows as columns, the newest first."""
     shown = listings[: -_MOST_WINDOWS - 1 : -1]
     items = dict.fromkeys(str(row["item"]) for listing in shown for row in listing.rows)
     ranks, counts = [_ranks(listing) for listing in shown], [_counts(listing) for listing in shown]
-    ranges = sorted({row["noise_95"] for its in shown for row in its.rows if row.get("noise_95") is not None})
+    ranges = sorted({row["noise_95"] for each in shown for row in each.rows if row.get("noise_95") is not None})
     what = " and its noisy count" if any(counts) else ""
     if ranges:
         what += f" (± {ranges[0]:,}" + (f" to {ranges[-1]:,}" if len(ranges) > 1 else "") + ", 95%)"
@@ -125,14 +125,14 @@ def _head(listing: Listing) -> str:
 
 
 def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | None, str]) -> dict[str, Any]:
-    """The first items of every group in the newest window, and the places of the items that most of them have."""
-    newest = max((its[-1] for its in groups.values()), key=lambda listing: (listing.start is not None, listing.start))
-    found, rows = {group: its[-1] for group, its in groups.items()}, []
-    ranks = {group: _ranks(its) for group, its in found.items()}
-    most = max(min(len(its.rows), _FIRST) for its in found.values())
-    for group, its in groups.items():
-        items = [str(row["item"]) for row in found[group].rows]
-        new = len(set(items) - set(_ranks(its[-2]))) if len(its) > 1 else ""
+    """The first items of every group in its newest window, and the places of the items that most groups have."""
+    newest = max((each[-1] for each in groups.values()), key=lambda listing: (listing.start is not None, listing.start))
+    latest, rows = {group: each[-1] for group, each in groups.items()}, []
+    ranks = {group: _ranks(each) for group, each in latest.items()}
+    most = max(min(len(each.rows), _FIRST) for each in latest.values())
+    for group, listings in groups.items():
+        items = [str(row["item"]) for row in latest[group].rows]
+        new = len(set(items) - set(_ranks(listings[-2]))) if len(listings) > 1 else ""
         rows.append((hrefs[group], group, [*items[:most], *[""] * (most - len(items))], new))
     held: dict[str, list[Any]] = {}
     for places in ranks.values():

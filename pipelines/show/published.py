@@ -1,4 +1,4 @@
-"""What there is to show of a published report: its rows and what its manifest says. All of it is public."""
+"""A published report: its rows and its manifest. All of it is public."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Listing(NamedTuple):
 
     @property
     def local_start(self) -> datetime:
-        """The start by the clocks of the zone."""
+        """The start in local time of the zone."""
         assert self.start is not None
         return self.start.astimezone(_zone(self.zone))
 
@@ -53,18 +53,18 @@ class Listing(NamedTuple):
         return when(self.start, self.end, self.zone)
 
     def caption(self) -> str:
-        """The title, within all groups."""
+        """The title, with the group where there are groups."""
         return self.title() if self.group is None else f"{self.group}, {self.title()}"
 
 
 @dataclass(frozen=True)
 class PublishedReport:
-    """The rankings of one release, or of a series of releases that ask the same of one window after the other.
+    """The rankings of one release, or of a series of releases with the same parameters for consecutive windows.
 
     Args:
-        rows: the columns of `FIELDS`, and maybe one more that names a group.
-        facts: the manifest; empty where there is none, and whatever is missing in it is not said.
-        group: the name of the column that tells groups apart; by default `group`, where there is one.
+        rows: the columns of `FIELDS`, and perhaps one more that names a group.
+        facts: the manifest; empty if there is none. What is missing in it is not shown.
+        group: the name of the column of the group; by default `group`, if there is one.
     """
 
     rows: Rows
@@ -85,11 +85,11 @@ class PublishedReport:
 
     @property
     def title(self) -> str:
-        """What it is, in a line: `Weekly top 50 of each of 30 groups, 2026-01-05 to 2026-07-05`."""
+        """A title of one line, such as `Weekly top 50 of 30 groups, 2026-01-05 to 2026-07-05`."""
         k = self.facts.get("k") or (self.rows[0]["k"] if self.rows else None)
         groups, windows = (
             list(self.by_group()),
-            sorted({(its.start, its.end) for its in self.listings() if its.start and its.end}),
+            sorted({(listing.start, listing.end) for listing in self.listings() if listing.start and listing.end}),
         )
         of = "" if groups in ([], [None]) else f" of {groups[0]}" if len(groups) == 1 else f" of {len(groups):,} groups"
         what = f"{_rhythm(windows)} top {'items' if k is None else f'{k:,}'}".strip()
@@ -102,34 +102,34 @@ class PublishedReport:
         return self.facts.get("private", True) is not False
 
     def listings(self) -> list[Listing]:
-        """Every window and group, in the order of the rows; a window of the manifest that released nothing is empty."""
-        found: dict[tuple[Any, Any, Any], list[Mapping[str, Any]]] = {}
+        """The listing of every window and group, in the order of the rows; empty for windows without released items."""
+        by_window: dict[tuple[Any, Any, Any], list[Mapping[str, Any]]] = {}
         for window in self.facts.get("windows") or ():
             group = None if self.group is None else window.get("group")
             if self.group is None or group is not None:
-                found[_moment(window.get("start")), _moment(window.get("end")), group] = []
+                by_window[_moment(window.get("start")), _moment(window.get("end")), group] = []
         for row in self.rows:
             group = None if self.group is None else row.get(self.group)
-            found.setdefault((row["window_start"], row["window_end"], group), []).append(row)
+            by_window.setdefault((row["window_start"], row["window_end"], group), []).append(row)
         zone = str(self.facts.get("time_zone", "UTC"))
-        return [Listing(*place, rows, zone) for place, rows in found.items()]
+        return [Listing(*place, rows, zone) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""
-        found: dict[str | None, list[Listing]] = {}
+        groups: dict[str | None, list[Listing]] = {}
         for listing in self.listings():
-            found.setdefault(listing.group, []).append(listing)
-        return {group: sorted(of_it, key=_in_time) for group, of_it in found.items()}
+            groups.setdefault(listing.group, []).append(listing)
+        return {group: sorted(of_it, key=_in_time) for group, of_it in groups.items()}
 
     def of_group(self, group: str | None) -> PublishedReport:
-        """One group's part of it, which promises the same."""
+        """The report of one group, with the same guarantee."""
         rows = [row for row in self.rows if row.get(self.group or "") == group]
         windows = [window for window in self.facts.get("windows") or () if window.get("group") in (group, None)]
         return PublishedReport(rows, {**self.facts, "windows": windows} if self.facts else {}, self.group)
 
 
 def _rhythm(windows: Sequence[Any]) -> str:
-    """In a word, where windows follow each other by a day, a week or the like."""
+    """The rhythm of windows in one word, such as daily or weekly, or nothing."""
     if len(windows) < 2 or any(end > start for (_, end), (start, _) in pairwise(windows)):
         return ""
     if all(end - start == timedelta(hours=1) for start, end in windows):
@@ -140,9 +140,9 @@ def _rhythm(windows: Sequence[Any]) -> str:
 
 
 def _span(start: datetime, end: datetime, zone: str) -> str:
-    """From the first day to the last; of less than a day, moments."""
-    own = _zone(zone)
-    first, last = start.astimezone(own), (end - timedelta(microseconds=1)).astimezone(own)
+    """The first and the last day of a span; for less than a day, its moments."""
+    local = _zone(zone)
+    first, last = start.astimezone(local), (end - timedelta(microseconds=1)).astimezone(local)
     if end - start < timedelta(days=1):
         return when(start, end, zone)
     return f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
@@ -151,20 +151,19 @@ def _span(start: datetime, end: datetime, zone: str) -> str:
 def _zone(zone: str) -> ZoneInfo:
     try:
         return ZoneInfo(zone)
-    except (ValueError, KeyError, OSError):  # a zone that this machine's list does not have: it is of another year
+    except (ValueError, KeyError, OSError):  # a zone that this machine's database does not have
         return ZoneInfo("UTC")
 
 
 def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str:
-    """A window as a person reads it, by the clocks of a zone; between two readings of them their distance from UTC is
-    told, where that changes."""
+    """A window as people read it, in local time of a zone; with the offsets from UTC if these differ."""
     if start is None or end is None:
         return "All rows"
-    own = _zone(zone)
-    zone = own.key
-    first, last = start.astimezone(own), end.astimezone(own)
-    whole = not any(moment.second or moment.microsecond for moment in (first, last))
-    shown = [moment.replace(tzinfo=None).isoformat(" ", "minutes" if whole else "auto") for moment in (first, last)]
+    local = _zone(zone)
+    zone = local.key
+    first, last = start.astimezone(local), end.astimezone(local)
+    minutes = not any(moment.second or moment.microsecond for moment in (first, last))
+    shown = [moment.replace(tzinfo=None).isoformat(" ", "minutes" if minutes else "auto") for moment in (first, last)]
     if first.utcoffset() != last.utcoffset():
         shown = [f"{text}{moment.isoformat()[-6:]}" for text, moment in zip(shown, (first, last), strict=True)]
     return f"{shown[0]} to {shown[1]} {zone}"

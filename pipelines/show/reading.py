@@ -20,7 +20,7 @@ _NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "relea
 _OF_A_FILE = ("output", "ranking_sha256", "windows", "partition")
 _ASKED = ("mechanism", "answer", "parameters", "k", "max_items_per_user", "max_windows_per_user", "privacy", "against",
           "amounts", "weights", "private")  # fmt: skip
-"""What the releases of a series have in common; their lists and versions may differ, and then are not told."""
+"""The facts that the releases of a series must share; their lists and versions may differ, and then are not shown."""
 
 _TEXT, _WHOLE, _NUMBER = (str,), (int,), (int, float)
 _FACTS: dict[str, tuple[type, ...]] = {
@@ -33,41 +33,41 @@ _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _
 
 
 def read_report(*places: str) -> PublishedReport:
-    """What ranking files, or the files of folders, and their manifests tell: one release, or a series of releases.
+    """The report in ranking files, or in the files of folders, with their manifests: one release, or a series.
 
     Raises:
-        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking; several are no series,
-            since they ask different things or have a window twice.
+        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no series,
+            since their parameters differ or a window occurs twice.
     """
     files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
-    found = {file: _read(file) for file in files}
-    rows = [row for some, _ in found.values() for row in some]
-    facts = [manifest for _, manifest in found.values() if manifest]
-    _check_series(found)
+    contents = {file: _read(file) for file in files}
+    rows = [row for some, _ in contents.values() for row in some]
+    facts = [manifest for _, manifest in contents.values() if manifest]
+    _check_series(contents)
     group = "group" if rows and "group" in rows[0] else None
-    if not facts or len(facts) < len(found):
-        return PublishedReport(sorted(rows, key=_moment) if len(found) > 1 else rows, {}, group)
-    if len(found) == 1:
+    if not facts or len(facts) < len(contents):
+        return PublishedReport(sorted(rows, key=_moment) if len(contents) > 1 else rows, {}, group)
+    if len(contents) == 1:
         return PublishedReport(rows, facts[0], group)
-    alike = {name: value for name, value in facts[0].items() if all(its.get(name) == value for its in facts)}
-    windows = [window for its in facts for window in its.get("windows", ())]
-    whole = {name: value for name, value in alike.items() if name not in _OF_A_FILE} | {"windows": windows}
-    return PublishedReport(sorted(rows, key=_moment), whole, group)
+    alike = {name: value for name, value in facts[0].items() if all(each.get(name) == value for each in facts)}
+    windows = [window for each in facts for window in each.get("windows", ())]
+    shared = {name: value for name, value in alike.items() if name not in _OF_A_FILE} | {"windows": windows}
+    return PublishedReport(sorted(rows, key=_moment), shared, group)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
     return row["window_start"] is not None, row["window_start"]
 
 
-def _check_series(found: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any]]]) -> None:
-    """Raise Refusal unless the files ask the same, of windows that none of them has twice."""
-    asked: dict[str, Any] | None = None
+def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any]]]) -> None:
+    """Raise Refusal unless the files have the same parameters, and no window occurs twice."""
+    question: dict[str, Any] | None = None
     whose: dict[tuple[Any, ...], str] = {}
-    for file, (rows, facts) in found.items():
+    for file, (rows, facts) in contents.items():
         if facts:
-            asked = asked or facts
+            question = question or facts
             for name in _ASKED:
-                if facts.get(name) != asked.get(name):
+                if facts.get(name) != question.get(name):
                     raise Refusal("", f"{verbatim(file)} asks something else than the files before it: its {name} is "
                                   "another", "give the files of one question")  # fmt: skip
         for window in dict.fromkeys((row["window_start"], row["window_end"], row.get("group")) for row in rows):
@@ -76,9 +76,9 @@ def _check_series(found: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any]
                 raise Refusal("", f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
                               "give one of them: a series has each window once")  # fmt: skip
             whose[window] = file
-    privacy = (asked or {}).get("privacy") or {}
+    privacy = (question or {}).get("privacy") or {}
     numbers = {window[:2] for window in whose}
-    if "share_of_a_window" in privacy and len(found) > 1 and len(numbers) > privacy["windows"]:
+    if "share_of_a_window" in privacy and len(contents) > 1 and len(numbers) > privacy["windows"]:
         raise Refusal("", f"these are {len(numbers)} windows, and their budget is of {privacy['windows']}",
                       "give the files of one total")  # fmt: skip
 
@@ -87,10 +87,10 @@ def _files(path: str) -> list[str]:
     if path.lower().endswith(tuple(FORMATS)) and exists(path):
         return [path]
     try:
-        found = [file.path for inside in ("*", "*=*/*") for file in match_any(f"{path.rstrip('/')}/{inside}")]
+        paths = [file.path for inside in ("*", "*=*/*") for file in match_any(f"{path.rstrip('/')}/{inside}")]
     except Exception as error:  # every file system raises its own kind
         raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
-    files = [file for file in found if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in found]
+    files = [file for file in paths if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in paths]
     if not files:
         raise Refusal("", f"{verbatim(path)} is no ranking", f"give a file that ends with one of "
                       f"{', '.join(FORMATS)}, or a folder of them with their manifests")  # fmt: skip
@@ -121,35 +121,35 @@ def _manifest(path: str, content: bytes) -> dict[str, Any]:
         return {}
     with open_file(place) as source:
         try:
-            found = json.loads(source.read())
+            manifest = json.loads(source.read())
         except (ValueError, RecursionError):
-            found = None
-    if not is_manifest(found):
+            manifest = None
+    if not is_manifest(manifest):
         raise Refusal(
             "", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking again"
         )
-    if found.get("ranking_sha256", "") != hashlib.sha256(content).hexdigest():
+    if manifest.get("ranking_sha256", "") != hashlib.sha256(content).hexdigest():
         raise Refusal("", f"{verbatim(path)} is not the file that its manifest is of",
                       "one of the two was changed or replaced: the SHA-256 is another")  # fmt: skip
-    return found
+    return manifest
 
 
-def is_manifest(found: object) -> bool:
-    """Whether a value of JSON has the facts that are shown, each in its form; others may be missing or null.
+def is_manifest(manifest: object) -> bool:
+    """Whether a JSON value is a manifest: the facts that are shown have the right types; they may be missing or null.
 
-    One that anybody has changed is told to be none, and not guessed at.
+    A manifest that somebody has altered is rejected, not interpreted.
     """
-    if not isinstance(found, dict) or not _fits(found, _FACTS):
+    if not isinstance(manifest, dict) or not _fits(manifest, _FACTS):
         return False
-    windows, privacy, domain = found.get("windows", []), found.get("privacy"), found.get("domain")
+    windows, privacy, domain = manifest.get("windows", []), manifest.get("privacy"), manifest.get("domain")
     return (
         isinstance(windows, list)
         and all(isinstance(window, dict) and _is_window(window) for window in windows)
-        and ("k" not in found or _is(found["k"], _WHOLE) and found["k"] > 0)
+        and ("k" not in manifest or _is(manifest["k"], _WHOLE) and manifest["k"] > 0)
         and (not privacy or _is_privacy(privacy))
         and (not domain or _has(domain, _OF_A_DOMAIN.get(str(domain.get("kind")), {})))
-        and (not found.get("groups") or _has(found["groups"], {"per_user": _WHOLE}))
-        and (not found.get("against") or "weight" in found["against"])
+        and (not manifest.get("groups") or _has(manifest["groups"], {"per_user": _WHOLE}))
+        and (not manifest.get("against") or "weight" in manifest["against"])
     )
 
 

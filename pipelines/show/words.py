@@ -1,6 +1,6 @@
 """A published report in words: its rankings on a terminal, what they promise and how to read them.
 
-Every sentence has to be true of any ranking that it is said of: what a manifest does not say is not said here either.
+Every sentence has to be true of every ranking that it is shown for, so nothing is stated that a manifest does not say.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _who(facts: Mapping[str, Any]) -> str:
 
 
 def in_symbols(report: PublishedReport) -> str:
-    """The inequality, or nothing where there is no manifest."""
+    """The inequality of the guarantee, or nothing if there is no manifest."""
     privacy = report.facts.get("privacy")
     if not privacy or not report.is_private:
         return ""
@@ -108,7 +108,7 @@ def in_symbols(report: PublishedReport) -> str:
 
 
 def how_to_read(report: PublishedReport) -> list[str]:
-    """What places and counts mean, and what they do not."""
+    """Sentences on what places and counts mean, and what they do not."""
     listings = report.listings()
     sentences = [what_is_ranked(report.facts)]
     if report.facts.get("answer", "sequence") == "set":
@@ -141,7 +141,7 @@ def promise(report: PublishedReport) -> str:
 
 
 def what_is_ranked(facts: Mapping[str, Any]) -> str:
-    """In one sentence."""
+    """What items are ranked by, in one sentence."""
     against = facts.get("against")
     if against:
         less = "" if against["weight"] == 1 else f" {against['weight']} of"
@@ -163,29 +163,29 @@ def _items(domain: Mapping[str, Any]) -> str:
 
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     """The settings, as names and values."""
-    facts, found = report.facts, []
+    facts, settings = report.facts, []
     domain, privacy = facts.get("domain") or {}, facts.get("privacy") or {}
-    found.append(("release", report.name))
+    settings.append(("release", report.name))
     if facts.get("mechanism"):
-        own = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
-        found.append(
-            ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in own.items())]))
+        chosen = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
+        settings.append(
+            ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in chosen.items())]))
         )
     if report.rows or "k" in facts:
-        found.append(("items asked for", f"{facts.get('k') or report.rows[0]['k']:,}"))
+        settings.append(("items asked for", f"{facts.get('k') or report.rows[0]['k']:,}"))
     if domain:
-        found.append(("items to choose from", _items(domain)))
+        settings.append(("items to choose from", _items(domain)))
     if "unit" in privacy:
-        found.append(("protected unit", str(privacy["unit"])))
+        settings.append(("protected unit", str(privacy["unit"])))
         if privacy.get("accounting"):
             shared = privacy.get("windows_of_a_user", privacy["windows"])
-            found.append(("windows that share the budget", f"{shared:,}, by {privacy['accounting']} composition"))
+            settings.append(("windows that share the budget", f"{shared:,}, by {privacy['accounting']} composition"))
     for name, label in (("key_id", "key"), ("runner", "run by"), ("ranking_sha256", "SHA-256 of the ranking")):
         if facts.get(name):
-            found.append((label, str(facts[name])))
+            settings.append((label, str(facts[name])))
     if facts.get("versions"):
-        found.append(("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
-    return found
+        settings.append(("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
+    return settings
 
 
 def in_text(report: PublishedReport) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Where rankings go: files that appear complete or not at all, messages and tables, each a `Sink`."""
+"""Sinks of rankings: files that appear complete or not at all, messages and tables, each a `Sink`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PLAIN = Shape()
 
 @dataclass(frozen=True)
 class ToBigQuery(Sink):
-    """The rows of `fields_of`, appended to a table, once however often they are written. It is made if it is not there.
+    """Appends the rows of rankings to a table, once however often they are written. A missing table is created.
 
     Args:
         place: bigquery://PROJECT:DATASET.TABLE.
@@ -73,20 +73,20 @@ class _LoadDoFn(beam.DoFn):
         self._table, self._release_id, self._shape, self._live = table, release_id, shape, live
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
-        found = list(rankings)
-        rows = FORMATS[".avro"].encode(ranking_rows(found, self._release_id), self._shape)
+        released = list(rankings)
+        rows = FORMATS[".avro"].encode(ranking_rows(released, self._release_id), self._shape)
         with nullcontext() if self._live is None else self._live.publishing():
             load(self._table, rows, table_schema(self._shape)["fields"])
-        yield from dict.fromkeys(ranking.label() for ranking in found)
+        yield from dict.fromkeys(ranking.label() for ranking in released)
 
 
 def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
-    """Append an Avro file to a table, made if need be; once, however often it is called."""
+    """Append an Avro file to a table, created if it is missing; once, however often this is called."""
     from google.cloud.bigquery import LoadJobConfig, SchemaField
 
     client = client_of(table, "output")
-    # Nothing is required: a Parquet or Avro file need not say that a column has no nulls.
-    fields = [SchemaField(found["name"], found["type"], description=found["description"]) for found in schema]
+    # No field is REQUIRED: a Parquet or Avro file need not declare that a column has no nulls.
+    fields = [SchemaField(column["name"], column["type"], description=column["description"]) for column in schema]
     config = LoadJobConfig(source_format="AVRO", schema=fields, write_disposition="WRITE_APPEND",
                            create_disposition="CREATE_IF_NEEDED", use_avro_logical_types=True)  # fmt: skip
 

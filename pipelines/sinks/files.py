@@ -1,5 +1,5 @@
-"""Rankings as files: one of all windows, or a folder with one for each; each has a manifest, and both are complete or
-not there.
+"""Rankings as files: one of all windows, or a folder with one for each window. A file and its manifest appear complete
+or not at all.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ToFile(Sink):
         if is_local(self.place):
             _check_writable(self.place)
         else:
-            exists(self.place)  # whether its store can be reached at all
+            exists(self.place)  # raises if its store cannot be reached
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteFile(_PublishDoFn(self, facts, release.key, live))
@@ -85,8 +85,8 @@ class ToFolder(Sink):
     Args:
         place: the folder, made when there is something to write.
         format: avro, jsonl, csv or parquet.
-        partition: where every group has a folder of its own inside, with a file for every window. The rows have no
-            column for the group then, as readers of such folders expect it; the manifest names it.
+        partition: gives every group a folder of its own inside, with a file for every window. Rows then have no column
+            for the group, as readers of such folders expect; the manifest names it.
     """
 
     place: str
@@ -129,9 +129,7 @@ class ToFolder(Sink):
         return [f"{folder}/{window.label()}{self._ending}" for window in windows for folder in self._folders()]
 
     def path(self, rankings: Sequence[Ranking]) -> str:
-        """Where the ranking of a window is written, such as out/20260105T000000Z--20260112T000000Z.avro, or in
-        out/country=DE/.
-        """
+        """The path of a window's ranking, such as out/20260105T000000Z--20260112T000000Z.avro or in out/country=DE/."""
         inside = "" if self.partition is None else f"{self.partition.folder(rankings[0].group)}/"
         return f"{self._root}/{inside}{rankings[0].window.label()}{self._ending}"
 
@@ -140,13 +138,13 @@ class ToFolder(Sink):
         return self.place.rstrip("/")
 
     def _folders(self) -> list[str]:
-        """Where files are."""
+        """The folders that files are written to."""
         if self.partition is None:
             return [self._root]
         return [f"{self._root}/{folder}" for folder in self.partition.folders]
 
     def _there(self) -> set[str]:
-        """The paths of what stands where files are written."""
+        """The paths of everything in the folders that files are written to."""
         names = names_in(self.place)
         if self.partition is None:
             return {f"{self._root}/{name}" for name in names}
@@ -158,15 +156,15 @@ class ToFolder(Sink):
 
         def look() -> dict[str, float]:
             try:
-                found = match_any(f"{self._root}{inside}{self._ending}")
-            except Exception:  # the report itself says what is wrong with its folder
+                files = match_any(f"{self._root}{inside}{self._ending}")
+            except Exception:  # the report itself tells what is wrong with its folder
                 return {}
-            return {self._label(file.path): file.written / 1e6 for file in found}
+            return {self._label(file.path): file.written / 1e6 for file in files}
 
         return look
 
     def _label(self, path: str) -> str:
-        """The window of a path; of a group's ranking a name of its own, behind a bar."""
+        """The window of a path; for a group's ranking with the group's folder, behind a bar."""
         folder, _, name = path.removesuffix(self._ending).rpartition("/")
         return name if self.partition is None else f"{name}|{_name(folder)}"
 
@@ -176,10 +174,10 @@ class ToFolder(Sink):
 
 @dataclass(frozen=True)
 class Partition:
-    """Which folders there are.
+    """The folders of groups.
 
     Args:
-        word: what the groups are, such as country.
+        word: the name of the groups, such as country.
         groups: the groups, which are public.
 
     Raises:
@@ -198,7 +196,7 @@ class Partition:
 
     @property
     def folders(self) -> list[str]:
-        """In the order of the groups."""
+        """The names of the folders, in the order of the groups."""
         return [self.folder(group) for group in self._names]
 
     def folder(self, group: str | None) -> str:
@@ -212,17 +210,17 @@ class Partition:
 
 
 def escaped(text: str) -> str:
-    """A text as part of a name that no file system and no pattern takes for more: other characters as %XX of UTF-8.
+    """A text as part of a name without meaning to file systems and patterns: special characters as %XX of UTF-8.
 
-    Letters and digits stay, and so do few others. Hive, Spark, DuckDB, polars and Arrow read it so.
+    Letters, digits and few others stay. Hive, Spark, DuckDB, polars and Arrow decode such names.
     """
     return "".join(char if char in _PLAIN or char.isalnum() else quote(char, safe="") for char in text)
 
 
 def _check_writable(output: str) -> None:
-    """Raise Refusal unless a file can be made in the folder, or in the nearest one above that is there.
+    """Raise Refusal unless a file can be made in the folder, or in the nearest one above that exists.
 
-    What is made has no name, so that no file of anybody's is touched.
+    The trial file has no name, so that no file of anybody's is touched.
     """
     folder = os.path.dirname(os.path.abspath(output))
     while not os.path.lexists(folder):
@@ -272,7 +270,7 @@ def by_window(rankings: beam.PCollection) -> beam.PCollection:
         | "Name the window" >> beam.WithKeys(lambda ranking: ranking.window.label()).with_output_types(
             tuple[str, Ranking])
         | "Bring its groups together" >> beam.GroupByKey()
-        | "Without the name" >> beam.MapTuple(lambda _, found: list(found))
+        | "Without the name" >> beam.MapTuple(lambda _, gathered: list(gathered))
     )  # fmt: skip
 
 
@@ -280,7 +278,7 @@ class _PublishDoFn(beam.DoFn):
     """The rankings of a file, [Ranking], to its path."""
 
     keep = False
-    """Whether what the same release has published there stands: see `publish`."""
+    """Whether a ranking that the same release has published there is kept: see `publish`."""
 
     def __init__(self, sink: ToFile | ToFolder, facts: dict[str, Any], key: ReleaseKey, live: LiveRun | None) -> None:
         self._sink, self._facts, self._key, self._live = sink, facts, key, live

@@ -1,4 +1,4 @@
-"""The rows of a published ranking, one schema for every format, and their bytes in a file and back.
+"""The rows of a published ranking, one schema for all formats, and their encoding in files.
 
 A format is a pair of functions; the table `FORMATS` names them by ending.
 """
@@ -55,7 +55,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
 
 
 class Shape(NamedTuple):
-    """What was asked that shows in the columns.
+    """The properties of a release that decide its columns.
 
     Args:
         fractional: noisy counts are sums of amounts with a fraction.
@@ -69,27 +69,27 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Shape:
-        """From what a manifest says."""
+        """The shape of the release that a manifest describes."""
         amounts = facts.get("amounts")
         fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
         return cls(fractional, facts.get("groups") is not None, "noise_stddev" in facts.get("weights", ()))
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
-    """The columns with their types and what they mean."""
-    found = {}
-    for name, its in FIELDS.items():
+    """The columns with their types and descriptions."""
+    fields = {}
+    for name, column in FIELDS.items():
         if name == "rank" and shape.grouped:
-            found["group"] = pa.string(), "of which group of the rows the ranking is"
-        found[name] = its
+            fields["group"] = pa.string(), "of which group of the rows the ranking is"
+        fields[name] = column
         if name == "item" and shape.weighed:
-            found["noisy_weight"] = (
+            fields["noisy_weight"] = (
                 pa.float64(),
                 "sum of the weights of the users who hold the item, with the noise that decided its rank; no count",
             )
     if shape.fractional:
-        found |= {name: (pa.float64(), found[name][1]) for name in ("noisy_count", "noise_95")}
-    return found
+        fields |= {name: (pa.float64(), fields[name][1]) for name in ("noisy_count", "noise_95")}
+    return fields
 
 
 _PLAIN = Shape()
@@ -105,8 +105,8 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str, grouped: bool = T
     Args:
         grouped: name the group, where there is one, in a column.
     """
-    whole = sorted(rankings, key=_by_window)
-    rows = (row for its in whole for row in (its if grouped else replace(its, group=None)).to_rows())
+    ordered = sorted(rankings, key=_by_window)
+    rows = (row for ranking in ordered for row in (ranking if grouped else replace(ranking, group=None)).to_rows())
     return [{**row, "release_id": release_id} for row in rows]
 
 
@@ -147,7 +147,7 @@ def avro_schema(shape: Shape = _PLAIN) -> dict[str, Any]:
 
 
 AVRO_SCHEMA = avro_schema()
-"""Of rankings by the number of users."""
+"""The schema of rankings by the number of users."""
 
 
 def _to_avro(rows: Rows, shape: Shape = _PLAIN) -> bytes:
@@ -222,7 +222,7 @@ FORMATS = {
 
 def format_of(path: str) -> Format:
     """The output format by the file's ending. Raises Refusal for an unknown one."""
-    for ending, found in FORMATS.items():
+    for ending, codec in FORMATS.items():
         if path.lower().endswith(ending):
-            return found
+            return codec
     raise Refusal("output", f"{verbatim(path)} must end with one of {', '.join(FORMATS)}")

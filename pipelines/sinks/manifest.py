@@ -23,7 +23,7 @@ _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy",
 
 
 def describe_release(spec: TopK, release: Release, runner: str) -> dict[str, Any]:
-    """All of the manifest that is known before the job starts: the key is named where it is read."""
+    """The part of the manifest that is known before the job starts; the key's id is added where the key is read."""
     mechanism = spec.mechanism
     parameters, most = mechanism.parameters(), spec.max_windows_per_user
     private = mechanism.guarantee.privacy != "none" and release.key.is_secret
@@ -64,7 +64,7 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     """The manifest with its windows. How many items were returned is part of what is published.
 
     Args:
-        rows: the ranking file that it is the manifest of, which it names by its SHA-256.
+        rows: the content of the ranking file, which the manifest identifies by its SHA-256.
     """
     windows = sorted(({
         "start": ranking.window.start and utc_text(ranking.window.start),
@@ -74,8 +74,8 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
         **_noise(ranking),
     } for ranking in rankings), key=lambda window: (window["start"] or "", window.get("group", "")))  # fmt: skip
     digest = hashlib.sha256(rows).hexdigest()
-    whole = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
-    return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
+    manifest = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
+    return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _groups(spec: TopK) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _noise(ranking: Ranking) -> dict[str, Any]:
 
 
 def _of_a_shared_hash(spec: TopK) -> float:
-    """What each other user adds to delta, at most, for the chance that two users share a hash: see docs/privacy.md."""
+    """The most that each other user adds to delta, since two users may share a hash: see docs/privacy.md."""
     bounded = spec.max_items_per_user or spec.max_windows_per_user or spec.groups is not None
     return 2.0**-64 if bounded else 0.0
 

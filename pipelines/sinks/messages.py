@@ -31,7 +31,7 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
     (or a set, in public order).
     """
     start, end = (at and utc_text(at) for at in (ranking.window.start, ranking.window.end))
-    whole = {
+    message = {
         "window_start": start,
         "window_end": end,
         **({} if ranking.group is None else {"group": ranking.group}),
@@ -44,7 +44,7 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
         "k": ranking.k,
         "release_id": release_id,
     }
-    return json.dumps(whole, ensure_ascii=False).encode()
+    return json.dumps(message, ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _refuse_replacing(place: str, inputs: Sequence[str]) -> None:
 
 
 class _Follower:
-    """Reads back what a release sends to a topic from now on."""
+    """Reads back the rankings that a release sends to a topic from now on."""
 
     def __init__(self, topic: KafkaTopic, release_id: str) -> None:
         from confluent_kafka import TopicPartition
@@ -110,19 +110,19 @@ class _Follower:
                                for place, end in zip(places, ends, strict=True)])  # fmt: skip
 
     def look(self) -> dict[str, float]:
-        """The rankings of the messages that have come since the last look, and when the broker had them."""
-        found = {}
+        """The labels of rankings whose messages have come since the last call, with the broker's timestamps."""
+        published = {}
         for message in self._consumer.consume(_AT_ONCE, 0.1):
             if message.error() is None and self._is_ours(message.value()):
-                found[(message.key() or b"").decode(errors="replace")] = message.timestamp()[1] / 1000
-        return found
+                published[(message.key() or b"").decode(errors="replace")] = message.timestamp()[1] / 1000
+        return published
 
     def _is_ours(self, value: bytes | None) -> bool:
         try:
-            whole = json.loads(value or b"")
+            content = json.loads(value or b"")
         except ValueError:
             return False
-        return isinstance(whole, dict) and whole.get("release_id") == self._release_id
+        return isinstance(content, dict) and content.get("release_id") == self._release_id
 
 
 class _WriteKafka(beam.PTransform):
@@ -155,7 +155,7 @@ class _SendDoFn(beam.DoFn):
         yield ranking.label()
 
     def _send(self, message: bytes, key: str) -> None:
-        """Hand a message to the client, which holds so many of them and no more: of groups there may be thousands."""
+        """Hand a message to the client, whose queue is bounded, and may fill up with thousands of groups."""
         deadline = time.monotonic() + _SENT_WITHIN
         while True:
             try:
@@ -193,7 +193,7 @@ class _WritePubSub(beam.PTransform):
 
 
 class _PublishDoFn(beam.DoFn):
-    """By Google's client and not by Beam's own sink, which tells nobody when a message is out."""
+    """Publishes with Google's client instead of Beam's own sink, which does not report when a message is delivered."""
 
     def __init__(self, topic: str, release_id: str) -> None:
         self._topic, self._release_id = topic, release_id
@@ -217,7 +217,7 @@ class _PublishDoFn(beam.DoFn):
 
 
 def attributes_of(ranking: Ranking) -> dict[str, str]:
-    """What subscriptions of Pub/Sub may filter by."""
+    """The attributes of a message, by which Pub/Sub subscriptions may filter."""
     group = ranking.group
     named = group is not None and len(group.encode()) <= _LONGEST_ATTRIBUTE
     return {"window": ranking.window.label(), **({"group": group} if named and group is not None else {})}

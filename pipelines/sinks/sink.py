@@ -1,4 +1,4 @@
-"""Where rankings go: what every sink can say and do. tests/pipelines/sinks/contract.py holds them to it."""
+"""The interface of every sink of rankings. tests/pipelines/sinks/contract.py tests them against it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Sink", "about_the_output"]
 
 
 class Sink(ABC):
-    """An address for rankings. A frozen dataclass; it pickles. Writing a release twice leaves what once does.
+    """An address for rankings. A frozen dataclass; it pickles. Writing a release twice has the same result as once.
 
     Attributes:
         place: the address as it was given; public.
@@ -31,16 +31,16 @@ class Sink(ABC):
 
     @abstractmethod
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        """Look whether the rankings of a period can be written, and change nothing. Raises Refusal of `output`.
+        """Check that the rankings of a period can be written, without changing anything. Raises Refusal of `output`.
 
         Args:
             inputs: addresses and paths that are read, and must not be written.
-            release: what this very release has left there, complete or not, is no obstacle: it is resumed.
+            release: output of this same release, complete or not, is no obstacle: it is resumed.
         """
 
     @abstractmethod
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        """Ranking to str: where, or under which name, each was written; its label, where there are no files.
+        """The transform that writes, Ranking to str: the path of each, or its label where there are no files.
 
         Args:
             facts: the manifest as known at the launch.
@@ -52,11 +52,11 @@ class Sink(ABC):
         return None
 
     def following(self, period: Period, release: Release) -> Callable[[], Mapping[str, float]] | None:
-        """Begin to follow what is published of a period; None where the place cannot be read back by whoever writes.
+        """Begin to follow what is published of a period; None if the place cannot be read back by whoever writes.
 
-        The answer tells, as often as it is called, when windows were published, in seconds since 1970, by their labels:
-        all that stand there, or those that are new since the last call. Where it tells of each group by itself, by the
-        labels of rankings.
+        The returned function gives, at each call, when windows were published, in seconds since 1970, by their labels:
+        all of them, or those that are new since the last call. If groups are published separately, by the labels of
+        rankings.
         """
         return None
 
@@ -71,7 +71,7 @@ class Sink(ABC):
 
 @contextmanager
 def about_the_output(place: str) -> Iterator[None]:
-    """What a store raises inside, each in its own way, is a refusal of the field `output`."""
+    """Errors inside, which differ between stores, become refusals of the field `output`."""
     try:
         yield
     except Refusal:

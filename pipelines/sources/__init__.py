@@ -1,4 +1,4 @@
-"""Where rows come from: files and streams, each a `Source`, and the formats of what they hold."""
+"""Sources of rows: files and streams, each a `Source`, and the formats of their contents."""
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.formats import FORMATS, check_files, cut_into_pieces, reader_of

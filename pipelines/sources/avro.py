@@ -1,7 +1,7 @@
-"""Avro object container files, split between their blocks: by polars where it knows the types, otherwise by fastavro.
+"""Avro object container files, split between blocks: decoded by polars where it knows the types, else by fastavro.
 
-Blocks are found one behind the other from the file's start, each by the head of the one before it. Nothing ever looks
-for the file's sync marker: what users write may hold it, and a whole block of their own behind it.
+Blocks are located one after the other from the file's start, each by the head of the one before it. The file is never
+searched for its sync marker: values of users may contain it, with a forged block behind it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["check", "pieces", "read"]
 _ROWS = 100_000
 _BYTES = 16 << 20
 _END = 1 << 62
-"""Where a zipped file ends, which nobody knows before."""
+"""The end of a zipped file, which is not known beforehand."""
 
 _SYNC = {"type": "fixed", "name": "sync", "size": 16}
 _HEADER = fastavro.parse_schema({"type": "record", "name": "header", "fields": [
@@ -80,14 +80,14 @@ class Header(NamedTuple):
 
 
 class Block(NamedTuple):
-    """How many rows a block has, and the bytes they are stored in, unpacked."""
+    """A block: how many rows it has, and their bytes, uncompressed."""
 
     rows: int
     content: bytes
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise Refusal unless the file is whole Avro and has the columns, of types that can be read."""
+    """Raise Refusal unless the file is complete Avro and has the columns, of types that can be read."""
     with open_content(file.path) as source:
         header = _header(source, file.path)
         if not is_gzip(file.path):
@@ -144,27 +144,27 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 def _header(source: IO[bytes], path: str) -> Header:
     source.seek(0)
     try:
-        found = _record(source, _HEADER)
-    except Exception:  # whatever a decoder makes of bytes that are none of its own
+        record = _record(source, _HEADER)
+    except Exception:  # a decoder may raise anything for bytes that are not Avro
         source.read(1)  # which raises, if it is the gzip stream that is broken
         raise refused(f"{path} is not an Avro file, or its header is truncated") from None
-    if found["magic"] != _MAGIC:
+    if record["magic"] != _MAGIC:
         raise refused(f"{path} is not an Avro file: it does not start with the Avro magic bytes")
     try:
-        schema = json.loads(found["meta"]["avro.schema"])
+        schema = json.loads(record["meta"]["avro.schema"])
         fields = branches_of(schema)
     except Unreadable as error:
         raise refused(f"{path} has {error}: write the rows without") from None
-    except Exception:  # there are many ways not to be a schema
+    except Exception:  # an invalid schema may raise anything
         raise refused(f"{path} is not an Avro file of records: its schema is missing or broken") from None
-    codec = found["meta"].get("avro.codec", b"null").decode("utf-8", "replace")
+    codec = record["meta"].get("avro.codec", b"null").decode("utf-8", "replace")
     if codec not in _CODECS:
         raise refused(f"{path} is compressed with {codec!r}, which cannot be read here: write it with deflate")
-    return Header(bare(schema), fields, codec, found["sync"], source.tell())
+    return Header(bare(schema), fields, codec, record["sync"], source.tell())
 
 
 def _ends(source: IO[bytes], header: Header, file: FileInfo) -> Iterator[int]:
-    """Where each block of a file ends: a seek and a short read a block, and nothing is decoded."""
+    """The end of each block of a file: one seek and one short read a block, without decoding."""
     end = header.end
     while end < file.size:
         head = _whole(source, _HEAD, file.path)
@@ -186,7 +186,7 @@ def _blocks(source: IO[bytes], header: Header, path: str, stop: int) -> Iterator
             raise _damaged(path)
         try:
             content = unpack(block["content"])
-        except Exception:  # whatever a decoder makes of broken bytes
+        except Exception:  # a decompressor may raise anything for broken bytes
             raise _undecodable(path) from None
         if block["rows"] or content:
             yield Block(block["rows"], content)
@@ -242,11 +242,11 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "snappy": _snappy,
     "lz4": _lz4,
 }
-"""By the name that a file gives. Each raises whatever its library makes of broken bytes."""
+"""Decompressors by the codec's name in a file. What they raise for broken bytes depends on the library."""
 
 
 class _Decoder:
-    """Decodes blocks of one file. Each must be used up by its rows, to its last byte."""
+    """Decodes blocks of one file. The rows of a block must take all of its bytes."""
 
     def __init__(self, header: Header, columns: Columns, path: str) -> None:
         self._header, self._columns, self._path = header, columns, path
@@ -256,29 +256,29 @@ class _Decoder:
         self._any = schema_for(header.schema, header.fields, columns)
 
     def rows(self, blocks: Sequence[Block]) -> Iterator[Rows]:
-        found = self._by_polars(blocks)
-        if found is not None:
-            yield from found
+        batches = self._by_polars(blocks)
+        if batches is not None:
+            yield from batches
             return
-        try:  # fastavro has the last word
+        try:  # fastavro decides where polars does not
             for records in _batches(self._records(blocks)):
                 yield rows_of(records, self._fields, self._columns)
-        except Exception:  # whatever a decoder makes of broken bytes
+        except Exception:  # a decoder may raise anything for broken bytes
             raise _undecodable(self._path) from None
 
     def _by_polars(self, blocks: Sequence[Block]) -> list[Rows] | None:
-        """None where polars does not know the types, or makes something else of the blocks."""
-        # A row takes a byte at least: for any number of others polars would ask for memory.
+        """The rows as polars decodes them; None where it does not know the types, or reads the blocks otherwise."""
+        # A row takes at least one byte. Polars would allocate memory for any number of rows that a block claims.
         if self._plain is None or any(block.rows > len(block.content) for block in blocks):
             return None
         try:
             frame = pl.read_avro(self._file(self._plain, blocks))
-            # Polars takes no more than a block has, but may leave some of it. All of it is used up where the rows take
-            # as many bytes as the blocks have.
+            # Polars reads no further than a block's end, but may stop before it. All of it was read if the rows take as
+            # many bytes as the blocks have.
             rows, size = sum(block.rows for block in blocks), sum(len(block.content) for block in blocks)
             if len(frame) != rows or _stored_bytes(frame, self._plain) != size:
                 return None
-            # A little more than _ROWS as a rule, so that the rest is no block of next to nothing.
+            # Usually there are slightly more than _ROWS: slices of twice that leave no tiny last block.
             return [self._rows_of(part) for part in frame.iter_slices(2 * _ROWS)]
         except (Exception, pl.exceptions.PanicException):
             return None
@@ -296,7 +296,7 @@ class _Decoder:
                 raise ValueError("there are bytes behind the rows of a block")
 
     def _file(self, schema: dict[str, Any], blocks: Sequence[Block]) -> io.BytesIO:
-        """A file of unpacked blocks, of the same bytes by another schema."""
+        """A file of uncompressed blocks: the same bytes under another schema."""
         file, sync = io.BytesIO(), self._header.sync
         meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
         fastavro.schemaless_writer(file, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": sync})
@@ -312,30 +312,30 @@ def _batches(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def _stored_bytes(frame: pl.DataFrame, schema: dict[str, Any]) -> int:
-    """How many bytes Avro stores the rows of a frame in, by a schema of `plain_types`."""
-    found = 0
+    """How many bytes the rows of a frame take in Avro, by a schema of `plain_types`."""
+    size = 0
     for field in schema["fields"]:
         column, kinds = frame[field["name"]], field["type"]
         if isinstance(kinds, list):  # the number of the branch comes first
-            found += len(column)
+            size += len(column)
             column, kinds = column.drop_nulls(), next(kind for kind in kinds if kind != "null")
         if kinds in _WIDTHS:
-            found += _WIDTHS[kinds] * len(column)
+            size += _WIDTHS[kinds] * len(column)
         elif kinds == "bytes":
             lengths = column.bin.size().to_numpy().astype(np.int64)
-            found += int(lengths.sum()) + _stored_longs(lengths)
+            size += int(lengths.sum()) + _stored_longs(lengths)
         else:
-            found += _stored_longs(column.to_numpy().astype(np.int64))
-    return found
+            size += _stored_longs(column.to_numpy().astype(np.int64))
+    return size
 
 
 def _stored_longs(values: np.ndarray) -> int:
-    """How many bytes Avro stores integers in: seven bits in each."""
+    """How many bytes integers take in Avro, at seven bits a byte."""
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    found = more = len(zigzag)
+    size = more = len(zigzag)
     for shift in range(7, 64, 7):
         if not more:
             break
         more = int(np.count_nonzero(zigzag >= np.uint64(1 << shift)))
-        found += more
-    return found
+        size += more
+    return size

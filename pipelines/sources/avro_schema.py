@@ -1,7 +1,7 @@
-"""What the types of an Avro schema mean: which columns can be read, and what a decoded value stands for.
+"""The types of an Avro schema: which columns can be read, and what their decoded values mean.
 
-A logical type is taken off before decoding and given its meaning afterwards, in one place: libraries differ in what
-they make of a uuid in capitals or of a time after the year 9999, and one such value would take its whole block along.
+Logical types are removed before decoding and applied afterwards, in one place: libraries differ in how they read a uuid
+in capitals or a time after the year 9999, and one such value would make its whole block unreadable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _TAG = "private-topk-int"
-"""Marks the int beside a long, where the two are times in different units."""
+"""The logical type that marks an int in a union with a long, where the two are times in different units."""
 
 LOGICAL_READERS[f"int-{_TAG}"] = lambda value, *_: (value,)
 
@@ -52,15 +52,15 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
 class Unreadable(ValueError):
-    """A schema by which one row of a few bytes could take all time or memory; the text says what it has."""
+    """The error of a schema by which a row of a few bytes could take any time or memory; the text names the reason."""
 
 
 class Branch(NamedTuple):
     """One type that a value may have.
 
     Args:
-        base: what it is stored as.
-        meaning: its logical type where that changes what it means, otherwise its base.
+        base: the type it is stored as.
+        meaning: its logical type, if that changes the meaning, otherwise its base.
         symbols: of an enum.
     """
 
@@ -70,16 +70,16 @@ class Branch(NamedTuple):
 
 
 def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
-    """The types of every field of a record, in their order. A logical type on another base than its own is none.
+    """The types of every field of a record, in order. A logical type on the wrong base is ignored.
 
-    Raises Unreadable; and whatever fastavro makes of what is no schema.
+    Raises Unreadable; for an invalid schema whatever fastavro raises.
     """
-    whole: Any = expand_schema(bare(schema, ("logicalType",)))
-    if whole["type"] not in ("record", "error"):
+    expanded: Any = expand_schema(bare(schema, ("logicalType",)))
+    if expanded["type"] not in ("record", "error"):
         raise ValueError("the rows of a file are records")
-    _refuse_unreadable(whole)
-    fields = {field["name"]: list(_branches(field["type"])) for field in whole["fields"]}
-    if len(fields) != len(whole["fields"]) or not all(isinstance(name, str) for name in fields):
+    _refuse_unreadable(expanded)
+    fields = {field["name"]: list(_branches(field["type"])) for field in expanded["fields"]}
+    if len(fields) != len(expanded["fields"]) or not all(isinstance(name, str) for name in fields):
         raise ValueError("fields have one name each")
     return fields
 
@@ -122,11 +122,11 @@ def plain_types(schema: dict[str, Any], fields: dict[str, list[Branch]]) -> dict
 
 
 _PLAIN_BASES = {"enum": "int", "string": "bytes"}
-"""Texts are decoded as bytes: one that is no UTF-8 is then no more than one row that cannot be read."""
+"""Texts are decoded as bytes, so that one that is not UTF-8 makes no more than its own row unreadable."""
 
 
 def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns: Columns) -> dict[str, Any]:
-    """The schema by which fastavro makes the records for `rows_of`.
+    """The schema by which fastavro decodes the records for `rows_of`.
 
     Args:
         schema: a bare one.
@@ -148,10 +148,10 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
         if name not in fields:
             raise refused(f"{where} has no column {name!r}: it has: {', '.join(sorted(fields))}; {SAY_WHICH}")
         allowed = {columns.time: _TIMES, columns.value: _NUMBERS}.get(name, _LABELS)
-        found = {branch.meaning for branch in fields[name]}
-        if not found <= allowed | {"null"}:
+        meanings = {branch.meaning for branch in fields[name]}
+        if not meanings <= allowed | {"null"}:
             raise refused(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
-                             f"got {', '.join(sorted(found - allowed))}")  # fmt: skip
+                             f"got {', '.join(sorted(meanings - allowed))}")  # fmt: skip
 
 
 def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
@@ -181,7 +181,7 @@ def _branches(kind: Any) -> Iterator[Branch]:  # noqa: ANN401 - an expanded sche
 
 
 def _refuse_unreadable(kind: Any) -> None:  # noqa: ANN401 - an expanded schema
-    """Raise Unreadable for a name that stands inside of itself, so that it was not expanded, or an array of nothing."""
+    """Raise Unreadable for a recursive type, whose name was not expanded, and for an array of items without bytes."""
     if isinstance(kind, str):
         if kind not in _PLAIN | {"null"}:
             raise Unreadable("records that may hold themselves, which is not safe to read")
@@ -205,7 +205,7 @@ def _takes_no_bytes(kind: Any) -> bool:  # noqa: ANN401 - an expanded schema
 
 
 def _needs_tag(branches: list[Branch]) -> bool:
-    """Whether an int and a long stand side by side that do not mean the same."""
+    """Whether an int and a long in one union differ in meaning."""
     meanings = {branch.base: branch.meaning for branch in branches if branch.base in ("int", "long")}
     return len(meanings) == 2 and meanings != {"int": "int", "long": "long"}
 
@@ -215,7 +215,7 @@ def only(branches: list[Branch]) -> Branch:
 
 
 def meant(values: pa.Array, branch: Branch) -> pa.Array:
-    """Stored values as what their type means. Raises where an enum has no such symbol."""
+    """Stored values converted to what their type means. Raises if an enum has no such symbol."""
     if branch.base == "enum" and not pa.types.is_large_string(values.type):
         return pa.array(branch.symbols, pa.large_string()).take(values)
     if branch.meaning == "date":
@@ -227,7 +227,7 @@ def meant(values: pa.Array, branch: Branch) -> pa.Array:
 
 
 def _labels(values: list[Any]) -> pa.Array:
-    """Texts and integers as text; as bytes where some are no UTF-8, which fastavro hands on in surrogates."""
+    """Texts and integers as text; as bytes if some are not UTF-8, which fastavro returns as surrogates."""
     texts = [value if value is None or isinstance(value, str) else str(value) for value in values]
     try:
         return pa.array(texts, pa.large_string())
@@ -236,13 +236,13 @@ def _labels(values: list[Any]) -> pa.Array:
 
 
 def _amounts(values: list[Any]) -> pa.Array:
-    """Numbers as texts that mean them, since texts may stand among them."""
+    """Numbers as texts, since the column may also hold texts."""
     texts = [repr(float(v)).replace("inf", "1e999") if isinstance(v, int | float) else v for v in values]
     return _labels(texts)
 
 
 def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:
-    """The times of a column, and which are unreadable where several types may meet: each value goes by its own."""
+    """The times of a column, and which are unreadable if it has several types: each value is read by its own type."""
     by_type: dict[type, Branch] = {
         _python_type(branch, branches): branch for branch in branches if branch.base != "null"
     }

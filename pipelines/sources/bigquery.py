@@ -1,6 +1,6 @@
-"""The rows of a BigQuery table, by way of files on a bucket: a source that ends; and jobs of BigQuery that run once.
+"""A BigQuery table as a bounded source, by way of files on a bucket; and jobs of BigQuery that run once.
 
-A job's id comes from what it does, and BigQuery takes an id once: so whatever repeats a job finds the one there was.
+A job's id is derived from what it does, and BigQuery accepts an id once: so a repeated job meets the earlier one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["BigQuery", "client_of", "export_query", "exported", "run_once", "tab
 
 @dataclass(frozen=True)
 class BigQuery(Source):
-    """The rows of a table that a period holds, exported once as Parquet: the snapshot.
+    """The rows of a table within a period, exported once as Parquet: the snapshot.
 
-    A report that is repeated reads the same files, whatever has become of the table; and a ledger knows the input by
-    what they hold. The first of `identity` and `read` exports. The files are as private as the table.
+    A repeated report reads the same files, whatever has happened to the table, and a ledger identifies the input by
+    their contents. The first call of `identity` or `read` exports. The files are as private as the table.
 
     Args:
         place: bigquery://PROJECT:DATASET.TABLE.
@@ -82,8 +82,8 @@ class BigQuery(Source):
         within = None
         if period is not None and self.columns.time is not None:
             within = self.columns.time, period.start, period.end
-        found = exported(table_of(self.place, "input"), self.snapshot, self.columns.within(period).names(), within)
-        return Files(found, self.columns)
+        place = exported(table_of(self.place, "input"), self.snapshot, self.columns.within(period).names(), within)
+        return Files(place, self.columns)
 
 
 if TYPE_CHECKING:
@@ -98,10 +98,10 @@ _COMPLETE = "complete"
 
 def table_of(place: str, field: str) -> str:
     """PROJECT.DATASET.TABLE of an address. Raises Refusal of the field."""
-    found = _PLACE.fullmatch(place)
-    if not found:
+    match = _PLACE.fullmatch(place)
+    if not match:
         raise Refusal(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(place)}")
-    return ".".join(found.groups())
+    return ".".join(match.groups())
 
 
 def client_of(table: str, field: str) -> Client:
@@ -144,8 +144,8 @@ def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[
 def exported(table: str, snapshot: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
     """The glob of the files that hold a table's rows, exported unless they are there.
 
-    Each question to a table has a folder of its own below the snapshot's, and each attempt one below that, so what an
-    export that failed has left is never read.
+    Each query has a folder of its own in the snapshot's, and each attempt one inside that, so the remains of a failed
+    export are never read.
     """
     root = snapshot.rstrip("/")
     folder = f"{root}/{hashlib.sha256(export_query(table, root, columns, within).encode()).hexdigest()[:24]}"
@@ -158,15 +158,15 @@ def exported(table: str, snapshot: str, columns: Sequence[str], within: tuple[st
         return client.query(export_query(table, f"{folder}/{attempt}", columns, within), job_id=job, job_retry=None)
 
     digest = hashlib.sha256(folder.encode()).hexdigest()
-    attempt = run_once(client, digest, start, lambda found: bool(match_any(f"{folder}/{found}/rows-*.parquet")))
+    attempt = run_once(client, digest, start, lambda number: bool(match_any(f"{folder}/{number}/rows-*.parquet")))
     _note(f"{folder}/{_COMPLETE}", b"%d\n" % attempt)
     return f"{folder}/{attempt}/rows-*.parquet"
 
 
 def run_once(client: Client, digest: str, start: Callable[[str, int], Any], is_there: Callable[[int], bool]) -> int:
-    """Run a job unless it has run, and give the number of the attempt that did it.
+    """Run a job unless it has run, and return the number of the attempt that succeeded.
 
-    An id whose job failed is followed by the next, and so is one whose work is no longer there.
+    If the job of an id failed, or its result is no longer there, the next id is tried.
     """
     from google.api_core.exceptions import Conflict
 

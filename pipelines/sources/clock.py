@@ -1,4 +1,4 @@
-"""How far a stream has come, and when it is over. docs/streaming.md says why the choice touches privacy."""
+"""The clock of a stream, which closes windows and ends the stream. docs/streaming.md says why it matters to privacy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Clock", "StreamTracker", "moment_of", "now_of", "this_moment"]
 
 @dataclass(frozen=True)
 class Clock:
-    """Which clock closes the windows of a period.
+    """The clock that closes the windows of a period.
 
     Args:
-        kind: "log": the source's own, of arrivals. "event": the rows' times, for logs that are in order.
+        kind: "log": the source's own clock, of arrivals. "event": the rows' times, for logs that are in order.
     """
 
     kind: str
@@ -45,14 +45,14 @@ class Clock:
         return int(np.searchsorted(self.period.closing, micros, side="right"))
 
     def catch_up(self, estimator: Any, closed: int) -> None:  # noqa: ANN401
-        """Move the watermark on to where so many windows are closed. It may have been left behind where a runner took
-        the rest of the work away while a reader was about to move it.
+        """Advance the watermark to where so many windows are closed. It may lag behind if the runner split off the
+        rest of the work when a reader was about to advance it.
         """
         if closed:
             self.advance(estimator, int(self.period.closing[closed - 1]))
 
     def advance(self, estimator: Any, micros: int | None) -> None:  # noqa: ANN401 - Beam's watermark estimator
-        """Move the watermark on to a time, never back. Runners count whole milliseconds."""
+        """Advance the watermark to a time, never back. Runners count whole milliseconds."""
         if micros is not None:
             reached = Timestamp(micros=micros // 1000 * 1000)
             if reached > now_of(estimator):
@@ -63,27 +63,27 @@ class Clock:
 
 
 def now_of(estimator: Any) -> Timestamp:  # noqa: ANN401
-    """The watermark of a source: an event time for what it gives."""
+    """The watermark of a source, as the event time of its elements."""
     return estimator.current_watermark() or MIN_TIMESTAMP
 
 
 def this_moment() -> str:
-    """The time of the launch, as text: what arrives from now on is asked for, and no other launch asks for the same."""
+    """The time of the launch, as text: rows that arrive from now on are read, which no other launch reads."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def moment_of(text: str, field: str) -> int:
     """Milliseconds since 1970 UTC of a time in ISO 8601, in UTC where it has no zone. Raises Refusal of the field."""
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise Refusal(field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 
 class StreamTracker(RestrictionTracker):
-    """Claims states of a reader that never ends: NamedTuples with a field `over`, whether nothing more belongs to this
-    part of the work. Its only split is the one that gives the rest back: nothing is half-way to the end of a stream.
+    """The restriction tracker of an unbounded reader. Restrictions are its states, NamedTuples with a field `over`:
+    whether this part of the work is done. The only split gives the rest back, since a stream has no middle.
     """
 
     def __init__(self, state: Any) -> None:  # noqa: ANN401
@@ -96,7 +96,7 @@ class StreamTracker(RestrictionTracker):
         return RestrictionProgress(fraction=1.0 if self._state.over else 0.0)
 
     def try_claim(self, state: Any) -> bool:  # noqa: ANN401
-        """Claim all before a state. False if the rest has been given back: it is read again."""
+        """Claim all up to a state. False if the rest was given back: then it is read again."""
         if self._state.over:
             return False
         self._state = state

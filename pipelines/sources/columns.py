@@ -1,4 +1,4 @@
-"""From the columns of a file to a block: which columns are read, what their values may be, what is left out."""
+"""From the columns of a file to a block: which columns are read, which values are valid, which rows are left out."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ class Columns:
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
 
     def names(self) -> list[str]:
-        """Each once."""
+        """The names of the columns that are read, without duplicates."""
         return list(dict.fromkeys(self.by_role().values()))
 
     def labels(self) -> list[str]:
-        """Those whose values are labels, and neither times nor amounts."""
+        """The names of the columns of labels: users, items and groups."""
         return [name for role, name in self.by_role().items() if role in ("user", "item", "group")]
 
     def within(self, period: object) -> Columns:
-        """Those that are read of rows of a period: where there is None, no times."""
+        """The columns that are read for a period: without times where it is None."""
         return self if period is not None else replace(self, time=None)
 
     def why_not(self, role: str, kind: pa.DataType) -> str | None:
-        """Why a column of a type cannot be the one of a role; None where it can."""
+        """Why a column of a type cannot have a role; None if it can."""
         empty = pa.nulls(0, kind)
         try:
             if role == "time":
@@ -103,9 +103,9 @@ class Columns:
 
 
 class Rows(NamedTuple):
-    """The columns of some rows as their format has them, null where a value is missing; texts may be bytes.
+    """Columns of rows as their format stores them, null where a value is missing; texts may be bytes.
 
-    `unreadable` says of every row whether the format itself could not read it; None where it could read them all.
+    `unreadable` marks the rows that the format itself could not read; None if there are none.
     """
 
     columns: dict[str, pa.Array]
@@ -117,48 +117,48 @@ def block_of(
 ) -> tuple[pa.RecordBatch, dict[str, int]]:
     """A block of the rows that have every value, and how many were left out, by reason.
 
-    A row is unreadable if its format cannot read it, if a text is no UTF-8, or if its time or its amount is none;
+    A row is unreadable if its format cannot read it, if a text is not UTF-8, or if its time or its amount is invalid;
     otherwise null if it lacks a value.
 
     Args:
-        arrived: for a column of this name, one a row.
+        arrived: the values of a column of this name, one for each row.
     """
-    found, unreadable = read_rows(rows, columns)
-    whole, missing = make_block(
-        found["user"], found["item"], found.get("time"), found.get("amount"), found.get("group")
+    arrays, unreadable = read_rows(rows, columns)
+    block, missing = make_block(
+        arrays["user"], arrays["item"], arrays.get("time"), arrays.get("amount"), arrays.get("group")
     )
     if arrived is not None:
-        valid = [np.asarray(array.is_valid()) for array in found.values()]
-        whole = whole.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))
+        valid = [np.asarray(array.is_valid()) for array in arrays.values()]
+        block = block.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))
     if not missing:
-        return whole, {}
+        return block, {}
     bad = pc.sum(unreadable).as_py() or 0 if unreadable is not None else 0
-    return whole, {reason: count for reason, count in (("unreadable", bad), ("null", missing - bad)) if count}
+    return block, {reason: count for reason, count in (("unreadable", bad), ("null", missing - bad)) if count}
 
 
 def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Array | None]:
-    """The columns by their role, row by row, null where there is no value; and which are unreadable, None for none."""
-    found, masks = {}, [rows.unreadable] if rows.unreadable is not None else []
+    """The columns by role, null where a value is missing; and a mask of unreadable rows, None if there are none."""
+    arrays, masks = {}, [rows.unreadable] if rows.unreadable is not None else []
     for role, name in (("user", columns.user), ("item", columns.item), ("group", columns.group)):
         if name is not None:
-            found[role], bad = _labels(rows.columns[name])
+            arrays[role], bad = _labels(rows.columns[name])
             masks += bad
     for role, column in (("time", columns.time), ("amount", columns.value)):
         if column is not None:
-            given, bad = texts_of(rows.columns[column])
-            found[role] = to_microseconds(given, columns.time_unit) if role == "time" else as_numbers(given)
+            values, bad = texts_of(rows.columns[column])
+            arrays[role] = to_microseconds(values, columns.time_unit) if role == "time" else as_numbers(values)
             masks += bad
-            if found[role].null_count > given.null_count:
-                masks.append(pc.and_(pc.is_valid(given), pc.is_null(found[role])))
+            if arrays[role].null_count > values.null_count:
+                masks.append(pc.and_(pc.is_valid(values), pc.is_null(arrays[role])))
     if not masks:
-        return found, None
+        return arrays, None
     unreadable = _any(masks)
-    nothing = pa.nulls(len(unreadable), found["user"].type)
-    return found | {"user": pc.if_else(unreadable, nothing, found["user"])}, unreadable
+    nothing = pa.nulls(len(unreadable), arrays["user"].type)
+    return arrays | {"user": pc.if_else(unreadable, nothing, arrays["user"])}, unreadable
 
 
 def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Labels, null where they are unreadable, and where that is."""
+    """Labels, null where they are unreadable, and masks of these."""
     texts, bad = texts_of(values)
     labels = as_labels(texts)
     too_long = pc.greater(pc.binary_length(labels), LONGEST_LABEL)
@@ -169,7 +169,7 @@ def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
 
 
 def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Bytes as text, null where they are no UTF-8; where that is, unless nowhere. Other types as they are."""
+    """Bytes as text, null where they are not UTF-8, with a mask of these if there are any. Other types stay."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type) and _is_binary(values.type.value_type):
@@ -187,7 +187,9 @@ def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
 
 
 def as_bytes(values: pa.Array) -> pa.Array:
-    """Texts as bytes: Arrow takes any bytes for text, and what is no UTF-8 is one row's matter. Others as they are."""
+    """Texts as bytes, since Arrow does not check that texts are UTF-8: one row's invalid text must not affect others.
+    Other types stay.
+    """
     kind = values.type
     if pa.types.is_dictionary(kind) and is_text(kind.value_type):
         return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.large_binary()))
@@ -260,7 +262,7 @@ def to_microseconds(times: pa.Array, unit: str) -> pa.Array:
 
 
 def _micros_of(nanos: pa.Array) -> pa.Array:
-    """Rounded down on both sides of 1970; Arrow's own division and cast round towards it."""
+    """Microseconds, rounded down also before 1970, where Arrow's division and cast round up."""
     floor = np.floor_divide(nanos.fill_null(0).to_numpy(zero_copy_only=False), 1000)
     return pa.array(floor, mask=np.asarray(nanos.is_null()))
 
@@ -280,7 +282,7 @@ def _scaled(values: pa.Array, factor: int) -> pa.Array:
 
 
 def _scaled_floats(values: pa.Array, factor: int) -> pa.Array:
-    """Whole numbers exactly, as if they were integers: 5.0 and 5 are one time, however a library writes them."""
+    """Floats times a factor; whole ones exactly, as if they were integers: 5.0 and 5 are the same time."""
     near = pc.less(pc.abs(values), float(_FARTHEST // factor))  # false for NaN
     values = pc.if_else(near, values, None)
     whole = pc.equal(values, pc.floor(values))
@@ -290,41 +292,41 @@ def _scaled_floats(values: pa.Array, factor: int) -> pa.Array:
 
 
 def _from_text(texts: pa.Array, unit: str) -> pa.Array:
-    """ISO 8601 texts and numbers, each by itself.
+    """Times of ISO 8601 texts and numbers, each read by itself.
 
-    Arrow casts whole columns of one well-formed kind to the same times, and raises at the first other text. What it
-    raises at must not be read by another rule: users whose times are written oddly would take other users' rows along.
+    Arrow casts a column of one well-formed kind to the same times, and raises at the first other text. A column where
+    it raises must not be read by other rules: then one user's odd text would change how other users' rows are read.
     """
     first = texts.slice(0, 1)
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
-            first.cast(kind)  # Arrow makes up an error for every text before it raises one: slow, where all are wrong
+            first.cast(kind)  # Arrow formats an error for every text before it raises one: slow if all are wrong
             return texts.cast(kind).cast(pa.int64())
         except pa.ArrowInvalid:
             continue
     import polars as pl  # loads as long as the rest of this package
 
-    found = pl.Series("time", _from_numbers(texts, unit))
-    if found.null_count() > texts.null_count:
-        found = found.fill_null(pl.Series("time", _from_calendar(texts)))
-    return found.to_arrow().cast(pa.int64())
+    micros = pl.Series("time", _from_numbers(texts, unit))
+    if micros.null_count() > texts.null_count:
+        micros = micros.fill_null(pl.Series("time", _from_calendar(texts)))
+    return micros.to_arrow().cast(pa.int64())
 
 
 def _from_numbers(texts: pa.Array, unit: str) -> pa.Array:
-    """Numbers as JSON writes them, with a sign, leading zeros and a bare point besides; null for others."""
+    """Times of numbers as in JSON, also with a plus sign, leading zeros or a bare point; null for other texts."""
     import polars as pl
 
     column = pl.Series("time", texts)
     whole = column.set(~column.str.contains(_WHOLE).fill_null(False), None).cast(pl.Int64, strict=False)
-    found = _scaled(whole.to_arrow(), _UNITS[unit])
+    micros = _scaled(whole.to_arrow(), _UNITS[unit])
     if whole.null_count() == column.null_count():
-        return found
+        return micros
     others = column.set(~column.str.contains(_NUMBER).fill_null(False) | whole.is_not_null(), None)
-    return pc.coalesce(found, _scaled(others.cast(pl.Float64, strict=False).to_arrow(), _UNITS[unit]))
+    return pc.coalesce(micros, _scaled(others.cast(pl.Float64, strict=False).to_arrow(), _UNITS[unit]))
 
 
 def _from_calendar(texts: pa.Array) -> pa.Array:
-    """Dates and times of ISO 8601 in digits; null for others, and for what no calendar or clock shows."""
+    """Times of ISO 8601 dates and times in digits; null for other texts, and for invalid dates and times."""
     import polars as pl
 
     parts = pl.Series("time", texts).str.extract_groups(_TEXT).struct.unnest()

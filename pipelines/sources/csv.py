@@ -1,8 +1,8 @@
 """CSV files with a header line, plain or gzip. Every value is read as text; an empty one is missing.
 
-Every line is a row: what one line holds is never any other's business. The rule is one regular expression: a line is as
-many values as the header has, between commas. A value is bare, without a quote at its start, or in quotes, with every
-quote inside doubled. Arrow parses the lines that fit, many at once.
+Every line is a row, read independently of all others. The rule is one regular expression: a line has as many values as
+the header, between commas. A value is bare, without a quote at its start, or in quotes, with every quote inside
+doubled. Arrow parses the lines that match, many at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Header", "check", "header_of", "null_if_empty", "pieces", "read", "r
 
 _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What other programs write between values, as European spreadsheets do."""
+"""Other separators, as European spreadsheets write them."""
 
 _VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
 _LINE = f"^{_VALUE}(?:,{_VALUE})*\r?\n?$"
 _QUOTED = r'(^|,)"(?:[^"]|"")*"'
 _MOST_REPEATED = 1000
-"""RE2 counts no repetition further; up to there it takes a fraction of the time of counting commas."""
+"""The most repetitions that RE2 supports; up to here it is much faster than counting commas."""
 
 _BLANK = (b"\n", b"\r\n", b"\r")
 _EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
@@ -41,8 +41,8 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> None:
-    """Raise Refusal unless the header line names the columns. No row refuses a file, and neither does an empty one:
-    some writers begin a file of no rows without a header.
+    """Raise Refusal unless the header line names the columns. No row makes a file refused, nor is an empty file: some
+    writers write no header where there are no rows.
     """
     with open_content(file.path) as source:
         next(_texts(source, file.path, columns), None)
@@ -62,7 +62,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
-    """What stands behind the header, whole lines at a time. Raises Refusal if the first line is no header."""
+    """The text after the header, in chunks of whole lines. Raises Refusal if the first line is no header."""
     header = None
     for text, too_long in chunks(source):
         if header is None:
@@ -77,11 +77,11 @@ def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chu
         _checked(None, path, columns)
 
 
-def _checked(found: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
-    if found is None:
+def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
+    if parsed is None:
         raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
                          "UTF-8, that ends with a line feed")  # fmt: skip
-    names, header = found
+    names, header = parsed
     for name in columns.names():
         if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown
             other = next((by for sign, by in _OTHERS.items() if len(names) == 1 and sign in names[0]), None)
@@ -119,10 +119,9 @@ def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreaming
 
 
 class _WithoutNul(io.RawIOBase):
-    """The file, refused at its first NUL byte: behind one, Arrow overlooks up to 15 bytes' commas and line ends.
-
-    So one user's label would swallow the row of another. A line end at the end, which Arrow needs behind a header that
-    stands alone, harms no other file.
+    """The file, refused at its first NUL byte: after one, Arrow ignores commas and line ends in up to 15 bytes, so that
+    one user's label could swallow another's row. A line end is added at the end, which Arrow needs after a header
+    without rows, and which changes nothing for other files.
     """
 
     def __init__(self, source: IO[bytes], path: str) -> None:
@@ -143,14 +142,14 @@ class _WithoutNul(io.RawIOBase):
 
 
 class Header(NamedTuple):
-    """Where the wanted columns are, by name, and how many there are in all."""
+    """The indices of the wanted columns, by name, and how many columns there are in all."""
 
     indices: dict[str, int]
     width: int
 
 
 def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
-    """The names in a header line, and the index of the first with each wanted name; None if it is no line of CSV."""
+    """The names in a header line, and the index of the first of each wanted name; None if the line is not CSV."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
@@ -163,7 +162,7 @@ def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
 
 
 def width_is(lines: pa.Array, width: int) -> pa.Array:
-    """Which of the lines (binary) are rows of so many values."""
+    """A mask of the lines (binary) that are rows of `width` values."""
     if width <= _MOST_REPEATED:
         return pc.match_substring_regex(lines, f"^(?:{_VALUE},){{{width - 1}}}{_VALUE}\r?\n?$")
     commas = pc.count_substring(pc.replace_substring_regex(lines, _QUOTED, r"\1"), ",")
@@ -171,7 +170,7 @@ def width_is(lines: pa.Array, width: int) -> pa.Array:
 
 
 def rows_of(text: bytes, header: Header) -> Rows:
-    """The rows of whole lines as bytes, null where empty. Blank lines are none; what is no row stands as unreadable."""
+    """The rows of whole lines as bytes, null where empty. Blank lines are skipped; invalid ones become unreadable."""
     lines, unreadable = lines_of(text), 0
     fits = width_is(lines, header.width)
     if not pc.all(fits).as_py():
@@ -192,8 +191,8 @@ def _parsed(text: bytes, header: Header) -> pa.Table:
         return pa.table({name: pa.nulls(0, pa.large_binary()) for name in names})
     columns = [f"{index}" for index in range(header.width)]
     return pa_csv.read_csv(
-        # Arrow takes the first three bytes for a byte order mark, if they look like one. Those of a row never come
-        # first: a blank line, which is no row, stands before them.
+        # Arrow removes a byte order mark at the start. A blank line, which it skips, keeps a row's first bytes from
+        # being taken for one.
         pa.BufferReader(b"\n" + text),
         pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 2, use_threads=False),
         # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
@@ -203,7 +202,7 @@ def _parsed(text: bytes, header: Header) -> pa.Table:
 
 
 def null_if_empty(values: pa.Array) -> pa.Array:
-    """Empty values are missing."""
+    """Values with null in place of empty ones."""
     empty = pc.equal(pc.binary_length(values), 0)
     return pc.if_else(empty, pa.scalar(None, values.type), values) if pc.any(empty).as_py() else values
 

@@ -34,7 +34,7 @@ class DomainFile:
 
 @dataclass(frozen=True)
 class PairsFile:
-    """Reads which item can be ranked in which group, of a file with a column for each, as `DomainFile` does."""
+    """Reads which item can be ranked in which group, from a file with a column for each, as `DomainFile` does."""
 
     path: str
     column: str
@@ -58,11 +58,11 @@ def _columns_of(path: str, column: str, group_column: str | None = None) -> tupl
     items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
     for start, stop in module.pieces(file, max(file.size, 1)):
         for rows in module.read(path, start, stop, columns):
-            found, unreadable = read_rows(rows, columns)
+            arrays, unreadable = read_rows(rows, columns)
             if unreadable is not None and pc.any(unreadable).as_py():
                 raise Refusal("domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item")
-            items.append(found["item"])
-            groups.append(found.get("group", groups[0]))
+            items.append(arrays["item"])
+            groups.append(arrays.get("group", groups[0]))
     return pa.concat_arrays(items), pa.concat_arrays(groups)
 
 
@@ -112,8 +112,8 @@ def _found_at(path: str) -> str:
 
 
 def _lines(path: str) -> pa.Array:
-    """The lines of a file but for blank ones at its end, null where there is nothing but white space. Raises Refusal
-    unless it is UTF-8.
+    """The lines of a file without blank ones at its end, null where there is only white space. Raises Refusal unless
+    it is UTF-8.
     """
     with open_content(path) as source:
         content = source.read()
@@ -123,10 +123,10 @@ def _lines(path: str) -> pa.Array:
         raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
                       "Avro file with its ending") from None  # fmt: skip
     content = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n")
-    # No Python object for each and no copy of the whole: a list may have 100 million.
+    # No Python object for each line and no copy of the text: a list may have 100 million lines.
     offsets = pa.py_buffer(np.array([0, len(content)]))
-    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(content)])
-    lines = pc.split_pattern(whole, "\n")[0].values
+    text = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(content)])
+    lines = pc.split_pattern(text, "\n")[0].values
     blank = pc.or_(pc.equal(pc.binary_length(lines), 0), pc.utf8_is_space(lines))
     there = np.flatnonzero(~np.asarray(blank))
     lines = pc.if_else(blank, None, lines) if pc.any(blank).as_py() else lines

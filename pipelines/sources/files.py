@@ -1,4 +1,4 @@
-"""Files of rows that are all there: a source that ends."""
+"""Files of rows that exist at the launch: a bounded source."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Files(Source):
-    """The files of a glob, as they are at the first look: what is checked, named for a ledger and read is one list.
+    """The files of a glob, listed once: the same list is checked, identified for a ledger, and read.
 
-    Its name comes from what the files hold, not from where they are: the same files under other paths or in another
-    order are the same input; the same rows written anew are not. Cost of the name: every local file is read once,
+    The identity comes from the files' contents, not from their paths: the same files under other paths or in another
+    order are the same input; the same rows written anew are not. Cost of the identity: every local file is read once,
     about 1.5 GB/s a core; of remote ones only the checksum that their store keeps.
 
     Args:
@@ -147,7 +147,7 @@ class _ReadDoFn(beam.DoFn):
 
 
 def read_ahead(source: Iterator[T], depth: int = 2) -> Iterator[T]:
-    """The elements of `source`, made by a thread that runs at most `depth` ahead. What it raises is raised here.
+    """The elements of `source`, made by a thread that runs at most `depth` ahead. Its errors are raised here.
 
     The decoders release Python's lock, so this fills a second core.
     """

@@ -1,4 +1,4 @@
-"""Files that arrive in a folder, each read once, in a splittable DoFn that keeps which it has read."""
+"""Files that arrive in a folder: an unbounded source, a splittable DoFn that keeps track of the files it has read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["NOTES", "Folder", "arrival_of"]
 _READER = 0
 _TURN = 5.0
 _DIGEST = 16
-_NAME = 10  # bytes of a digest that tell the path; the rest tell its size and time
+_NAME = 10  # bytes of a digest for the path; the rest are for its size and time
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Folder(Source):
     """The files that match a pattern, now or later, until the clock has passed the horizon.
 
     A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
-    .incomplete are passed over.
+    .incomplete are ignored.
 
     Args:
-        place: a pattern of paths, whose ending tells the format.
+        place: a pattern of paths, whose ending determines the format.
         clock: "log": a file has arrived when it was last written, or where windows had closed by then, when it was
             found. "event": the rows' times close windows.
-        poll: between two looks at the folder.
+        poll: the time between two listings of the folder.
     """
 
     identity_tag: ClassVar[str] = "folder"
@@ -81,7 +81,7 @@ class Folder(Source):
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        # What it will hold, nobody knows when it starts: it is named by where it is, from wherever that is said.
+        # Its contents are not known at the start, so its absolute path identifies it.
         place = os.path.abspath(self.place) if is_local(self.place) else self.place
         return named(replace(self, place=place), key)
 
@@ -91,7 +91,7 @@ class Folder(Source):
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class _Watch(BlockReader):
-    """What is read is kept as 16 bytes a file: of its path, and of how it was."""
+    """Reads the files of a folder as they arrive. Its state has 16 bytes a file: for path, size and time."""
 
     readers = (_READER,)
 
@@ -105,12 +105,12 @@ class _Watch(BlockReader):
 
 
 class _Read(NamedTuple):
-    """Which files have been read, 16 bytes each: 10 of the path's digest, 6 of that of the size and time it had then.
+    """The files that have been read, 16 bytes each: 10 of the path's digest, 6 of the digest of size and time.
 
     Args:
-        over: whether no more belong to this part of the work.
-        sent: what has been sent of every window, of all of the files.
-        reading: whether the last of the files is being read.
+        over: whether this part of the work is done.
+        sent: the checksums that have been sent, for every window.
+        reading: whether the last of the files is still being read.
     """
 
     files: bytes
@@ -119,13 +119,13 @@ class _Read(NamedTuple):
     reading: bool = False
 
     def digests(self) -> dict[bytes, bytes]:
-        """How each file was, by its path's digest."""
-        found = (self.files[at : at + _DIGEST] for at in range(0, len(self.files), _DIGEST))
-        return {digest[:_NAME]: digest for digest in found}
+        """The digests of the files, by their path's part."""
+        digests = (self.files[at : at + _DIGEST] for at in range(0, len(self.files), _DIGEST))
+        return {digest[:_NAME]: digest for digest in digests}
 
 
 class _ReadTracker(StreamTracker):
-    """No split in the midst of a file: nobody knows by then what will have been sent."""
+    """A tracker that does not split within a file, when the checksums to be sent are not yet known."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[_Read, _Read] | None:
         return None if self.current_restriction().reading else super().try_split(fraction_of_remainder)
@@ -170,18 +170,18 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             if not tracker.try_claim(state):
                 return
             sent, latest = yield from self._send(file, digest, state.sent, estimator)
-            said, sent = self._close(sent, latest if self._clock.by_rows else None)
+            receipts, sent = self._close(sent, latest if self._clock.by_rows else None)
             state = state._replace(sent=sent, reading=False)
             tracker.try_claim(state)
-            yield from (TimestampedValue(block, now_of(estimator)) for block in said)
+            yield from (TimestampedValue(block, now_of(estimator)) for block in receipts)
             if self._clock.by_rows:
                 self._clock.advance(estimator, latest)
         if not self._clock.by_rows:
-            said, sent = self._close(state.sent, int(looked * 1e6))
+            receipts, sent = self._close(state.sent, int(looked * 1e6))
             state = state._replace(sent=sent)
             if not tracker.try_claim(state):
                 return
-            yield from (TimestampedValue(block, now_of(estimator)) for block in said)
+            yield from (TimestampedValue(block, now_of(estimator)) for block in receipts)
             self._clock.advance(estimator, int(looked * 1e6))
         if self._clock.is_over(estimator):
             tracker.try_claim(state._replace(over=True))
@@ -195,14 +195,14 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         sent: SentChecksums,
         estimator: Any,  # noqa: ANN401 - Beam's
     ) -> Generator[TimestampedValue, None, tuple[SentChecksums, int | None]]:
-        """The rows of a file; what is sent with them, and their latest time."""
+        """Yields the rows of a file; returns the checksums sent so far and the latest time of the rows."""
         at = file.written if self._clock.by_rows else arrival_of(file, self._clock, now_of(estimator).micros)
         latest = None
         for number, block in enumerate(self._blocks(file, at)):
             marked, sent = self._checksums.add(block, b"%s %d" % (digest, number), sent)
             yield TimestampedValue(marked, now_of(estimator))
             latest = max(latest or 0, pc.max(block["time"]).as_py())
-        if as_it_is(file) not in (None, file):  # what was read may be neither the one nor the other
+        if as_it_is(file) not in (None, file):  # what was read may be a mixture of both versions
             raise _changed()
         return sent, latest
 
@@ -247,18 +247,18 @@ NOTES = ".private-topk-arrivals"
 
 
 def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
-    """When a file arrived, microseconds since 1970 UTC, as this run and every later one has it.
+    """The arrival time of a file, microseconds since 1970 UTC, the same in this run and in every repetition.
 
-    That is when it was written; but a file that was written under another name and renamed bears a time that may be
-    before a window had closed which was published without it. Such a file has arrived when it was found. That is noted
-    beside it, in a hidden folder for operators only, since nothing else would tell a repetition.
+    That is when it was written. But a file that was written under another name and renamed may bear a time before the
+    close of a window that is already published without it. Such a file arrives when it is first seen. That time is
+    noted beside it, in a hidden folder for operators only, so that a repetition knows it.
 
     Args:
-        now: how far the clock is.
+        now: the clock's present time.
 
     Raises:
-        Refusal: it arrived before a window had closed that is published without it, or that it came too late cannot
-            be noted.
+        Refusal: it arrived before the close of a window that is published without it, or its late arrival cannot be
+            noted.
     """
     note = _note_of(file.path)
     noted = _read(note)
@@ -290,18 +290,18 @@ def _read(note: str) -> int | None:
 
 
 def _write(note: str, at: int) -> None:
-    """Whoever notes it first is right."""
+    """Writes the note of an arrival unless there is one: the first note counts."""
     content = b"%d\n" % at
     if not is_local(note):
         with FileSystems.create(note, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
             sink.write(content)
         return
-    own = f"{note}.{secrets.token_hex(8)}.incomplete"
-    with suppress(OSError):  # the caller looks whether it is there
+    draft = f"{note}.{secrets.token_hex(8)}.incomplete"
+    with suppress(OSError):  # the caller checks whether it is there
         os.makedirs(os.path.dirname(note), exist_ok=True)
         try:
-            with open(own, "xb") as sink:
+            with open(draft, "xb") as sink:
                 sink.write(content)
-            os.link(own, note)
+            os.link(draft, note)
         finally:
-            os.remove(own)
+            os.remove(draft)

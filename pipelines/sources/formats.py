@@ -57,12 +57,12 @@ class Piece(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What a reader hands on of a piece.
+    """One result of reading a piece: a block, or its end.
 
     Args:
         block: None at the end of a piece.
-        left_out: how many rows were left out before it, by reason.
-        stored: of a piece that is done, how many bytes it is stored in.
+        left_out: how many rows were left out of the block, by reason.
+        stored: at the end of a piece, how many bytes it is stored in.
     """
 
     block: pa.RecordBatch | None
@@ -79,7 +79,7 @@ def reader_of(path: str) -> ModuleType:
 
 
 def format_name(path: str) -> str:
-    """How the bytes of a file are read, such as avro or csv.gz. Raises Refusal for an unknown ending."""
+    """The name of a file's format, such as avro or csv.gz. Raises Refusal for an unknown ending."""
     return reader_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
 
 
@@ -92,7 +92,7 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
 
 
 def packed_size(file: FileInfo) -> int:
-    """About how many bytes the rows of a file take where they are compressed: of plain text a quarter."""
+    """About how many bytes the rows of a file take when compressed: a quarter, if it is plain text."""
     plain = reader_of(file.path) in (csv, json_lines) and not is_gzip(file.path)
     return file.size // _TEXT_TO_PACKED if plain else file.size
 
@@ -101,28 +101,28 @@ def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     """Pieces of about equal size, at least 8 MiB each and about a thousand in all."""
     total = sum(file.size for file in files)
     size = max(_LEAST_PIECE, total // _MOST_PIECES)
-    found = []
+    pieces = []
     for file in files:
         ranges = list(reader_of(file.path).pieces(file, size))
-        found += [Piece(file.path, start, stop, file.size // len(ranges)) for start, stop in ranges]
-    return found
+        pieces += [Piece(file.path, start, stop, file.size // len(ranges)) for start, stop in ranges]
+    return pieces
 
 
 def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
-    """Pieces with the number of their bundle, which one worker reads in one go: small ones together, up to 8 MiB."""
-    found, number, stored = [], 0, 0
+    """Pieces with the number of their bundle, which one worker reads: small pieces together, up to 8 MiB."""
+    bundled, number, stored = [], 0, 0
     for piece in pieces:
         if stored and stored + piece.stored > _LEAST_PIECE:
             number, stored = number + 1, 0
-        found.append((number, piece))
+        bundled.append((number, piece))
         stored += piece.stored
-    return found
+    return bundled
 
 
 def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Iterator[Read]:
-    """The rows of pieces as blocks of up to about 100,000, in their order, so that a repetition meets the same.
+    """The rows of pieces as blocks of up to about 100,000, in order, so that a retry gives the same blocks.
 
-    Raises Refusal where a file is damaged, or shorter by then than it was when it was cut into pieces.
+    Raises Refusal if a file is damaged, or has become shorter since it was cut into pieces.
     """
     for piece in pieces:
         for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
@@ -132,10 +132,10 @@ def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Iterator[Read]:
 
 
 def _check_not_cut(piece: Piece) -> None:
-    """Raise Refusal if a file of this machine has become shorter: where it ends between two rows, no reader can tell.
+    """Raise Refusal if a file of this machine has become shorter, which no reader notices if it now ends between rows.
 
-    After the last row was read, so that it holds for all of them. Pieces of Parquet and of zipped Avro are no ranges of
-    stored bytes: the one has a footer, and a zipped block of the other its own length.
+    To be called after the last row was read, so that it covers all of them. Pieces of Parquet and of zipped Avro are
+    no ranges of stored bytes; Parquet has a footer, and a zipped Avro block its length, which show a cut.
     """
     module = reader_of(piece.path)
     if module is parquet or (module is avro and is_gzip(piece.path)):

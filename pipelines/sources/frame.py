@@ -1,10 +1,9 @@
 """A table in the memory of this process: a source for runs that stay in it.
 
-Whoever made the table is known by what it offers, and nothing has to be installed: polars, pandas, Arrow and DuckDB
-hand their columns over as Arrow's. The type of a column is public, and a column of a type that cannot be read is
-refused. A column of Python objects has no type: it is read as a column of texts, each value by itself, and what cannot
-be read is left out with its row. Arrow would find one type for all, after which one user's value changes what those of
-others are.
+The kind of table is recognised by its methods, so no library has to be installed: polars, pandas, Arrow and DuckDB
+offer their columns as Arrow's. The type of a column is public, and a column of a type that cannot be read is refused. A
+column of Python objects has no type: it is read as texts, each value by itself, and a row with an unreadable value is
+left out. Arrow would infer one type for all, so that one user's value could change those of others.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ if TYPE_CHECKING:
 _ROWS = 1 << 17
 _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _TABLES: weakref.WeakValueDictionary[str, pa.Table] = weakref.WeakValueDictionary()
-"""By their digests. A job does not carry its rows: the runner's threads find them here."""
+"""Tables by their digests. A job does not carry its rows: the runner's threads look them up here."""
 
 
 @dataclass(frozen=True)
 class Frame(Source):
-    """The rows of a table. Its name in a ledger comes from what it holds.
+    """The rows of a table. Its identity in a ledger comes from its contents.
 
     Args:
-        table: of the columns that are read, and no others.
+        table: the columns that are read, and no others.
     """
 
     table: pa.Table = field_of(repr=False, compare=False, metadata=unasked("its digest names the rows"))
@@ -66,11 +65,11 @@ class Frame(Source):
         digest, size = _digest(self.table)
         object.__setattr__(self, "digest", digest)
         object.__setattr__(self, "size", size)
-        # One table for all frames that hold the same: it is there as long as any of them is.
+        # Frames of equal contents share one table, which lives as long as any of them.
         object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
 
     def check(self, period: Period | None) -> None:
-        """Whoever made the table has looked at its columns."""
+        """Do nothing: `table_of` has checked the columns."""
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":
@@ -96,14 +95,14 @@ def _parts(table: pa.Table, columns: Columns) -> Iterator[Rows]:
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.Array:
-    """A column as bytes where it holds texts: before it is put together, since bytes have offsets for any length."""
+    """A column as one array; of texts as bytes, cast before chunks are combined, since large binary has no limit."""
     if is_text(column.type):
         column = column.cast(pa.large_binary())
     return as_bytes(column.combine_chunks())
 
 
 def _digest(table: pa.Table) -> tuple[str, int]:
-    """Of the values, and their bytes, however they lie in memory: views and dictionaries lie as they came about."""
+    """The digest of the values, and their size in bytes, independent of the layout of views and dictionaries."""
     hashing = _Hashing()
     with pa.PythonFile(hashing, "w") as sink:
         for column in table.schema:
@@ -117,7 +116,7 @@ def _digest(table: pa.Table) -> tuple[str, int]:
 
 
 def _packed(part: pa.ChunkedArray) -> pa.Array:
-    """What is not null, without gaps: arrays lie so that were put together, be it one with nothing."""
+    """The values that are not null, without gaps: concatenation, even with empty arrays, gives this layout."""
     nothing = pa.array([], part.type)
     return pa.concat_arrays([*part.drop_null().chunks, nothing, nothing])
 
@@ -129,7 +128,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class _Hashing(io.RawIOBase):
-    """What is written is hashed, and not kept."""
+    """A file that hashes what is written, and keeps none of it."""
 
     def __init__(self) -> None:
         self.content, self._written = hashlib.sha256(), 0
@@ -177,44 +176,44 @@ class _ReadDoFn(beam.DoFn):
 
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
 _UNREADABLE = b"\xff"
-"""No UTF-8, as which it is left out and counted."""
+"""Not UTF-8, so that the row is left out as unreadable, and counted."""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
-"""What of polars Arrow does not know, or reads otherwise."""
+"""Types of polars that Arrow does not know, or reads otherwise."""
 _T = TypeVar("_T")
 
 
 def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whatever holds a table
-    """The columns that are asked for: there, once, and of types that can be read.
+    """The named columns of a table of any kind, checked: each is there once and has a type that can be read.
 
     Raises:
-        Refusal: the table has no such columns, or they hold neither labels nor times. No value is shown.
+        Refusal: a column is missing or doubled, or has a wrong type. No value is shown.
     """
     if isinstance(rows, str | bytes):
         raise Refusal("rows", f"must be a table, got {type(rows).__name__}", "read the file before, such as "
                       "polars.read_csv(PATH), or publish from files with `private-topk run`")  # fmt: skip
     if isinstance(rows, pl.DataFrame | pl.LazyFrame):
         _check_names(_made(lambda: rows.collect_schema().names()), columns)
-        found = _made(lambda: _of_polars(rows, columns))
+        arrays = _made(lambda: _of_polars(rows, columns))
     elif hasattr(rows, "columns") and any(kind.__module__.partition(".")[0] == "pandas" for kind in type(rows).__mro__):
         _check_names(list(rows.columns), columns)
-        found = _made(lambda: {name: _of_pandas(rows[name], name in columns.labels()) for name in columns.names()})
+        arrays = _made(lambda: {name: _of_pandas(rows[name], name in columns.labels()) for name in columns.names()})
     else:
         table = _made(lambda: _handed_over(rows))
         _check_names(table.column_names, columns)
-        found = {name: table[name] for name in columns.names()}
-    _check_types({name: column.type for name, column in found.items() if not isinstance(column, _Texts)}, columns)
-    return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in found.items()})
+        arrays = {name: table[name] for name in columns.names()}
+    _check_types({name: column.type for name, column in arrays.items() if not isinstance(column, _Texts)}, columns)
+    return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
 
 
 def _made(make: Callable[[], _T]) -> _T:
-    """What is made, or a refusal that says nothing of the error but its kind: the texts of errors hold values."""
+    """The result of `make`, or a refusal that shows only the kind of error, since texts of errors may hold values."""
     try:
         return make()
     except Refusal:
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         kind = type(error).__name__
-    # Out here: an error that is raised inside would carry the other along as its context.
+    # Raised outside the handler: inside, it would have the other error as its context.
     raise Refusal("rows", f"must hand over its columns as Arrow's, and raised {kind}", "convert it to a table of Arrow "
                   "first, to see why")  # fmt: skip
 
@@ -223,11 +222,11 @@ def _of_polars(rows: pl.DataFrame | pl.LazyFrame, columns: Columns) -> dict[str,
     chosen = rows.select(columns.names()).with_columns(selectors.by_dtype(_AS_TEXTS).cast(pl.String))
     frame = chosen.collect() if isinstance(chosen, pl.LazyFrame) else chosen
     objects = {column.name: column for column in frame if column.dtype == pl.Object}
-    found: dict[str, Any] = {name: _Texts(its.to_list(), name in columns.labels()) for name, its in objects.items()}
+    arrays: dict[str, Any] = {name: _Texts(each.to_list(), name in columns.labels()) for name, each in objects.items()}
     if len(objects) < frame.width:
         table = pa.RecordBatchReader.from_stream(frame.drop(list(objects))).read_all()
-        found |= {name: table[name] for name in table.column_names}
-    return {name: found[name] for name in columns.names()}
+        arrays |= {name: table[name] for name in table.column_names}
+    return {name: arrays[name] for name in columns.names()}
 
 
 def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series or an index
@@ -247,7 +246,7 @@ def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series o
 
 
 class _Texts:
-    """A column of Python objects as texts, null where nothing is there, and no UTF-8 where something cannot be read."""
+    """A column of Python objects as texts, null where a value is missing, and not UTF-8 where it is unreadable."""
 
     def __init__(self, values: Sequence[Any], is_label: bool) -> None:
         if set(map(type, values)) <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
@@ -258,7 +257,7 @@ class _Texts:
 
 
 def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401
-    """The text that a value stands for in a file: labels are texts and integers, and times and amounts others too."""
+    """The text of a value as in a file: labels are texts and integers; times and amounts may have other types."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -299,10 +298,10 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
         return pa.RecordBatchReader.from_stream(rows).read_all()
     for name in ("to_arrow", "fetch_arrow_table", "to_arrow_table", "arrow"):
         if callable(getattr(rows, name, None)):
-            found = getattr(rows, name)()
-            found = found.read_all() if isinstance(found, pa.RecordBatchReader) else found
-            if isinstance(found, pa.Table):
-                return found
+            table = getattr(rows, name)()
+            table = table.read_all() if isinstance(table, pa.RecordBatchReader) else table
+            if isinstance(table, pa.Table):
+                return table
     raise Refusal("rows", f"must be a table, got {type(rows).__name__}", _SAY_HOW)
 
 

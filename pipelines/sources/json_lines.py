@@ -1,7 +1,7 @@
 """JSON lines, plain or gzip: one object a line. Messages of a stream mean the same as lines (`rows_of`).
 
-The rule is `_by_rule`. msgspec, which is many times faster than Python's own parser, reads those texts that the two
-cannot take differently; both see one text at a time, so what one holds is never any other's business.
+`_by_rule` defines what a text means. msgspec, which is many times faster than Python's own parser, reads those texts
+that the two cannot read differently. Both read one text at a time, so no row depends on another.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 _DEEPEST = 100
-"""How deep an object may be nested; deeper ones are left out, so that no parser's stack decides."""
+"""The deepest nesting of an object that is read; deeper ones are left out, so that no parser's stack decides."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
-"""One that is not closed runs to the end of its text: otherwise each quote in it would be tried for a beginning."""
+"""A string that is not closed runs to the end of its text: otherwise each quote in it would be tried as a start."""
 
 _BRACKET = re.compile(r"[{}\[\]]")
 
@@ -75,10 +75,10 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     nor a number. What other keys hold does not matter.
     """
     reader, names = _reader(columns), columns.names()
-    found = [reader.values(text) for text in texts]
-    unreadable = np.array([values is None for values in found], bool)
+    parsed = [reader.values(text) for text in texts]
+    unreadable = np.array([values is None for values in parsed], bool)
     nothing: Values = (None,) * len(names)
-    rows = [nothing if values is None else values for values in found]
+    rows = [nothing if values is None else values for values in parsed]
     arrays = {name: _as_texts([row[place] for row in rows]) for place, name in enumerate(names)}
     return Rows(arrays, pa.array(unreadable) if unreadable.any() else None)
 
@@ -93,7 +93,7 @@ def _reader(columns: Columns) -> _Reader:
 
 
 class _Reader:
-    """Texts to the values of the wanted columns, in the order of their names."""
+    """Reads the values of the wanted columns from texts, in the order of their names."""
 
     def __init__(self, columns: Columns) -> None:
         self._names, self._labels = columns.names(), columns.labels()
@@ -115,12 +115,12 @@ class _Reader:
         if self._decode is not None and not self._in_doubt(content):
             try:
                 return msgspec.structs.astuple(self._decode(content))
-            except (msgspec.DecodeError, RecursionError):  # perhaps over something that is no wanted value
+            except (msgspec.DecodeError, RecursionError):  # perhaps because of a value that is not wanted
                 pass
         return self._by_rule(content)
 
     def _in_doubt(self, content: str) -> bool:
-        """Whether a wanted key may stand twice, be it with escapes, or brackets too deep."""
+        """Whether a wanted key may occur twice, perhaps with escapes, or brackets may be nested too deeply."""
         for key in self._keys:
             if content.count(key) > 1:
                 return True
@@ -139,9 +139,9 @@ class _Reader:
             return None
         values: list[str | None] = []
         for name in self._names:
-            found = [value for key, value in pairs if key == name]
-            value = found[0] if found else None
-            if len(found) > 1 or not _may_be(value, name in self._labels):
+            matches = [value for key, value in pairs if key == name]
+            value = matches[0] if matches else None
+            if len(matches) > 1 or not _may_be(value, name in self._labels):
                 return None
             values.append(None if value is None else str(value))
         return tuple(values)

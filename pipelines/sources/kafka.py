@@ -1,9 +1,9 @@
-"""A Kafka topic as blocks, read by librdkafka in a splittable DoFn: on every runner, without Java.
+"""A Kafka topic as an unbounded source, read by librdkafka in a splittable DoFn: on every runner, without Java.
 
-What a row's arrival is must be seen again by whoever reads the log anew. So a message has arrived at the latest stamp
-that the broker had put on its partition by then: in order, even if the broker's clock is set back. A log that stands
-still follows the wall clock, so far behind that whatever comes later bears a later stamp; where one does not after
-all, the report fails, for it would count other rows when repeated.
+Arrival times must be the same when the log is read again. So a message arrives at the latest timestamp that the broker
+has given in its partition up to it: in order, even if the broker's clock is set back. The clock of an idle log follows
+the wall clock, far enough behind that later messages have later timestamps. If one does not, the report fails, since a
+repetition would count other rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Group = tuple[int, ...]
 
 _ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
 _OURS = {
-    "group.id": "private-topk",  # asked for by the client; positions are kept by Beam, not by the broker
+    "group.id": "private-topk",  # required by the client; positions are kept by Beam, not by the broker
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
@@ -66,25 +66,25 @@ _GONE = ("and the same release would be another answer: keep messages for longer
 
 _SEVERE = 2
 # Seconds.
-_ANSWERED = 5.0  # within which a broker answers a look
+_ANSWERED = 5.0  # within which a broker answers a request
 _SETTLED = 30.0  # within which another broker has taken over a partition
-_HEARD, _PAUSE = 1.0, 0.1  # within which a broker hears of a new topic, and between two tries
-_PATIENCE = 30.0  # for which a reader bears with errors
-_TURN = 1.0  # of one element, after which the runner may take a checkpoint
-_QUIET = 0.5  # until the next look at a log that stands still
+_HEARD, _PAUSE = 1.0, 0.1  # within which a broker learns of a new topic, and between two tries
+_PATIENCE = 30.0  # for which a reader tolerates errors
+_TURN = 1.0  # of reading, after which the runner may take a checkpoint
+_QUIET = 0.5  # until an idle log is polled again
 _WAIT = 0.2  # for messages
 _APART = 5.0  # by which the clocks of broker and worker may differ
-_LAG = 30.0  # for which a broker holds a message back, by its own default
+_LAG = 30.0  # for which a broker may hold a message back, by its default
 _BATCH = 20_000  # messages
 
 
 class TopicFacts(NamedTuple):
-    """What decides whether a topic can be read twice with the same result.
+    """The facts that decide whether a topic can be read twice with the same result.
 
     Args:
         partitions: their numbers.
-        replicas: of the partition that has most.
-        stamps: LogAppendTime or CreateTime; empty where the broker does not say, as for the next one.
+        replicas: the largest number of replicas of a partition.
+        stamps: LogAppendTime or CreateTime; empty if the broker does not tell, like the next one.
         cleanup: delete, compact or both.
         lag: for how long a broker may hold a message back until all replicas have it, seconds.
     """
@@ -115,31 +115,31 @@ class KafkaTopic:
     @classmethod
     def of(cls, place: str, options: Sequence[tuple[str, str]], name: str) -> KafkaTopic:
         """The topic of an address. Raises Refusal of the field `name` or of `kafka_option`."""
-        found = _ADDRESS.fullmatch(place)
-        if not found:
+        match = _ADDRESS.fullmatch(place)
+        if not match:
             rule = f"must be kafka://HOST:PORT/TOPIC, with more servers after commas, got {verbatim(place)}"
             raise Refusal(name, rule)
         for option, _ in options:
             if option in _OURS or option in ("bootstrap.servers", "metadata.broker.list"):
                 raise Refusal("kafka_option", f"must leave {verbatim(option)} alone, which says what is read")
-        return cls(found[1], found[2], tuple(options))
+        return cls(match[1], match[2], tuple(options))
 
     @property
     def place(self) -> str:
         return f"kafka://{self.servers}/{self.topic}"
 
     def client(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-        quiet = {"log_level": _SEVERE}  # what went wrong is said once, by us
+        quiet = {"log_level": _SEVERE}  # errors are reported once, by us
         return {**quiet, **dict(self.options), "bootstrap.servers": self.servers, **more}
 
     def consumer(self, **more: Any) -> Any:  # noqa: ANN401 - the client is loaded when it is needed
-        """A consumer of what is committed, that is told where a partition ends."""
+        """A consumer of committed messages, which reports the ends of partitions."""
         from confluent_kafka import Consumer
 
         return Consumer(self.client(**{**_OURS, **more}))
 
     def observer(self) -> Any:  # noqa: ANN401
-        """A consumer that is told of all messages, those of open transactions too, to ask where a log truly ends."""
+        """A consumer of all messages, those of open transactions too, for the true end of a log."""
         return self.consumer(**{"isolation.level": "read_uncommitted"})
 
     def partitions(self, name: str) -> list[int]:
@@ -147,7 +147,7 @@ class KafkaTopic:
         return sorted(self._metadata(name).partitions)
 
     def facts(self, name: str) -> TopicFacts:
-        """What the broker says of the topic. Raises Refusal of the field `name`."""
+        """The facts of the topic, from the broker. Raises Refusal of the field `name`."""
         partitions = self._metadata(name).partitions
         topic, brokers = self._settings("topic", self.topic), partitions[min(partitions)].replicas
         broker = self._settings("broker", str(brokers[0])) if brokers else {}
@@ -167,49 +167,49 @@ class KafkaTopic:
         try:
             consumer = self.consumer()
             try:
-                found = self._described(consumer)
+                metadata = self._described(consumer)
             finally:
                 consumer.close()
         except KafkaException as error:
             rule = f"kafka://{self.servers} cannot be reached: {verbatim(error.args[0].str())}"
             raise Refusal(name, rule) from None
-        if found.error is not None or not found.partitions:
+        if metadata.error is not None or not metadata.partitions:
             raise Refusal(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
-        return found
+        return metadata
 
     def _described(self, consumer: Any) -> Any:  # noqa: ANN401
-        """A broker hears a little later than the controller that a topic was made."""
+        """The metadata of the topic, with retries: a broker learns of a new topic a little after the controller."""
         deadline = time.monotonic() + _HEARD
         while True:
-            found = consumer.list_topics(self.topic, timeout=_ANSWERED).topics[self.topic]
-            if found.partitions and found.error is None or time.monotonic() > deadline:
-                return found
+            metadata = consumer.list_topics(self.topic, timeout=_ANSWERED).topics[self.topic]
+            if metadata.partitions and metadata.error is None or time.monotonic() > deadline:
+                return metadata
             time.sleep(_PAUSE)
 
     def _settings(self, kind: str, name: str) -> dict[str, str]:
-        """Settings of a topic or broker; none where the broker does not let this client see them."""
+        """Settings of a topic or broker; none if the broker does not let this client read them."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient, ConfigResource
 
         resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
         admin = AdminClient(self.client())
         try:
-            found = admin.describe_configs([resource])[resource].result(_ANSWERED)
+            entries = admin.describe_configs([resource])[resource].result(_ANSWERED)
         except (KafkaException, TimeoutError):
             return {}
-        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
 
 @dataclass(frozen=True)
 class Kafka(Source):
     """A topic, until the clock has passed the horizon.
 
-    Positions are part of Beam's checkpoints: after a restart every message is read once more or not at all, as the
-    checkpoint has it. Partitions are those at the launch. The clock is that of the partition that is farthest behind.
+    Positions are part of Beam's checkpoints: after a restart reading goes on from the checkpoint. Partitions are those
+    at the launch. The clock is that of the partition that is farthest behind.
 
     Args:
-        clock: "log": a message has arrived when the broker stamped it. "event": the rows' times close windows.
-        start: where a partition is entered: "earliest", or a time in ISO 8601, at the first message stamped since.
+        clock: "log": a message arrives when the broker stamps it. "event": the rows' times close windows.
+        start: where reading starts: "earliest", or a time in ISO 8601, for the first message stamped since.
         readers: how many workers share the partitions.
     """
 
@@ -251,11 +251,11 @@ class Kafka(Source):
 
     def read(self, period: Period | None) -> BlockReader:
         clock, facts = Clock(self.clock, horizon(period)), self.topic.facts("input")
-        found = facts.partitions
-        groups = [found[number :: self.readers] for number in range(min(self.readers, len(found)))]
-        # A follower that lags is let go at the second look, half of that time apart.
+        partitions = facts.partitions
+        groups = [partitions[number :: self.readers] for number in range(min(self.readers, len(partitions)))]
+        # A lagging follower is dropped at the broker's second check, half of that time after the first.
         behind = _APART + (1.5 * facts.lag if facts.replicas > 1 else 0)
-        log = Log(self.topic, self._since, len(found), behind)
+        log = Log(self.topic, self._since, len(partitions), behind)
         return _ReadGroups(groups, ReadPartitionsDoFn(log, self.columns, self.payload, clock))
 
     @property
@@ -264,7 +264,7 @@ class Kafka(Source):
 
 
 def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
-    """Raise Refusal unless whoever reads the topic anew finds the same messages, arrived at the same times."""
+    """Raise Refusal unless reading the topic again gives the same messages with the same arrival times."""
     if "compact" in facts.cleanup:
         raise Refusal("input", f"{topic.place} is compacted: when a message goes nobody knows, and the same release "
                       "would be another answer when repeated", "read a topic with cleanup.policy=delete")  # fmt: skip
@@ -291,15 +291,15 @@ class _ReadGroups(BlockReader):
 
 
 class Positions(NamedTuple):
-    """How far a group of partitions has been read. Also the claim of a batch of messages.
+    """How far a group of partitions has been read: the restriction, and the position claimed with a batch of messages.
 
     Args:
         offsets: the next offset of every partition.
-        stamped: the latest stamp of every partition, or row's time where the rows carry the clock; as the next one in
-            microseconds since 1970 UTC, None before the first message.
-        reached: the clock of every partition: that, or later where it stands still.
-        over: whether nothing more belongs to this part of the work.
-        sent: what has been sent of every window: claimed with the messages, so that it is in step with the offsets.
+        stamped: the latest timestamp of every partition, or the latest time of a row by the clock "event"; like the
+            next one in microseconds since 1970 UTC, None before the first message.
+        reached: the clock of every partition: `stamped`, or later if it is idle.
+        over: whether this part of the work is done.
+        sent: the checksums sent, for every window: claimed with the messages, so that they agree with the offsets.
     """
 
     offsets: tuple[int, ...]
@@ -309,7 +309,7 @@ class Positions(NamedTuple):
     sent: SentChecksums = SentChecksums()
 
     def clock(self) -> int | None:
-        """That of the partition that is farthest behind."""
+        """The clock of the partition that is farthest behind."""
         known = [time for time in self.reached if time is not None]
         return min(known) if len(known) == len(self.reached) else None
 
@@ -319,9 +319,9 @@ class Log:
     """A topic as it was at the launch.
 
     Args:
-        since: milliseconds since 1970 UTC where it is entered; None for its beginning.
+        since: where reading starts, in milliseconds since 1970 UTC; None for the beginning.
         partitions: how many it has.
-        behind: seconds by which the clock of a log that stands still stays behind: clocks of broker and worker may
+        behind: seconds by which the clock of an idle log stays behind the wall clock: clocks of broker and worker may
             differ, and a broker holds a message back until its replicas have it.
     """
 
@@ -332,10 +332,10 @@ class Log:
 
 
 class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
-    """Reads a group of partitions for a second at a time, then gives the rest of it back to the runner.
+    """Reads a group of partitions for a second at a time, then gives the rest back to the runner.
 
-    One element reads them all, since not every runner takes the least of several sources' watermarks: Prism follows
-    whichever reported last, and would publish windows before their rows have come.
+    One element reads all partitions of a group, since not every runner takes the minimum of several sources'
+    watermarks: Prism follows whichever reported last, and would publish windows before their rows have come.
     """
 
     def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
@@ -371,13 +371,13 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         self._clock.catch_up(estimator, positions.sent.closed)
         deadline, quiet = time.monotonic() + _TURN, set(group)
         while not self._clock.is_over(estimator):
-            asked = time.time()
-            found = reader.read(positions.offsets)
-            quiet -= set(found)
-            if not found and not self._clock.by_rows:
-                positions = self._up_to_date(reader, group, positions, quiet, int((asked - self._log.behind) * 1e6))
+            polled = time.time()
+            batches = reader.read(positions.offsets)
+            quiet -= set(batches)
+            if not batches and not self._clock.by_rows:
+                positions = self._up_to_date(reader, group, positions, quiet, int((polled - self._log.behind) * 1e6))
             blocks: list[pa.RecordBatch] = []
-            for partition, messages in found.items():
+            for partition, messages in batches.items():
                 place = group.index(partition)
                 block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
                 if len(block):
@@ -387,15 +387,15 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             closed = self._clock.closed_by(positions.clock() or 0)
             if closed > positions.sent.closed:
                 reader.check_partitions()
-                said, sent = self._checksums.close(positions.sent, closed, group[0])
-                blocks, positions = [*blocks, *said], positions._replace(sent=sent)
+                receipts, sent = self._checksums.close(positions.sent, closed, group[0])
+                blocks, positions = [*blocks, *receipts], positions._replace(sent=sent)
             if not tracker.try_claim(positions):
                 return
             yield from (TimestampedValue(block, now_of(estimator)) for block in blocks)
             reader.moved(positions.offsets)
             self._clock.advance(estimator, positions.clock())
-            if not found or time.monotonic() > deadline:
-                tracker.defer_remainder(Duration(0 if found else _QUIET))
+            if not batches or time.monotonic() > deadline:
+                tracker.defer_remainder(Duration(0 if batches else _QUIET))
                 return
         tracker.try_claim(positions._replace(over=True))
 
@@ -410,7 +410,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         return self._readers[group]
 
     def _taken(self, before: Positions, place: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
-        """The rows of some messages of a partition, and the positions after them."""
+        """The block of some messages of a partition, and the positions after them."""
         values = [message.value() for message in messages]
         if self._clock.by_rows:
             block = self._decoder.block(values)
@@ -421,7 +421,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         return block, before._replace(
             offsets=_with(before.offsets, place, messages[-1].offset() + 1),
             stamped=_with(before.stamped, place, stamped),
-            reached=_with(before.reached, place, stamped),  # the log itself says how far it is
+            reached=_with(before.reached, place, stamped),  # a log that moves sets its own clock
         )
 
     def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:
@@ -443,7 +443,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     def _up_to_date(
         self, reader: GroupReader, group: Group, positions: Positions, quiet: set[int], now: int
     ) -> Positions:
-        """Logs that stand still keep up with the wall clock, where the broker says that they do."""
+        """The positions, in which idle logs, confirmed by the broker, follow the wall clock."""
         for place, partition in enumerate(group):
             if partition in quiet and reader.at_the_end(partition, positions.offsets[place]):
                 reached = _with(positions.reached, place, _later(positions.reached[place], now))
@@ -460,7 +460,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class GroupReader:
-    """Reads what is committed, and asks about all that is there: an open transaction hides the end of a log."""
+    """Reads committed messages of some partitions, and looks up the ends of logs, which open transactions hide."""
 
     def __init__(self, topic: KafkaTopic, group: Group, known: int) -> None:
         self._topic, self._group, self._known = topic, group, known
@@ -475,11 +475,11 @@ class GroupReader:
         self._observer.close()
 
     def read(self, offsets: tuple[int, ...]) -> dict[int, list[Any]]:
-        """Messages from the offsets on, by partition; none if there are none at present.
+        """Messages from the offsets on, by partition; empty if there are none at present.
 
         Raises:
-            Refusal: messages before the offsets are gone.
-            KafkaException: nothing came for half a minute but errors, so that the runner tries the turn again.
+            Refusal: messages were deleted before they were read.
+            KafkaException: only errors came for half a minute, so that the runner retries.
         """
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -487,10 +487,10 @@ class GroupReader:
             places = list(zip(self._group, offsets, strict=True))
             self._consumer.assign([TopicPartition(self._topic.topic, part, offset) for part, offset in places])
             self._places, self._ends = offsets, dict(places)
-        found = defaultdict(list)
+        batches = defaultdict(list)
         for message in self._consumer.consume(_BATCH, _WAIT):
             if not message.error():
-                found[message.partition()].append(message)
+                batches[message.partition()].append(message)
                 self._troubled = None
                 self._hears(True)
             elif message.error().code() == KafkaError._PARTITION_EOF:
@@ -502,17 +502,17 @@ class GroupReader:
                               "by a broker that took over with less", _GONE)  # fmt: skip
             elif self._gives_up():
                 raise KafkaException(message.error())
-        return dict(found)
+        return dict(batches)
 
     def _gives_up(self) -> bool:
-        """Whether errors have gone on for too long: a partition is without a leader while another takes over."""
+        """Whether errors have lasted too long: a partition has no leader for a while when another broker takes over."""
         self._hears(False)
         now = time.monotonic()
         self._troubled = now if self._troubled is None else self._troubled
         return now - self._troubled > _PATIENCE
 
     def _hears(self, there: bool) -> None:
-        """Say once that the topic is away, and once that it is back: windows wait for it."""
+        """Report once that the topic does not answer, and once that it does again: windows wait for it."""
         place = self._topic.place
         if not there and self._away is None:
             self._away = time.monotonic()
@@ -522,11 +522,11 @@ class GroupReader:
             say(Line(f"{place} answers again, after {seconds} s", event="back", place=place, seconds=seconds))
 
     def moved(self, offsets: tuple[int, ...]) -> None:
-        """The messages before these offsets were taken."""
+        """Note that the messages before these offsets were claimed."""
         self._places = offsets
 
     def at_the_end(self, partition: int, offset: int) -> bool:
-        """Whether nothing is in the log from an offset on, committed or not. False where the broker does not say."""
+        """Whether the log has no message from an offset on, committed or not. False if the broker does not answer."""
         from confluent_kafka import KafkaException, TopicPartition
 
         try:
@@ -538,21 +538,21 @@ class GroupReader:
         return end <= max(offset, self._ends.get(partition, offset))
 
     def check_partitions(self) -> None:
-        """Raise Refusal if the topic has more partitions than at the launch, KafkaException if nobody says."""
-        found = self._observer.list_topics(self._topic.topic, timeout=_PATIENCE).topics[self._topic.topic]
-        if len(found.partitions) > self._known:
+        """Raise Refusal if the topic has more partitions than at the launch, KafkaException if no broker answers."""
+        metadata = self._observer.list_topics(self._topic.topic, timeout=_PATIENCE).topics[self._topic.topic]
+        if len(metadata.partitions) > self._known:
             raise Refusal("", f"{self._topic.place} was given more partitions, which are not read",
                           "start again with the same arguments: then all of them are")  # fmt: skip
 
 
 def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
-    """Where a partition is entered: at the first message stamped at `since` or later, or with None at the first.
+    """The offset at which reading starts: of the first message stamped at `since` or later; for None, of the first.
 
     Args:
         since, start: milliseconds since 1970 UTC; `start` is the horizon's.
 
     Raises:
-        Refusal: what the log's retention has deleted may be of the horizon, or no broker says where the log begins.
+        Refusal: retention may have deleted messages of the horizon, or no broker tells where the log begins.
     """
     return patiently(topic, lambda: _entered(observer, topic, partition, since, start))
 
@@ -561,14 +561,14 @@ def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None
     from confluent_kafka import KafkaException, TopicPartition
 
     def at(moment: int) -> int:
-        found = observer.offsets_for_times([TopicPartition(topic.topic, partition, moment)], timeout=_PATIENCE)[0]
-        if found.error:  # which is not "nothing since then": that would enter the log at its end
-            raise KafkaException(found.error)
-        return found.offset if found.offset >= 0 else high
+        position = observer.offsets_for_times([TopicPartition(topic.topic, partition, moment)], timeout=_PATIENCE)[0]
+        if position.error:  # not the same as no message since then, for which reading would start at the end
+            raise KafkaException(position.error)
+        return position.offset if position.offset >= 0 else high
 
     low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
     wanted = max(start, since) if since is not None else start
-    # Where nothing is left, nobody can tell what was stamped when; but retention takes longer than a minute.
+    # An empty log does not tell what was stamped when; but retention is longer than a minute.
     if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
         raise Refusal("input", f"{topic.place} has deleted messages which may be of the horizon: its first one left "
                       "was stamped after {period_from}", "begin later, or give {kafka_start}, a time from which on "
@@ -577,10 +577,10 @@ def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None
 
 
 def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
-    """The answer of a broker that may just be taking over a partition: asked again for half a minute.
+    """The answer of a broker that may just be taking over a partition, with retries for half a minute.
 
     Raises:
-        Refusal: of the field `input`, if none has come by then.
+        Refusal: of the field `input`, if there is no answer by then.
     """
     from confluent_kafka import KafkaException
 

@@ -22,7 +22,7 @@ __all__ = ["check", "pieces", "read"]
 _ROWS = 100_000
 _BYTES = 64 << 20
 _UNZIPPED = threading.Lock()
-"""Whoever has a zipped file in memory; a look at many files has many threads."""
+"""Held while a zipped file is in memory: one at a time, though many files are checked in many threads."""
 
 
 def check(file: FileInfo, columns: Columns) -> None:
@@ -65,7 +65,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 def _has_long_texts(file: pq.ParquetFile, groups: range, names: list[str]) -> bool:
-    """Whether a dictionary holds a text that would be too long, were it in every row.
+    """Whether a dictionary holds a text that would take too much memory if it were in every row.
 
     A dictionary holds a text once, however many rows have it: one user's label of a megabyte in 100,000 rows takes a
     megabyte there, and 100 GB written out. Texts stay in dictionaries then, which is slower where the file has none.
@@ -82,7 +82,7 @@ def _has_long_texts(file: pq.ParquetFile, groups: range, names: list[str]) -> bo
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch, cut where what its dictionaries hold would come to 64 MiB if it were written out."""
+    """A batch, cut so that the texts of its dictionaries, written out for every row, take about 64 MiB in each part."""
     sizes = np.zeros(len(batch), np.int64)
     for column in filter(_is_dictionary, batch.columns):
         lengths = pc.binary_length(column.dictionary).take(column.indices)

@@ -1,4 +1,4 @@
-"""Messages to blocks. Every message is read by itself: one that is broken is left out, and harms no other's row."""
+"""Messages to blocks. Every message is read by itself: a broken one is left out, and affects no other row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JsonPayload:
     identity_tag: ClassVar[str] = "json-payload"
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
-        """The rows of the messages, one each: what a line of a JSON lines file means."""
+        """The rows of the messages, one each, read like the lines of a JSON lines file."""
         return json_lines.rows_of(messages, columns)
 
 
@@ -56,14 +56,14 @@ class AvroPayload:
     schema: str
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
-        """The rows of the messages, one each: what a row of an Avro file means."""
+        """The rows of the messages, one each, read like the rows of an Avro file."""
         written = json.loads(self.schema)
         fields = branches_of(written)
         schema = fastavro.parse_schema(schema_for(bare(written), fields, columns))
-        found = [_record(message, schema, columns) for message in messages]
+        records = [_record(message, schema, columns) for message in messages]
         nothing = dict.fromkeys(columns.names())
-        rows = rows_of([nothing if record is None else record for record in found], fields, columns)
-        broken = np.array([record is None for record in found], bool)
+        rows = rows_of([nothing if record is None else record for record in records], fields, columns)
+        broken = np.array([record is None for record in records], bool)
         if rows.unreadable is not None:
             broken |= np.asarray(rows.unreadable)
         return Rows(rows.columns, pa.array(broken))
@@ -112,18 +112,18 @@ class Decoder:
         """
         assert self._columns.time is not None, "a stream has event times"
         rows = self._payload.rows([message or b"" for message in messages], self._columns)
-        whole, missing = block_of(rows, self._columns, arrived)
+        block, missing = block_of(rows, self._columns, arrived)
         self._left_out.add(missing)
-        return whole
+        return block
 
 
 def _record(message: bytes, schema: Any, columns: Columns) -> dict[str, Any] | None:  # noqa: ANN401 - a parsed schema
-    """The record of a message, if it is exactly one, of numbers that Avro knows."""
+    """The record of a message, or None unless it is exactly one, with integers of at most 64 bits."""
     for start in (0, _CONFLUENT) if message[:1] == b"\0" else (0,):
         stream = io.BytesIO(message[start:])
         try:
             record: Any = fastavro.schemaless_reader(stream, schema, None, handle_unicode_errors="surrogateescape")
-        except Exception:  # whatever a decoder makes of bytes that are none of its own
+        except Exception:  # a decoder may raise anything for bytes that are not Avro
             continue
         if stream.tell() == len(message) - start:
             return record if all(_is_of_64_bits(record[name]) for name in columns.names()) else None

@@ -28,11 +28,11 @@ _MESSAGES = 50_000
 
 @dataclass(frozen=True)
 class PubSub(Source):
-    """A subscription, read while a runner is listening. Its clock is Pub/Sub's own, of publication.
+    """A subscription, read while a runner is listening. Its clock is Pub/Sub's time of publication.
 
     Args:
         place: pubsub://projects/P/subscriptions/S.
-        since: the time of the launch. A subscription hands every message out once, so no other launch sees the same.
+        since: the time of the launch. A subscription delivers every message once, so no other launch reads the same.
     """
 
     identity_tag: ClassVar[str] = "pub-sub"
@@ -57,7 +57,7 @@ class PubSub(Source):
 
         try:
             return _Receive(ReadFromPubSub(subscription=resource(self.place, "subscriptions", "input")), self)
-        except ValueError as error:  # Beam's own view of the name
+        except ValueError as error:  # Beam's own check of the name
             raise Refusal("input", verbatim(error)) from None
 
 
@@ -74,10 +74,10 @@ class _Receive(BlockReader):
 
 def resource(place: str, kind: str, name: str) -> str:
     """projects/P/KIND/NAME of an address. Raises Refusal of the field `name`."""
-    found = place.removeprefix("pubsub://")
-    if not re.fullmatch(rf"projects/[^/]+/{kind}/[^/]+", found):
+    path = place.removeprefix("pubsub://")
+    if not re.fullmatch(rf"projects/[^/]+/{kind}/[^/]+", path):
         raise Refusal(name, f"must be like {_FORMS[kind]}, got {verbatim(place)}")
-    return found
+    return path
 
 
 def check_google(place: str, name: str) -> None:

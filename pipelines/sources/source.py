@@ -1,4 +1,4 @@
-"""Where rows come from: what every source can say and do. tests/pipelines/sources/contract.py holds them to it."""
+"""The interface of every source of rows. tests/pipelines/sources/contract.py tests them against it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["BlockReader", "LeftOut", "Source", "about_the_input", "horizon"]
 
 
 class BlockReader(beam.PTransform):
-    """Pipeline to blocks of users and items; with a period their times too, and where a log's clock decides what is
-    late, `arrived`: when each row came.
+    """Pipeline to blocks of users and items; with a period also of times, and where a log's clock decides what is
+    late, of `arrived`: when each row came.
 
     Args:
-        readers: the numbers of those that mark their blocks and state what they have sent of every window
-            (transforms/completeness.py), so that rows which are lost on their way are missed; None where nobody does.
-        live: the run, set by whoever builds it, for a source that tells how far it has read.
+        readers: the numbers of the readers that mark their blocks and state what they have sent of every window
+            (transforms/completeness.py), so that lost rows are noticed; None if no reader does.
+        live: the run, set by whoever builds it, for a source that reports how far it has read.
     """
 
     readers: Sequence[int] | None = None
@@ -40,7 +40,7 @@ class Source(ABC):
 
     Attributes:
         place: the address as it was given; public.
-        columns: those that are read.
+        columns: the columns that are read.
         bounded: whether it ends by itself; if not, it ends when the period's last window has closed.
         live: whether it receives only while a runner that can listen is running: `Launch.listening`.
     """
@@ -52,29 +52,29 @@ class Source(ABC):
 
     @abstractmethod
     def check(self, period: Period | None) -> None:
-        """Look at the place, not at its rows, and change nothing. Raises Refusal, of `input` where the place is meant.
+        """Check the place, not its rows, without changing anything. Raises Refusal, of `input` if the place is wrong.
 
         An unbounded source needs a period: its horizon.
         """
 
     def check_runner(self, launch: Launch) -> None:
-        """Raise Refusal where a runner, by the facts of its launch, would not read this source rightly."""
+        """Raise Refusal if a runner, by the facts of its launch, would not read this source correctly."""
         return None
 
     @abstractmethod
     def read(self, period: Period | None) -> BlockReader:
-        """What reads the rows, all of them or those of the period at least."""
+        """The transform that reads the rows: all of them, or at least those of the period."""
 
     def rows(self, period: Period | None) -> Iterator[Rows] | None:
         """The rows as they are stored, some at a time, without a pipeline; None where only a pipeline reads them."""
         return None
 
     def stored_bytes(self) -> int:
-        """About how much there is to read, for the number of shards; 0 where nobody knows."""
+        """About how many bytes there are to read, which decides the number of shards; 0 if unknown."""
         return 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        """64 hexadecimal digits that name the input in a ledger: the same for the same, others for any other.
+        """64 hexadecimal digits that identify the input in a ledger: the same for the same input, different for others.
 
         May read the rows once. Raises ValueError if the key cannot be read here.
         """
@@ -87,7 +87,7 @@ class Source(ABC):
 
 @contextmanager
 def about_the_input() -> Iterator[None]:
-    """What turns out wrong inside is said of the field `input`, unless it names another one."""
+    """Refusals inside are of the field `input`, unless they name another field."""
     try:
         yield
     except Refusal as error:
@@ -95,7 +95,7 @@ def about_the_input() -> Iterator[None]:
 
 
 def horizon(period: Period | None) -> Period:
-    """The period, which a source that never ends must have. Raises Refusal."""
+    """The period, which an unbounded source must have. Raises Refusal."""
     if period is None:
         raise Refusal("period_from", "and {period_to} must be given: a stream is published window by window of a "
                       "declared horizon")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Text files, plain or gzip: what CSV and JSON lines share. A row is a line, and a line ends at a line feed."""
+"""Text files, plain or gzip: the common parts of CSV and JSON lines. A row is a line, and ends at a line feed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from private_topk.pipelines.sources.columns import Columns, Rows
 __all__ = ["LONGEST", "Chunk", "chunks", "lines_of", "unreadable", "whole_file"]
 
 LONGEST = 16 << 20
-"""Bytes of the longest line that is read, its line end included; longer ones are left out, each by itself."""
+"""The longest line that is read, in bytes with its line end; longer ones are left out, each by itself."""
 
 _BYTES = 4 << 20
 
 
 class Chunk(NamedTuple):
-    """Whole lines of a file, and how many too long ones before them were passed over."""
+    """Whole lines of a file, and how many overlong ones before them were skipped."""
 
     text: bytes
     too_long: int
@@ -33,9 +33,9 @@ def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 
 
 def chunks(source: IO[bytes]) -> Iterator[Chunk]:
-    """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever is there.
+    """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever the file.
 
-    A byte order mark at the start of the file is none of its text; anywhere else it is a character of somebody's value.
+    A byte order mark is removed at the start of the file; anywhere else it is a character of a value.
     """
     at_start = True
     for text, too_long in _whole_lines(source):
@@ -70,12 +70,12 @@ def lines_of(text: bytes) -> pa.Array:
 
 
 def unreadable(count: int, columns: Columns) -> Rows:
-    """Rows of which nothing can be read."""
+    """Rows that are all unreadable."""
     return Rows(dict.fromkeys(columns.names(), pa.nulls(count, pa.large_string())), pa.array(np.ones(count, bool)))
 
 
 def _starts_of(text: bytes) -> np.ndarray:
-    """Where the lines of a text begin."""
+    """The positions at which the lines of a text begin."""
     behind = np.flatnonzero(np.frombuffer(text, np.uint8) == 10) + 1
     starts = np.append(0, behind) if text else behind
     return starts[:-1] if len(starts) and starts[-1] == len(text) else starts

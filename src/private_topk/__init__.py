@@ -102,13 +102,13 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "preview":
-        found = getattr(import_module(f"{__name__}.pipelines.preview"), name)
+        value = getattr(import_module(f"{__name__}.pipelines.preview"), name)
     elif name in ("rank", "Rankings"):
-        found = getattr(import_module(f"{__name__}.pipelines.rank"), name)
+        value = getattr(import_module(f"{__name__}.pipelines.rank"), name)
     else:
         room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
-        found = getattr(import_module(f"{__name__}.{room}"), name)
-    return found
+        value = getattr(import_module(f"{__name__}.{room}"), name)
+    return value
 
 
 def _version() -> str:

@@ -1,4 +1,4 @@
-"""A mechanism against its law, and its law against what it states of its privacy."""
+"""Checks of a mechanism against its law, and of the law against the privacy that the mechanism states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LawOf = Callable[[tuple[int, ...], int], Law]
 """The law of one mechanism: counts and k in, probabilities out."""
 
 ORDERS = (1, 1.5, 2, 4, 16, 64)
-"""Of the Renyi divergences that are compared with rho."""
+"""The orders of the Renyi divergences that are compared with rho."""
 
 
 def check_law(
@@ -45,8 +45,8 @@ def check_law(
     """
     for k in ks:
         stated = law(counts, k)
-        whole = total(stated)
-        assert abs(float(whole.mid()) - 1) < 1e-9, f"the law of k = {k} sums to {whole}"
+        mass = total(stated)
+        assert abs(float(mass.mid()) - 1) < 1e-9, f"the law of k = {k} sums to {mass}"
         enough = draws_to_see(stated, smallest_error) if draws is None else draws
         assert_follows(frequencies(mechanism, counts, k, enough, seed), stated, smallest_error)
 
@@ -82,7 +82,7 @@ def check_neighbours(
 
 
 def check_pair(cost: Cost, here: Law, there: Law, slack: float = 1e-8) -> float:
-    """What a cost states holds between two laws, both ways round; returns the log-ratio or divergence met."""
+    """A stated cost holds between two laws, in both directions; returns the largest log-ratio or divergence met."""
     return _check(cost, LogLaw(here), LogLaw(there), slack)
 
 

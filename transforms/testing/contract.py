@@ -1,4 +1,4 @@
-"""What every mechanism has to do whatever its law is, one check a rule."""
+"""The contract of every mechanism, whatever its law: one check for each rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = {
 
 
 def check_contract(mechanism: Mechanism) -> None:
-    """All of `CHECKS`: answers, repetition, integer types, winners, refusals, parameters. Cost: some tens of draws."""
+    """Make all `CHECKS`: answers, repetition, integer types, winners, refusals, parameters. Cost: tens of draws."""
     for check in CHECKS:
         check(mechanism)
 
@@ -80,7 +80,7 @@ def obvious_winners_win_wherever_they_stand(mechanism: Mechanism) -> None:
 
 
 def refuses_bad_arguments(mechanism: Mechanism) -> None:
-    """In the same words as every other mechanism, and before anything is drawn."""
+    """Bad arguments are refused in the same words by every mechanism, and before anything is drawn."""
     cases: list[tuple[object, object, type[Exception], str]] = [
         ([[1, 2]], 1, ValueError, "one-dimensional"),
         ([], 1, ValueError, "at least one item"),
@@ -103,12 +103,12 @@ def refuses_bad_arguments(mechanism: Mechanism) -> None:
 
 
 def numbers_of_any_kind_are_one_parameter(mechanism: Mechanism) -> None:
-    """Also where balls decide: large equal counts. One budget must make one seed however it is written."""
-    given = _fields(mechanism)
-    whole = {name: value for name, value in given.items() if type(value) is int}
-    plain = type(mechanism)(**{**given, "epsilon": 2.0})
+    """One budget gives one seed however it is written, also with large tied counts, decided by interval arithmetic."""
+    fields = _fields(mechanism)
+    integers = {name: value for name, value in fields.items() if type(value) is int}
+    plain = type(mechanism)(**{**fields, "epsilon": 2.0})
     for epsilon in (2, np.int64(2), np.float64(2), np.float32(2)):
-        same = type(mechanism)(**{**given, **{n: np.int64(v) for n, v in whole.items()}, "epsilon": epsilon})
+        same = type(mechanism)(**{**fields, **{n: np.int64(v) for n, v in integers.items()}, "epsilon": epsilon})
         assert json.dumps(same.parameters()) == json.dumps(plain.parameters()), type(epsilon)
         for counts in ([9, 7, 7], [2**62, 2**62 - 1, 2**62 - 1]):
             answers = [m(counts, 3, RandomBits.keyed(b"kind")).tolist() for m in (same, plain)]
@@ -116,7 +116,7 @@ def numbers_of_any_kind_are_one_parameter(mechanism: Mechanism) -> None:
 
 
 def is_its_parameters(mechanism: Mechanism) -> None:
-    """It travels to workers by pickle, is told by its fields, and refuses a budget that is none."""
+    """A mechanism pickles, is determined by its fields, and refuses an invalid epsilon."""
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
     assert type(mechanism)(**_fields(mechanism)) == mechanism
     for epsilon in (0, -1, math.nan, math.inf, "1"):

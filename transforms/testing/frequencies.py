@@ -1,4 +1,4 @@
-"""How often answers come, against a law: a test that states how often it fails for nothing, and what it would see."""
+"""Frequencies of answers against a law: a test with a stated false-alarm rate and power."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FALSE_ALARM", "assert_follows", "draws_to_see", "frequencies"]
 FALSE_ALARM = 1e-6
 """A frequency test of a correct sampler fails once in a million seeds; the seeds are fixed, so it never does twice."""
 POWER = 0.99
-"""With which a law is seen that is as far from the stated one as a test says."""
+"""The probability of detecting a law as far from the stated one as a test says."""
 _ANEW = 100  # calls that are compared with prepared draws
 _STEP = 50
 
@@ -28,7 +28,7 @@ def frequencies(
 ) -> Counter[tuple[int, ...]]:
     """How often each answer came in `draws` seeded calls.
 
-    Drawn from a mechanism that is prepared once, as previews and audits do; the first calls are made anew as well.
+    Drawn from a mechanism that is prepared once, as in previews and audits; the first draws are compared with calls.
 
     Raises:
         AssertionError: a prepared mechanism answers otherwise than a call with the same bits.
@@ -66,7 +66,7 @@ def assert_follows(seen: Counter, law: Law, smallest_error: float) -> None:
 
 
 def draws_to_see(law: Law, smallest_error: float) -> int:
-    """How many draws `assert_follows` needs for a law, to see an error with POWER: hardly more than it has to be."""
+    """The draws that `assert_follows` needs for a law, to see an error with POWER; hardly more than needed."""
     draws = 0
     for _ in range(3):  # more draws leave fewer answers too rare for a cell of their own
         freedom = len(_cells(Counter(), law, draws) if draws else law) - 1
@@ -77,7 +77,7 @@ def draws_to_see(law: Law, smallest_error: float) -> int:
 
 
 def _cells(seen: Counter, law: Law, draws: int) -> list[tuple[float, float]]:
-    """How often each answer came and was to come; rare ones are taken together."""
+    """The observed and expected frequency of each answer; rare answers are pooled."""
     expected = {answer: draws * float(as_ball(p).mid()) for answer, p in law.items()}
     rare = [answer for answer, e in expected.items() if e < 10]
     cells = [(float(seen[a]), e) for a, e in expected.items() if e >= 10]

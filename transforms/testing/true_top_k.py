@@ -1,4 +1,4 @@
-"""What a test of a pipeline of one's own draws with: answers that are known beforehand. Never for data of people."""
+"""For tests of one's own pipeline: a mechanism without noise and a fixed release. Never for data of people."""
 
 from __future__ import annotations
 

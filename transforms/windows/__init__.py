@@ -1,4 +1,4 @@
-"""Which windows a report publishes, declared and never inferred from the data: periods and their windowings."""
+"""Periods and their windowings: the windows that a report publishes, declared and never inferred from the data."""
 
 from __future__ import annotations
 

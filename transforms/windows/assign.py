@@ -1,11 +1,11 @@
-"""Rows to the declared windows that they are in, and Beam's windows that stand for these, on any runner.
+"""Assignment of rows to the declared windows, and the Beam windows that represent these on any runner.
 
-Portable runners know the windows of Beam's own window functions and no others: windows of a calendar are none of them.
-So every declared window is represented by one of Beam's `FixedWindows`: the piece of a regular grid whose last
-millisecond is the one in which the declared window closes. It fires when the watermark has reached that, and rows are
-late after it: exactly as the declared window would have it.
+Portable runners support only the windows of Beam's own window functions, which have no calendars. So every declared
+window is represented by one of Beam's `FixedWindows`: the cell of a regular grid whose last millisecond is the one in
+which the declared window closes. It fires when the watermark reaches that, and rows are late after it, exactly as for
+the declared window.
 
-Nothing is stamped with the last moment of such a window. A timer set for it may fire while elements of the same moment
+No element has the last timestamp of such a window. A timer set for it may fire while elements with the same timestamp
 are still to come, and these would be lost.
 """
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 _TICK = 1000
-"""A millisecond, which is as fine as portable runners tell moments apart."""
+"""A millisecond: the resolution of timestamps in portable runners."""
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -158,10 +158,10 @@ class _NumberDoFn(beam.DoFn):
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
         checksum = checksum_in(block)
-        if len(rows) or checksum is not None:  # that nothing is left must be told as well
+        if len(rows) or checksum is not None:  # a checksum must be passed on even if no row is left
             columns = dict(zip(("first", "after"), spans, strict=False))
-            whole = make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
-            yield with_checksum(whole, checksum)
+            table = make_table(**{name: rows[name] for name in rows.schema.names}, **columns)
+            yield with_checksum(table, checksum)
 
 
 class _SplitDoFn(beam.DoFn):
@@ -193,10 +193,10 @@ class _SplitDoFn(beam.DoFn):
             for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
                 windows = self._beam_windows[opening : int(self._stretches.after[at])]
                 if windows:
-                    own = (
+                    piece_checksum = (
                         None if checksum is None else checksum_of_piece(checksum, at, opening, len(self._beam_windows))
                     )
-                    piece = with_checksum(rows.take(pa.array(some)), own)
+                    piece = with_checksum(rows.take(pa.array(some)), piece_checksum)
                     yield WindowedValue(piece, self._moments[opening], tuple(windows))
 
     def _by_window(self, sent: ReaderReceipt) -> Iterator[WindowedValue]:
@@ -230,8 +230,8 @@ def into_windows(period: Period) -> beam.WindowInto:
 
 
 def last_moment(period: Period, number: int) -> Timestamp:
-    """The last moment before a window closes, for whatever is of that window: just before the last one of Beam's, of
-    which it is one itself only where Beam's is no longer than a millisecond.
+    """The timestamp for elements of a window: the last one before it closes, but a microsecond before the last one of
+    Beam's window, unless that is no longer than a millisecond.
     """
     size, _ = _grid(period)
     return Timestamp(micros=int(period.closing[number]) - (size > _TICK))
@@ -239,7 +239,7 @@ def last_moment(period: Period, number: int) -> Timestamp:
 
 @beam.typehints.with_output_types(Ranking)
 class IntoWindows(beam.PTransform):
-    """Rankings into their windows: as they come out of a stream."""
+    """Puts rankings into their windows, as they come out of a stream."""
 
     def __init__(self, period: Period) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
             return declared_window(period, window)
         try:
             return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
-        except OverflowError:  # Beam's time of elements that were given none is long before the year 1
+        except OverflowError:  # Beam's default timestamp is long before the year 1
             raise Refusal("", "windows of the input must lie within the years 1 to 9999", "give elements their event "
                           "times, as beam.window.TimestampedValue does") from None  # fmt: skip
     return WindowBounds() if period is None else period.window(0)

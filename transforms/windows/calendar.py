@@ -1,9 +1,9 @@
-"""Days, weeks and months as a calendar on the wall has them, in a time zone with its summer time.
+"""Days, weeks and months of a calendar, in a time zone with daylight saving time.
 
-What makes this hard is that a reading of the clock is no moment. When the clock goes back, one reading comes twice;
-when it goes forward, some readings never come; and once in a while a zone leaves out a whole day, as Samoa did with 30
-December 2011. All of it is settled here: a reading that comes twice means its first moment, one that never comes means
-as long after the clock's jump as it lies after the jump's reading, and a day that never was is no window.
+A local time is not always one moment. When the clock goes back, one local time comes twice; when it goes forward, some
+never come; and now and then a zone skips a whole day, as Samoa did with 30 December 2011. The rules: a local time that
+comes twice means its first moment, one that never comes means as long after the clock's jump as it lies after the
+local time of the jump, and a skipped day is no window.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LONGEST = {"day": 2 * _DAY, "week": 8 * _DAY, "month": 32 * _DAY}
 
 @dataclass(frozen=True)
 class Steps:
-    """Moments that follow each other by so many days or months of the clock on the wall.
+    """Moments that follow each other by so many days or months of local time.
 
     Args:
-        first: a reading of the clock; the step of number 0.
+        first: a local time; the step of number 0.
         days, months: one of them is above 0. With months the day of the month must be one that each of them has.
-        zone: the clock's.
+        zone: the zone of the local times.
     """
 
     identity_tag: ClassVar[str] = "steps"
@@ -50,7 +50,7 @@ class Steps:
             months = self.first.year * 12 + self.first.month - 1 + number * self.months
             return first_moment(self.first.replace(year=months // 12, month=months % 12 + 1), self.zone)
         at = self.first + number * self.days * _DAY
-        if self.days == 1:  # longer steps become shorter by a day that is left out, and do not vanish
+        if self.days == 1:  # longer steps get shorter by a skipped day, and do not vanish
             for skipped in skipped_days(self.zone):
                 at += _DAY * (self.first.date() <= skipped <= at.date())
         return first_moment(at, self.zone)
@@ -129,7 +129,7 @@ class CalendarWindows(Windowing):
 
 
 def first_moment(reading: datetime, zone: ZoneInfo) -> datetime:
-    """The first moment, in UTC, at which a clock shows a reading.
+    """The first moment, in UTC, at which a clock in a zone shows a local time.
 
     Berlin's clock shows 02:30 twice on 25 October 2026: the first time counts. On 29 March it goes from 02:00 to 03:00:
     02:30, which it never shows, is the moment half an hour later, shown as 03:30. A midnight that is jumped over is the
@@ -139,7 +139,7 @@ def first_moment(reading: datetime, zone: ZoneInfo) -> datetime:
 
 
 def came_before(moment: datetime, zone: ZoneInfo) -> datetime | None:
-    """The earlier moment at which the clock showed what it shows at this one, or None."""
+    """The earlier moment at which a clock in a zone showed the same local time as at this one, or None."""
     shown = moment.astimezone(zone)
     return first_moment(shown.replace(tzinfo=None), zone) if shown.fold else None
 
@@ -162,7 +162,7 @@ def time_zone(name: str) -> ZoneInfo:
         if name == "localtime":  # another zone on every machine
             raise ValueError
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # what is not found, what is a folder, what is no name
+    except (OSError, ValueError, KeyError):  # unknown names, folders, and texts that are no names
         raise Refusal(
             "time_zone", verbatim(f"must be a name of the IANA database such as Europe/Berlin, got {name!r}")
         ) from None

@@ -168,9 +168,8 @@ class Period:
             raise Refusal("period_from", "must have a window before it") from None
 
     def spans(self, times: Instants) -> tuple[Instants, Instants]:
-        """The first window of every event time (microseconds since 1970 UTC) and the one after its last, shape (n,).
-
-        They are equal where a time belongs to no window.
+        """The first window of every event time (microseconds since 1970 UTC), and the one after its last, shape (n,);
+        equal where a time belongs to no window.
         """
         first = np.searchsorted(self.ends, times, side="right")
         return first, np.maximum(np.searchsorted(self.starts, times, side="right"), first)
@@ -253,7 +252,8 @@ def moment(text: str) -> datetime:
 
 
 class Stretches:
-    """Where the rows of an unbounded input lie in a period, and which of their windows are still open to them.
+    """The stretches of a period between neighbouring edges of windows: the rows of a stretch share their windows. Tells
+    in which stretch rows of an unbounded input lie, and which windows are still open to them.
 
     Args:
         first, after: by stretch, the first window of its rows and the one after their last, (stretches,).
@@ -262,7 +262,7 @@ class Stretches:
     def __init__(self, period: Period) -> None:
         self._period = period
         self._edges = np.union1d(period.starts, period.ends)
-        before = np.append(self._edges[:1] - 1, self._edges)  # a time of every stretch
+        before = np.append(self._edges[:1] - 1, self._edges)  # one time in every stretch
         self.first, self.after = period.spans(before)
 
     def __len__(self) -> int:

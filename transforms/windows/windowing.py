@@ -1,7 +1,6 @@
-"""How a period is divided into windows: `Windowing` and its kinds, `Run` and `WindowBounds`.
+"""Windowings, which divide a period into windows: `Windowing` and its kinds, `Run` and `WindowBounds`.
 
-Schedules, budgets and ledgers go by starts, ends, overlap and runs, so a new kind is a class here, and nobody asks
-which one it is.
+Schedules, budgets and ledgers use starts, ends, overlap and runs only, so a new kind is just a class here.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Windowing(abc.ABC):
         return 1
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        """Where a window before the first one starts, and the windowing with it. Raises Refusal where they
+        """The start of a window before the first one, and the windowing that includes it. Raises Refusal if windows
         overlap.
 
         Args:
@@ -92,8 +91,8 @@ class Whole(Windowing):
     identity_tag: ClassVar[str] = "whole"
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
-        whole = (end - start) // MICROSECOND
-        return [Run(microseconds(start), microseconds(end), whole, whole, 1)]
+        length = (end - start) // MICROSECOND
+        return [Run(microseconds(start), microseconds(end), length, length, 1)]
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,9 @@ class FixedWindows(Windowing):
             raise Refusal("window", f"must be longer than nothing, got {self.length}")
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
-        whole = end - start
-        size = min(self.length, whole)
-        count = -(-whole // size)
+        length = end - start
+        size = min(self.length, length)
+        count = -(-length // size)
         return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
@@ -207,7 +206,7 @@ class WindowBounds:
     end: datetime | None = None
 
     def label(self, group: str | None = None) -> str:
-        """How the window is named in a release's seed and in file names: no spaces, brackets or colons.
+        """The name of the window in a release's seed and in file names, without spaces, brackets or colons.
 
         Args:
             group: names this group's ranking in the window, behind a bar, which no window's own name has.

@@ -1,4 +1,4 @@
-"""The templates of pages and pictures. Jinja escapes whatever they are filled with."""
+"""The templates of pages and pictures. Jinja escapes all values that they are filled with."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["STYLE", "rendered"]
 
 
 def _shown(value: object) -> object:
-    """What steers a terminal or reverses the writing is shown as a code."""
-    return value if hasattr(value, "__html__") else printable(str(value))  # what is markup already
+    """A value as it is shown, with control characters, such as those that reverse the writing, as codes."""
+    return value if hasattr(value, "__html__") else printable(str(value))  # markup stays as it is
 
 
 _ALL = Environment(

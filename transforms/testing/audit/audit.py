@@ -1,4 +1,4 @@
-"""The audit: counts, without any chance; and how large an epsilon the answers of neighbouring inputs show."""
+"""The audit: exact checks of counts, and lower bounds of epsilon from answers to neighbouring inputs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ __all__ = ["Finding", "Sampler", "answer_of", "audit_case", "dependence", "findi
 
 _FINALISTS = 3
 _CHOOSING = 0.4
-"""The share of the draws that choose."""
+"""The share of the draws used to choose the pair and the guess."""
 _CAP = 3
 
 
 class Finding(NamedTuple):
-    """What a case has shown: epsilon is at least `bound`, but for the risk that was asked for, by pair and guess that
-    were chosen on other draws.
+    """The result of a case: epsilon is at least `bound`, except with the probability `risk`. Pair and guess were chosen
+    on other draws.
     """
 
     case: Case
@@ -91,13 +91,13 @@ class Sampler:
         name: str,
         paths: Sequence[Path] = PATHS,
     ) -> Drawn:
-        """What releases of the datasets publish.
+        """The published answers of releases of the datasets.
 
         Args:
-            numbers: of these draws, which the path of their rows, their key and their window hang on.
-            name: no two calls may have the same.
+            numbers: of these draws: they determine the path of the rows, the key and the window.
+            name: unique among calls.
         """
-        if any(dataset.window for dataset in datasets):  # where windows are told apart, there must be some
+        if any(dataset.window for dataset in datasets):  # datasets of different windows need a period
             paths = [path for path in PATHS if path.period is not None][: len(paths)]
         return [
             tuple(
@@ -109,8 +109,8 @@ class Sampler:
         ]
 
     def _answers(self, spec: TopK, dataset: Dataset, path: Path, number: int, name: str) -> Iterator[Answer]:
-        """What is published of one window: an answer, or one for every group."""
-        # What is kept of a user hangs on the key, so there are two of them.
+        """The answers for one window: one, or one for every group."""
+        # Which of a user's items are kept depends on the key, so there are two keys.
         key = self.key(dataset.key + 2 * (number % 2 if spec.max_items_per_user else 0))
         counts, rankings = self._prepared(spec, key, dataset, path), rankings_of(spec)
         window = (number // 2 + dataset.window) % (len(counts) // rankings)
@@ -128,18 +128,18 @@ def _drawn(spec: TopK, release: Release, of: RankingKey, counts: WindowCounts, d
 
 
 def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, spec: TopK, dataset: Dataset) -> Answer:
-    """What was published, by the numbers of a dataset; amounts in units."""
+    """An answer in terms of a dataset: items by their numbers, amounts in units."""
     unit, labels = 1 if spec.amounts is None else RESOLUTION, dataset.labels()
     numbers = tuple(labels.index(item) for item in items)
     return Answer(numbers, None if noisy is None else tuple(int(count) // unit for count in noisy))
 
 
 def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Finding:
-    """One case: some of the draws choose the neighbours and what to guess by, the others test it.
+    """The audit of one case: some of the draws choose the neighbours and the guess, the others test it.
 
     Args:
-        draws: from each of the two neighbours; of those that test, from one that a coin chooses each time.
-        risk: that a bound is above what is so.
+        draws: from each of the two neighbours; in the test a coin chooses the neighbour each time.
+        risk: the probability that a bound is above the true epsilon.
     """
     name = f"{case.spec.parameters()} {case.releases}"
     choosing = round(draws * _CHOOSING)
@@ -153,7 +153,7 @@ def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Finding
 
 
 def _choose(case: Case, sampler: Sampler, draws: int, name: str) -> tuple[Neighbours, Guess]:
-    """The pair and the guess that show most: a third of the draws for all pairs, the rest for the best of them."""
+    """The pair and the guess with the best score: a third of the draws tries all pairs, the rest the best of them."""
     drawn: dict[str, tuple[list, list]] = defaultdict(lambda: ([], []))
     guesses: dict[str, Guess] = {}
     pairs = list(case.pairs)
@@ -168,18 +168,18 @@ def _choose(case: Case, sampler: Sampler, draws: int, name: str) -> tuple[Neighb
 
 
 def finding_of(case: Case, pair: Neighbours, guess: Guess, one: Drawn, other: Drawn, risk: float) -> Finding:
-    """What a guess shows on draws of neighbours that a fair coin chose each time."""
+    """The finding of a guess on draws of neighbours that a fair coin chose each time."""
     (right, wrong), (wrong_too, right_too) = guess.made(one), guess.made(other)
     draws = len(one) + len(other)
     return Finding(case, pair, guess, epsilon_of(right + right_too, wrong + wrong_too, draws, case.delta, risk))
 
 
 def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
-    """By how much an answer changes the odds of some noise of its count, as a lower bound of the logarithm: 0 where
-    answer and noise are drawn apart, but for `risk`.
+    """How much the noise of a count depends on the answer: a lower bound of the largest log-ratio of its probabilities,
+    which is 0, except with the probability `risk`, if answer and noise are drawn independently.
 
-    One of two items is asked for, and the noise has a standard deviation of about 4. Draws of the one and of the other
-    are told apart by their noise, as if neighbours had published it: one half of them chooses, and the other tests.
+    One of two items is drawn, and the noise has a standard deviation of about 4. Draws of either item are told apart by
+    their noise, as if neighbours had published it: one half of them chooses the guess, and the other tests it.
     """
     spec, epsilon = case.spec, cast(dict[str, Any], {"epsilon": 0.5})
     domain = PublicDomain.of(LABELS[:2]) if spec.domain.is_public else spec.domain
@@ -190,11 +190,11 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
 
     def sides(half: str) -> tuple[Drawn, Drawn]:
         """The noise of either item, as if it were an answer."""
-        found: tuple[list, list] = ([], [])
+        noises: tuple[list, list] = ([], [])
         for (answer,) in sampler.draw(case, (dataset,), range(draws // 2), f"{name} {half}"):
             for item, noisy in zip(answer.items, answer.noisy or (), strict=True):
-                found[item].append((Answer((0,), (noisy - dataset.others[item],)),))
-        return found
+                noises[item].append((Answer((0,), (noisy - dataset.others[item],)),))
+        return noises
 
     one, other = sides("chosen")
     guess = choose_guess(one[: len(other)], other[: len(one)], 0.0)
@@ -205,11 +205,11 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
 
 
 def wrong_counts(sampler: Sampler) -> Iterator[str]:
-    """What is wrong with the counts of any dataset, in words; nothing where all is well.
+    """Descriptions of wrong counts in any dataset; none if all are right.
 
-    The others' counts must be theirs, whatever the target does; and the target must add 1, or the cap of amounts, to
-    each item held, or to exactly as many of them as the bound allows, the same ones on every path; of groups in the
-    one of most rows.
+    The counts of other users must not depend on the target. The target must add 1, or the cap of amounts, to each item
+    held, or to exactly as many of them as the bound allows, the same ones on every path; of groups, in the one with
+    most rows.
     """
     amounts = Amounts.of(_CAP * RESOLUTION, RESOLUTION)
     counted: dict[str, tuple[Amounts | None, Groups | None]] = {
@@ -220,14 +220,14 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     datasets = {"one of many": Dataset((3, 2, 2, 5), (1,)), "an item of one's own": Dataset((3, 2, 0, 5), (2, 3)),
                 "all items": Dataset((3, 3, 3, 3), (0, 1, 2, 3)),
                 "nobody else": Dataset((0, 0, 0, 0), (0, 2, 3))}  # fmt: skip
-    for (domain, its), limit, (of, what), (name, dataset) in product(
+    for (kind, domain), limit, (of, what), (name, dataset) in product(
         domains.items(), (None, 1), counted.items(), datasets.items()
     ):
         if of == "" or name == "an item of one's own":
             bound = "no bound" if limit is None else f"at most {limit}"
-            spec = TopK(1, LimitDomain(1.0, 1e-6), its, limit, None, *what)
+            spec = TopK(1, LimitDomain(1.0, 1e-6), domain, limit, None, *what)
             for fault in _wrong(spec, dataset, sampler.key(0)):
-                yield f"{domain} domain, {bound}, {of}{name}, {fault}"
+                yield f"{kind} domain, {bound}, {of}{name}, {fault}"
 
 
 def _wrong(spec: TopK, dataset: Dataset, key: ReleaseKey) -> Iterator[str]:

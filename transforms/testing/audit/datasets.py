@@ -1,4 +1,4 @@
-"""What is audited: neighbouring inputs made to hurt, and a small question for every mechanism."""
+"""The inputs of the audit: neighbouring datasets of the worst kinds, and a small specification for every mechanism."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ LABELS = ("A", "a", "a ", "a\u0301", "b", "b\u200b", "null", "ss", "\u00df", "\u
 
 GROUPS = ("n", "N")
 RESOLUTION = 10
-"""What amounts are rounded to: one row of anybody else adds one unit."""
+"""The resolution of amounts: one row of any other user adds one unit."""
 
 TARGET = "u 1"
 """The one user in whom two neighbours differ; others are called u 10, u 11 and so on."""
 
 _OFTEN, _SELDOM = 9, 6
 _ADDED = (12.0, -(2.0**62), 5.1, 2.0**62, -0.0, 26.0)
-"""Of the target's rows, in turn: together they are above every cap."""
+"""The amounts of the target's rows, in turn: together they are above every cap."""
 
 _PUBLIC, _UNKNOWN = (4, 10), (5, len(LABELS) - 3)
-"""How many items there are in a public and an unknown domain, without and with published counts."""
+"""The number of items in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40
 _AMOUNTS = Amounts.of(3 * RESOLUTION, RESOLUTION)
@@ -50,7 +50,7 @@ _AMOUNTS = Amounts.of(3 * RESOLUTION, RESOLUTION)
 
 
 class Row(NamedTuple):
-    """What a row says. Group and amount are looked at where the question has some."""
+    """One row. Group and amount are used only where the specification has groups and amounts."""
 
     user: str
     item: str
@@ -60,15 +60,15 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """The rows of one release, and what its draw hangs on besides.
+    """The rows of one release, and what else its draw depends on.
 
     Args:
         others: how many other users hold each of the labels, and nothing else.
-        target: the labels that the target holds, by their number; none at all where that user is not there.
+        target: the labels that the target holds, by their numbers; none if that user is absent.
         renamed: every label is another one, in the same order.
         id: added to the release id.
         key: which of several release keys.
-        window: which window the rows are said to be of.
+        window: the number of the window that the rows are in.
         group: which group the target has most rows in.
     """
 
@@ -97,7 +97,7 @@ class Neighbours(NamedTuple):
 
 
 def rows_of(dataset: Dataset, groups: int = 1) -> tuple[list[Row], list[Row]]:
-    """The rows of the others, as many in every group, and of the target, who says everything often in all groups."""
+    """The rows of the others, equally many in every group, and of the target, who has many of each in all groups."""
     labels = dataset.labels()
     others = [
         Row(f"{TARGET}{item}{n}{group}", labels[item], GROUPS[group], RESOLUTION)
@@ -112,7 +112,7 @@ def rows_of(dataset: Dataset, groups: int = 1) -> tuple[list[Row], list[Row]]:
 
 
 def public_neighbours(swap: bool, size: int) -> Iterator[Neighbours]:
-    """For a public list of `size` items: ties, gaps, nobody else, and users who hold one item, all, or all but one."""
+    """Pairs for a public list of `size` items: ties, gaps, no other users; users of one item, all, or all but one."""
     everything, half, rest = tuple(range(size)), tuple(range(size // 2)), tuple(range(size // 2, size))
     tied, nobody = (6,) * size, (0,) * size
     gap, chasm = (tuple(6 + width * (n >= size // 2) for n in range(size)) for width in (2, 50))
@@ -135,17 +135,17 @@ def public_neighbours(swap: bool, size: int) -> Iterator[Neighbours]:
 
 
 def unknown_neighbours(swap: bool, height: int, size: int) -> Iterator[Neighbours]:
-    """For a list that nobody knows: an item that only one user holds, ties where the list is cut, counts at the bar.
+    """Pairs for an unknown domain: an item of only one user, ties where the list is cut, counts at the threshold.
 
     Args:
-        height: a count that passes the mechanism's threshold now and then.
-        size: how many items there are: two more than compete.
+        height: a count that passes the mechanism's threshold in some draws.
+        size: how many items there are: two more than the mechanism looks at.
     """
     last, zeros, tall = size - 1, (0,) * (size - 1), (3 * height + 5,) * size
     above = (tall[0] + height, tall[0] + height, *tall[2:])
 
     def gone(*items: int) -> Items:
-        """What the target held before, where users are swapped."""
+        """The items that the target held before, where users are swapped."""
         return items if swap else ()
 
     yield _pair("an item of one's own", (height, *zeros), (), (last,))
@@ -160,9 +160,9 @@ def unknown_neighbours(swap: bool, height: int, size: int) -> Iterator[Neighbour
 
 
 def two_release_neighbours(unknown: bool, others: Items, target: Items) -> Iterator[Neighbours]:
-    """Two releases of nearly the same thing. Whoever knows the first, and that both share their noise, sees the user.
+    """Two releases of nearly the same data. If both shared their noise, their difference would show the user.
 
-    Each pair differs in one thing that the noise hangs on, and the target joins the second release only.
+    The releases of each pair differ in one thing that the noise depends on, and the target joins the second only.
     """
     first = Dataset(others)
     seconds = {"one key and id, other counts": replace(first, others=tuple(n + 1 for n in others)),
@@ -176,7 +176,7 @@ def two_release_neighbours(unknown: bool, others: Items, target: Items) -> Itera
 
 
 def _pair(name: str, others: Items, before: Items, after: Items) -> Neighbours:
-    """Whoever is replaced also goes to another group."""
+    """A pair of one release. A user who is replaced also moves to another group."""
     return Neighbours(name, (Dataset(others, before, group=0),), (Dataset(others, after),))
 
 
@@ -193,7 +193,7 @@ class Case:
 
     @cached_property
     def pairs(self) -> tuple[Neighbours, ...]:
-        """All pairs of neighbouring inputs that are tried."""
+        """The pairs of neighbouring inputs that are tried."""
         swap, public = self.neighbours == "swap", self.spec.domain.is_public
         size = (_PUBLIC if public else _UNKNOWN)[self.counted]
         height = 0 if public else threshold_of(self.spec)
@@ -209,7 +209,7 @@ class Case:
 
     @property
     def epsilon(self) -> float:
-        """That is declared for one user in one window, in all groups."""
+        """The declared epsilon for one user in one window, over all groups."""
         return self.spec.epsilon() * self.spec.rankings_of_a_user()
 
     @property
@@ -218,7 +218,7 @@ class Case:
 
     @property
     def of(self) -> str:
-        """What is counted."""
+        """What is counted: users, amounts, or users by group."""
         spec = self.spec
         return "groups" if spec.groups is not None else "amounts" if spec.amounts is not None else "users"
 
@@ -254,36 +254,36 @@ def _spec(
     groups: Groups | None = None,
     share: int = 1,
 ) -> TopK:
-    """Without counts one item of a public domain is asked for at a large epsilon, since what few draws can show is then
-    larger. With them it is nearly all of many, at a small epsilon: one user moves all their counts, so that noise for
-    fewer shows. A bound is set where the mechanism needs one.
+    """The specification that is audited. Without counts: one item of a public domain, at a large epsilon, since few
+    draws then show a larger bound. With counts: nearly all of many items, at a small epsilon. One user then moves all
+    their counts, so noise made for fewer would show. A bound on items is set only where the mechanism needs one.
     """
     public = kind.guarantee.domain == "public"
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
         "max_items_per_user": unknown_size // 2 if counted else 1, "kbar": unknown_size - 2,
     }  # fmt: skip
     parameters = parameters_of(kind)
-    missing = [name for name, its in parameters.items() if its.required and name not in given]
+    missing = [name for name, parameter in parameters.items() if parameter.required and name not in arguments]
     if missing:
         raise Refusal("mechanism", f"{kind.about.name} cannot be audited here: it needs {missing[0]}",
                       "give that parameter a default")  # fmt: skip
     bound = parameters.get("max_items_per_user")
     if bound is None or not bound.required:
-        del given["max_items_per_user"]
-    mechanism = kind(**{name: value for name, value in given.items() if name in parameters})
+        del arguments["max_items_per_user"]
+    mechanism = kind(**{name: value for name, value in arguments.items() if name in parameters})
     budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
     k = (size - 1 if public else size - 2) if counted else 1 if public else 2
-    spec = TopK(k, mechanism, domain, given.get("max_items_per_user"), budget, amounts, groups)
+    spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), budget, amounts, groups)
     rankings = spec.rankings_of_a_user()
     return spec if rankings == share else _spec(kind, neighbours, counted, amounts, groups, rankings)
 
 
 def threshold_of(spec: TopK) -> int:
-    """About the least count that comes out in a quarter of the draws, where two items have it and nothing else is held.
+    """About the least count that passes the threshold in a quarter of draws, where two items have it and no other any.
 
     Cost: some hundred draws.
     """

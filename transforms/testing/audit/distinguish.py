@@ -1,6 +1,6 @@
-"""Which of two neighbours published an answer: what is looked at, how best to guess by it, and the bound that shows.
+"""Distinguishing two neighbours by their answers: features, the best guess from them, and the bound of epsilon.
 
-The bound is exact: from right and wrong guesses, or from how often an event came, to the least epsilon.
+The bound is exact: from right and wrong guesses, or from the frequency of an event, to the least epsilon.
 """
 
 from __future__ import annotations
@@ -20,54 +20,54 @@ __all__ = [
 ]  # fmt: skip
 
 _SIGMAS = 1.5
-"""About what a bound of some 4.6 standard deviations on the draws that test a guess is on the few that choose it."""
+"""A bound of some 4.6 standard deviations on the draws that test a guess is about this many on those that choose it."""
 _PLACES = {"least": 0.0, "lower": 0.25, "middle": 0.5, "upper": 0.75, "largest": 1.0}
 _ITEMS, _BINS, _STEPS = 8, 32, 40
 
 
 class Answer(NamedTuple):
-    """One release: the items by their number, in the order they were published in, and their noisy counts."""
+    """The answer of one release: the items by their numbers, in the published order, and their noisy counts."""
 
     items: tuple[int, ...]
     noisy: tuple[int, ...] | None
 
 
 Drawn = Sequence[tuple[Answer, ...]]
-"""What datasets have published, once for every draw: a release or two."""
+"""The answers of every draw: of one release, or two."""
 
 
 def features(answers: tuple[Answer, ...]) -> dict[str, Hashable]:
-    """Every feature of what was published, by name."""
+    """All features of an answer, or of two, by name."""
     *before, (items, noisy) = answers
-    found: dict[str, Hashable] = {"the answer": items, "how many items": len(items)}
-    found |= {f"the place of item {item}": items.index(item) if item in items else -1 for item in range(_ITEMS)}
+    values: dict[str, Hashable] = {"the answer": items, "how many items": len(items)}
+    values |= {f"the place of item {item}": items.index(item) if item in items else -1 for item in range(_ITEMS)}
     if noisy:
         ordered, counts = sorted(noisy), dict(zip(items, noisy, strict=True))
-        found |= {"the sum of noisy counts": sum(noisy), "the first noisy count": noisy[0]}
-        found |= {f"the {name} noisy count": ordered[round(share * (len(ordered) - 1))]
+        values |= {"the sum of noisy counts": sum(noisy), "the first noisy count": noisy[0]}
+        values |= {f"the {name} noisy count": ordered[round(share * (len(ordered) - 1))]
                   for name, share in _PLACES.items()}  # fmt: skip
-        found |= {f"the noisy count of item {item}": counts[item] for item in (0, 1) if item in counts}
+        values |= {f"the noisy count of item {item}": counts[item] for item in (0, 1) if item in counts}
         if 0 in counts and 1 in counts:
-            found["the difference of two noisy counts"] = counts[1] - counts[0]
-        found["answer and last digits"] = items, tuple(count % 4 for count in noisy)
+            values["the difference of two noisy counts"] = counts[1] - counts[0]
+        values["answer and last digits"] = items, tuple(count % 4 for count in noisy)
     for earlier in before:
-        found |= {"both answers": (earlier.items, items), "the same answer twice": earlier.items == items}
+        values |= {"both answers": (earlier.items, items), "the same answer twice": earlier.items == items}
         if noisy is not None and earlier.noisy is not None:
             first = dict(zip(earlier.items, earlier.noisy, strict=True))
             both = sorted(
                 (item, count - first[item]) for item, count in zip(items, noisy, strict=True) if item in first
             )
-            found["by how much noisy counts differ"] = tuple(both)
-    return found
+            values["by how much noisy counts differ"] = tuple(both)
+    return values
 
 
 class Guess(NamedTuple):
-    """A guess at which of two neighbours published, by the value that a feature has; none if that is in neither set.
+    """A guess at which of two neighbours published, by the value of a feature; no guess if that is in neither set.
 
     Args:
-        cuts: where there are some, a number counts as that of the bin it is in: those between two cuts, or beyond all.
-        one, other: the values that speak for each, no value for both.
-        score: how much it was worth on the draws it was chosen on.
+        cuts: if any, a number is replaced by that of the bin it is in: bins lie between two cuts, or beyond all.
+        one, other: the values that speak for each; disjoint.
+        score: the bound that it showed on the draws it was chosen on.
     """
 
     feature: str
@@ -77,7 +77,7 @@ class Guess(NamedTuple):
     score: float = 0.0
 
     def made(self, drawn: Drawn) -> tuple[int, int]:
-        """How often it says the one and the other of these draws."""
+        """The numbers of these draws that are guessed to be of the one neighbour, and of the other."""
         return self._said(_counted(map(features, drawn), self.feature, self.cuts))
 
     def _said(self, seen: Counter) -> tuple[int, int]:
@@ -85,10 +85,10 @@ class Guess(NamedTuple):
 
 
 def choose_guess(one: Drawn, other: Drawn, delta: float) -> Guess:
-    """The guess that tells most for a large epsilon on these draws, as many of either.
+    """The guess that shows the largest epsilon on these draws, as many of either neighbour.
 
-    Every feature's values are put in order, and cut, on the first half of the draws; the second half says which feature
-    and cut are worth most. Otherwise those with many values would win by their luck.
+    Every feature's values are ordered and cut on the first half of the draws; the second half decides which feature and
+    cut are best. Otherwise features with many values would win by luck.
     """
     first, second = ([list(map(features, some[half::2])) for some in (one, other)] for half in (0, 1))
     everything = [*first[0], *first[1]]
@@ -105,7 +105,7 @@ def choose_guess(one: Drawn, other: Drawn, delta: float) -> Guess:
 
 
 def _cuts(values: list[Any]) -> Iterator[tuple[int, ...]]:
-    """Values as they are; and numbers of which there are many also in bins of about as many draws each."""
+    """Ways to bin the values: as they are; and many different numbers also in bins of about equally many draws."""
     yield ()
     if len(set(values)) > _BINS and all(type(value) is int for value in values):
         ordered = sorted(values)
@@ -113,34 +113,34 @@ def _cuts(values: list[Any]) -> Iterator[tuple[int, ...]]:
 
 
 def _counted(seen: Any, name: str, cuts: tuple[int, ...]) -> Counter:  # noqa: ANN401
-    """How often every value of a feature came."""
+    """How often each value of a feature came."""
     values = (some[name] for some in seen if name in some)
     return Counter(bisect.bisect_right(cuts, value) for value in values) if cuts else Counter(values)
 
 
 def _best_values(one: Counter, other: Counter, draws: int, delta: float) -> tuple[frozenset, frozenset]:
-    """What to guess by: the values at either end, or both, of the order of their estimated likelihood ratio, which by
-    Neyman and Pearson no guess beats but for what the estimates miss.
+    """The values to guess by: those at either end, or both, of the order by estimated likelihood ratio. By Neyman and
+    Pearson no guess is better, except for errors of the estimates.
     """
     order = sorted(one | other, key=lambda value: (-(one[value] + 0.5) / (other[value] + 0.5), repr(value)))
     ups, downs = (np.append(0, np.cumsum([hits[value] for value in order], dtype=int)) for hits in (one, other))
     places, end = np.arange(len(ups)), np.full(len(ups), len(order))
 
     def best(firsts: np.ndarray, lasts: np.ndarray) -> tuple[float, int, int]:
-        """Guessed is one before the first place, the other from the last one on."""
+        """The score of guessing one before the first place, and the other from the last place on."""
         right, wrong = ups[firsts] + downs[-1] - downs[lasts], downs[firsts] + ups[-1] - ups[lasts]
         scores = _scores(right, wrong, draws, delta)
         place = int(np.argmax(scores))
         return float(scores[place]), int(firsts[place]), int(lasts[place])
 
-    first, last, whole = best(places, end), best(end - end, places), best(places, places)
+    first, last, all_values = best(places, end), best(end - end, places), best(places, places)
     both = [best(np.array([first[1]]), np.array([last[2]]))] if first[1] <= last[2] else []
-    _, low, high = max([first, last, whole, *both])
+    _, low, high = max([first, last, all_values, *both])
     return frozenset(order[:low]), frozenset(order[high:])
 
 
 def _scores(right: np.ndarray, wrong: np.ndarray, draws: int, delta: float) -> np.ndarray:
-    """About the bound that these guesses show, as `epsilon_of` has it."""
+    """Approximately the bound that `epsilon_of` gives for these guesses."""
     if delta:
         low = _about(right / draws, draws, -_SIGMAS) - delta
         return np.log(np.maximum(low, 1e-9) / _about(wrong / draws, draws, _SIGMAS))
@@ -150,14 +150,14 @@ def _scores(right: np.ndarray, wrong: np.ndarray, draws: int, delta: float) -> n
 
 
 def _about(share: np.ndarray, draws: Any, sigmas: float) -> np.ndarray:  # noqa: ANN401
-    """Wilson's bound: near enough to choose by, and cheap."""
+    """Wilson's bound: cheap, and close enough for choosing."""
     square = sigmas**2 / draws
     root = np.sqrt(share * (1 - share) / draws + square / (4 * draws))
     return (share + square / 2 + sigmas * root) / (1 + square)
 
 
 class Tally(NamedTuple):
-    """How often an event came in so many independent draws."""
+    """The frequency of an event in independent draws."""
 
     hits: int
     draws: int
@@ -202,8 +202,8 @@ def probability_at_least(seen: Tally, risk: float) -> float:
     """The lower Clopper-Pearson bound: above the true probability with probability at most `risk`."""
     hits, draws = seen
     low, high = 0.0, 1.0
-    # P(Binomial(draws, p) >= hits) is the regularised incomplete beta function of p, which rises. What balls cannot
-    # tell apart is taken to be above `risk`, so that `low` stays below the root.
+    # P(Binomial(draws, p) >= hits) is the regularised incomplete beta function of p, which rises. Where interval
+    # arithmetic cannot decide, it is taken to be above `risk`, so that `low` stays below the root.
     for _ in range(_STEPS if hits else 0):
         middle = (low + high) / 2
         below = arb(middle).beta_lower(arb(hits), arb(draws - hits + 1), regularized=True) < risk

@@ -1,4 +1,4 @@
-"""From rows to the counts that are drawn from: the pipeline's own functions in its order, without a runner."""
+"""From rows to the counts that the mechanism draws from: the pipeline's functions in its order, without a runner."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PERIODS = {
 
 
 class Path(NamedTuple):
-    """How the same rows come along.
+    """A way for the same rows to go through the pipeline.
 
     Args:
         kind: all rows together, one window a day, windows of two days that overlap; or a stream of days.
@@ -62,10 +62,10 @@ def rankings_of(spec: TopK) -> int:
 
 
 def prepared_counts(spec: TopK, key: ReleaseKey, dataset: Dataset, path: Path) -> list[WindowCounts]:
-    """For every window, and every group of it, what its ranking is drawn from; each holds all rows of the dataset.
+    """The counts of every window, and of every group in it; each window holds all rows of the dataset.
 
-    The target also sends some rows that must count nowhere and move nobody: of no domain and of no group; and where
-    rows have times before the period, after it, and arrived when all windows had closed.
+    The target also sends rows that must not count or displace others: outside the domain and the groups; and, if rows
+    have times, before the period, after it, and arrived when all windows had closed.
     """
     return count_blocks(spec, key, _blocks(spec, dataset, path), path)
 
@@ -81,7 +81,9 @@ def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], 
                     cells[cell].append(piece.value)
         partitioning = Partitioning.of(spec.domain, None, parts)
         return [
-            its for cell in assign.beam_windows(period) for its in _counts(spec, key, cells[cell], partitioning, path)
+            counts
+            for cell in assign.beam_windows(period)
+            for counts in _counts(spec, key, cells[cell], partitioning, path)
         ]
     if period is not None:
         blocks = [numbered for block in blocks for numbered in _run(assign._NumberDoFn(period), block)]
@@ -97,7 +99,7 @@ def _counts(
     for block in blocks:
         for shard, rows in _run(sharder, block):
             shards[shard].append(rows)
-            if path.kind == "stream":  # as its state is compacted now and then
+            if path.kind == "stream":  # as the state of a stream is compacted now and then
                 shards[shard] = [counter.distinct(shards[shard])]
     counted: dict[int, list[PartialCounts]] = defaultdict(list)
     for tables in shards.values():
@@ -133,7 +135,7 @@ def _block(spec: TopK, others: list[Row], target: list[Row], strays: list[Row], 
     if period is not None:
         first, last = int(period.starts[0]), int(period.closing[-1])
         days = [first + (day * 24 + 1) * 60 * _MINUTE for day in range(_DAYS)]
-        # Of windows that overlap all have the middle day, so that what others add is in each of them once.
+        # All overlapping windows contain the middle day, so each has the rows of the others once.
         rows = [(*row, day, day + _MINUTE) for day in (days if arrives else days[1:2]) for row in others]
         rows += [(*row, day, day + _MINUTE) for day in days for row in target]
         outside = [(first - 1, first), (first + _CENTURY, first)]

@@ -86,11 +86,12 @@ class Cost:
     `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing. `rest` tells two kinds
     apart, of which a ledger must not mix the proofs (`Budget`):
 
-    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP, and rho-zCDP with
-      the rho of that. So is every pure release (delta 0), and every one of which nothing but (epsilon, delta) is known.
+    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP and rho-zCDP. So
+      is every pure release (delta 0), every one of which nothing but (epsilon, delta) is known, and pure draws over an
+      unknown domain: the event is that an item comes out which only one of two neighbours has among its candidates.
     - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
       delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
-      threshold: but for the event `rest`, that what one user alone holds passes it.
+      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `rest`.
 
     Raises:
         Refusal: a number is negative, or no finite number: it would give a budget back.
@@ -180,19 +181,20 @@ def best_share(found: dict[str, Share]) -> Share:
 def share_under(accounting: str, price: Price, total: Total, windows: int) -> Share | None:
     """The largest share under one accounting, or None where it does not apply."""
     probe = price(total.epsilon, total.delta)
-    own = accounting == "zcdp" and probe.delta > 0 and not probe.rest  # its delta costs nothing under zCDP
+    adding = probe.rest if accounting == "zcdp" else probe.delta  # what of a window's delta adds up over windows
     release = total.release_delta
     if release is None:
-        release = total.delta if accounting == "basic" else Fraction(0) if own or not probe.delta else total.delta / 2
+        release = total.delta if accounting == "basic" else total.delta / 2 if adding else Fraction(0)
     rest = total.delta - release
     if accounting != "basic" and rest <= 0:
         return None
-    delta = rounded_down(rest if own else release / windows)
+    # The deltas that add up fill the release's part. Where none does, a window's delta costs nothing.
+    delta = rounded_down(min(release / windows * probe.delta / adding, total.delta) if adding else rest)
 
     def cost(epsilon: Fraction) -> Cost:
         return price(epsilon, delta)
 
-    within = _within(accounting, cost, probe, total.epsilon, rest, windows)
+    within = _within(accounting, cost, probe, Total(total.epsilon, total.delta, release), windows)
     if within is None:
         return None
     start = Fraction(2) ** _exponent(total.epsilon / windows)  # a power of two, so that floats are what is searched
@@ -203,9 +205,11 @@ def share_under(accounting: str, price: Price, total: Total, windows: int) -> Sh
 
 
 def _within(
-    accounting: str, cost: Callable[[Fraction], Cost], probe: Cost, epsilon: Fraction, delta: Fraction, windows: int
+    accounting: str, cost: Callable[[Fraction], Cost], probe: Cost, total: Total, windows: int
 ) -> Callable[[Fraction], bool] | None:
-    """Whether a share stays within (epsilon, delta), delta being what is left for composing."""
+    """Whether a share stays within the total, whose `release_delta` is for what adds up of the windows' deltas."""
+    epsilon, release = total.epsilon, total.release_delta or Fraction(0)
+    delta = total.delta - release
     if accounting == "basic":
         return lambda share: windows * share <= epsilon
     if accounting == "optimal" and windows <= MAX_WINDOWS_OF_OPTIMAL:
@@ -214,7 +218,12 @@ def _within(
         return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
     if accounting == "zcdp":
         limit = rho_within(epsilon, delta)
-        return lambda share: windows * cost(share).rho <= limit
+
+        def fits(share: Fraction) -> bool:
+            its = cost(share)
+            return windows * its.rho <= limit and windows * its.rest <= release
+
+        return fits
     return None
 
 

@@ -74,7 +74,7 @@ class Ranking:
         return self.window.label(self.group)
 
 
-DRAWS = "release 4"
+DRAWS = "release 5"
 """Which answers a key, an id and counts have: another name whenever any of them changes. A ledger takes a release for
 the repeat of an earlier one only under the same name, since another answer over the same data is another release.
 """

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import comb, inf
 from typing import ClassVar
 
@@ -24,8 +23,8 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
-from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
+from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest, rho_within
+from private_topk.transforms.mechanisms.exact.reals import Real, ball
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, cost_of_counts
 from private_topk.transforms.mechanisms.parameters import plain
 
@@ -46,7 +45,6 @@ ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
 MAX_WINDOWS_OF_OPTIMAL = 1000
 _LEAST, _MOST, _MOST_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
 """Budgets stay within these, so that all arithmetic on them ends, and no float of them is 0 or infinite."""
-_SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 
 Price = Callable[[Fraction, Fraction], "Cost"]
 """What one window costs that may spend an epsilon and a delta; a pure one takes no notice of the delta."""
@@ -241,31 +239,6 @@ def optimal_delta(epsilon: Fraction, share: Fraction, windows: int) -> Real:
             hits = windows - misses
             total += comb(windows, misses) * (sign**hits * least**misses - bound * sign**misses * least**hits)
         return total
-
-    return value
-
-
-@lru_cache(maxsize=256)
-def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho for which rho-zCDP is proved to give (epsilon, delta)-DP, up to 1 part in 10,000.
-
-    For every order a > 1, delta = exp((a - 1)(a rho - epsilon)) (1 - 1/a)**a / (a - 1) (Canonne, Kamath & Steinke
-    2020, Proposition 12 with the Renyi divergence a rho). Solved for rho, the best of a fixed grid of orders is taken,
-    so that the answer is the same on every machine. Zero where delta is.
-    """
-    if delta <= 0:
-        return Fraction(0)
-    orders = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
-    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in orders)), _SCALE)
-
-
-def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
-    """What one order proves, in units of 1 / _SCALE."""
-
-    def value() -> arb:
-        a, excess = ball(order), ball(order - 1)
-        slack = ball(delta).log() + excess.log() - a * (excess / a).log()
-        return _SCALE * (ball(epsilon) + slack / excess) / a
 
     return value
 

@@ -149,7 +149,7 @@ def test_two_draws_of_candidates_then_rank_cost_one() -> None:
         once, swapped = (CandidatesThenRank(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
         most, rounded = once.candidates(min(k, d), d), 1 + Fraction(1, 2**40)
         assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= rounded
-        assert 2 * (swapped.ordering_scale(most) / once.ordering_scale(most)) ** -2 <= rounded
+        assert 2 * (swapped.ordering_scale(most, k) / once.ordering_scale(most, k)) ** -2 <= rounded
 
 
 @dataclass(frozen=True)

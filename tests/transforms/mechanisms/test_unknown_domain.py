@@ -25,7 +25,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     exponential_share,
     gaussian_scale,
     largest_delta_q,
-    zcdp_epsilon,
+    rho_within,
 )
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -471,7 +471,7 @@ class TestRestrictedGumbel(FrameworkContract):
             assert (
                 k * share <= rest
                 or at_most(bounded_range_epsilon(k, share, half), rest)
-                or at_most(zcdp_epsilon(k * share**2 / 8, half), rest)
+                or k * share**2 / 8 <= rho_within(rest, half)
             )
 
 

@@ -145,8 +145,11 @@ def now(name: str) -> list[float]:
 
 
 WANTED = {
-    "limit-domain": (1, 2.4, 4.2, 5.3), "restricted-gumbel": (1, 1, 1.6, 2.1), "restricted-pnf": (1, 1.2, 2.1, 2.6),
-    "laplace-limit-domain, m = 5": (1, 1, 1.6, 2.0), "restricted-normal, m = 50": (1, 1.1, 2.0, 2.4),
+    "limit-domain": (1.15, 2.4, 4.2, 5.3), "restricted-gumbel": (1.1, 1.2, 2.1, 2.5),
+    "restricted-pnf": (1, 1.4, 2.4, 2.9), "restricted-laplace, m = 3": (1, 1, 1.5, 1.9),
+    "restricted-normal, m = 10": (1, 1.3, 2.2, 2.7), "restricted-normal, m = 50": (1, 1.4, 2.4, 3),
+    "laplace-limit-domain, m = 5": (1, 1, 1.6, 2), "top-stable, kbar = 20": (1, 1, 1.4, 1.7),
+    "weighted-gaussian, m = 20": (1.03, 1, 1, 1),
 }  # fmt: skip
 """By how much less noise, at least. `limit-domain` is nothing but draws that zCDP suits; others have tests, too."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import comb, inf
 from typing import ClassVar
 
@@ -24,14 +23,14 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
-from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor
+from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest, rho_within
+from private_topk.transforms.mechanisms.exact.reals import Real, ball
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, cost_of_counts
 from private_topk.transforms.mechanisms.parameters import plain
 
 __all__ = [
     "ACCOUNTINGS", "UNITS", "Cost", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",
-    "check_windows", "epsilon_within", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
+    "check_windows", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
 ]  # fmt: skip
 
 UNITS = {
@@ -46,7 +45,6 @@ ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
 MAX_WINDOWS_OF_OPTIMAL = 1000
 _LEAST, _MOST, _MOST_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
 """Budgets stay within these, so that all arithmetic on them ends, and no float of them is 0 or infinite."""
-_SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 
 Price = Callable[[Fraction, Fraction], "Cost"]
 """What one window costs that may spend an epsilon and a delta; a pure one takes no notice of the delta."""
@@ -86,11 +84,12 @@ class Cost:
     `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing. `rest` tells two kinds
     apart, of which a ledger must not mix the proofs (`Budget`):
 
-    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP, and rho-zCDP with
-      the rho of that. So is every pure release (delta 0), and every one of which nothing but (epsilon, delta) is known.
+    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP and rho-zCDP. So
+      is every pure release (delta 0), every one of which nothing but (epsilon, delta) is known, and pure draws over an
+      unknown domain: the event is that an item comes out which only one of two neighbours has among its candidates.
     - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
       delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
-      threshold: but for the event `rest`, that what one user alone holds passes it.
+      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `rest`.
 
     Raises:
         Refusal: a number is negative, or no finite number: it would give a budget back.
@@ -180,19 +179,20 @@ def best_share(found: dict[str, Share]) -> Share:
 def share_under(accounting: str, price: Price, total: Total, windows: int) -> Share | None:
     """The largest share under one accounting, or None where it does not apply."""
     probe = price(total.epsilon, total.delta)
-    own = accounting == "zcdp" and probe.delta > 0 and not probe.rest  # its delta costs nothing under zCDP
+    adding = probe.rest if accounting == "zcdp" else probe.delta  # what of a window's delta adds up over windows
     release = total.release_delta
     if release is None:
-        release = total.delta if accounting == "basic" else Fraction(0) if own or not probe.delta else total.delta / 2
+        release = total.delta if accounting == "basic" else total.delta / 2 if adding else Fraction(0)
     rest = total.delta - release
     if accounting != "basic" and rest <= 0:
         return None
-    delta = rounded_down(rest if own else release / windows)
+    # The deltas that add up fill the release's part. Where none does, a window's delta costs nothing.
+    delta = rounded_down(min(release / windows * probe.delta / adding, total.delta) if adding else rest)
 
     def cost(epsilon: Fraction) -> Cost:
         return price(epsilon, delta)
 
-    within = _within(accounting, cost, probe, total.epsilon, rest, windows)
+    within = _within(accounting, cost, probe, Total(total.epsilon, total.delta, release), windows)
     if within is None:
         return None
     start = Fraction(2) ** _exponent(total.epsilon / windows)  # a power of two, so that floats are what is searched
@@ -203,9 +203,11 @@ def share_under(accounting: str, price: Price, total: Total, windows: int) -> Sh
 
 
 def _within(
-    accounting: str, cost: Callable[[Fraction], Cost], probe: Cost, epsilon: Fraction, delta: Fraction, windows: int
+    accounting: str, cost: Callable[[Fraction], Cost], probe: Cost, total: Total, windows: int
 ) -> Callable[[Fraction], bool] | None:
-    """Whether a share stays within (epsilon, delta), delta being what is left for composing."""
+    """Whether a share stays within the total, whose `release_delta` is for what adds up of the windows' deltas."""
+    epsilon, release = total.epsilon, total.release_delta or Fraction(0)
+    delta = total.delta - release
     if accounting == "basic":
         return lambda share: windows * share <= epsilon
     if accounting == "optimal" and windows <= MAX_WINDOWS_OF_OPTIMAL:
@@ -214,7 +216,12 @@ def _within(
         return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
     if accounting == "zcdp":
         limit = rho_within(epsilon, delta)
-        return lambda share: windows * cost(share).rho <= limit
+
+        def fits(share: Fraction) -> bool:
+            its = cost(share)
+            return windows * its.rho <= limit and windows * its.rest <= release
+
+        return fits
     return None
 
 
@@ -234,43 +241,6 @@ def optimal_delta(epsilon: Fraction, share: Fraction, windows: int) -> Real:
         return total
 
     return value
-
-
-_ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
-
-
-@lru_cache(maxsize=256)
-def epsilon_within(rho: Fraction, delta: Fraction) -> Fraction:
-    """An epsilon for which rho-zCDP is proved to give (epsilon, delta)-DP: the inverse of `rho_within`."""
-
-    def less(order: Fraction) -> Real:
-        return lambda: _SCALE * (_slack(order, delta) - ball(order) * ball(rho))
-
-    return Fraction(min(-floor(less(order)) for order in _ORDERS), _SCALE)
-
-
-@lru_cache(maxsize=256)
-def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho for which rho-zCDP is proved to give (epsilon, delta)-DP, up to 1 part in 10,000.
-
-    For every order a > 1, delta = exp((a - 1)(a rho - epsilon)) (1 - 1/a)**a / (a - 1) (Canonne, Kamath & Steinke
-    2020, Proposition 12 with the Renyi divergence a rho). Solved for rho, the best of a fixed grid of orders is taken,
-    so that the answer is the same on every machine. Zero where delta is.
-    """
-    if delta <= 0:
-        return Fraction(0)
-    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in _ORDERS)), _SCALE)
-
-
-def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
-    """The rho that one order proves, in units of 1 / _SCALE."""
-    return lambda: _SCALE * (ball(epsilon) + _slack(order, delta)) / ball(order)
-
-
-def _slack(order: Fraction, delta: Fraction) -> arb:
-    """By how much epsilon may exceed order times rho; below 0 for small delta."""
-    a, excess = ball(order), ball(order - 1)
-    return (ball(delta).log() + excess.log() - a * (excess / a).log()) / excess
 
 
 def rounded_down(value: Fraction) -> Fraction:

@@ -21,13 +21,13 @@ from private_topk.pipelines.budget.composition import (
     check_delta,
     check_epsilon,
     check_windows,
-    epsilon_within,
     rounded_down,
     share_under,
     shares,
 )
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.stated import stated
 

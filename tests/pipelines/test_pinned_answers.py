@@ -22,7 +22,7 @@ from tests.pipelines.support import command
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
 PINNED = {
-    "release 4": (38, "79514a51aaba25ecd69c3aac597b9ce2632de88d32430967c57978c942cb5037"),
+    "release 5": (38, "cf80995567df6879ab9b4e68a47398829c711a7240ca92f5e5c89503810cfe0d"),
 }
 """For every name of the draws, how many lines of the store were pinned under it, and SHA-256 of these."""
 

@@ -44,16 +44,16 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 0daeb7d71b4672f2",
-    "whole": "1 4c51fc54b57c329c",
-    "fixed": "11 171f529f25da50fa",
-    "day": "3 8ef13923ef073aed",
-    "sliding": "16 96b359878285d218",
-    "counts": "11 b61b0f4127b4105a",
-    "unknown": "11 a1b5c66d3d837a7e",
-    "unknown, bounded": "16 a902780f3fbeff3a",
+    "one window": "1 769d45633aa3c5f4",
+    "whole": "1 14dcbca82e8f5ac6",
+    "fixed": "11 9d0ec35fefa59da0",
+    "day": "3 2b1b96a5866f151f",
+    "sliding": "16 2846587d46c06c41",
+    "counts": "11 113684ba99a2f4d7",
+    "unknown": "11 a8200c797f6ed9c1",
+    "unknown, bounded": "16 69d0654a30f9e266",
     "weights": "1 ba0bb8b98b68b158",
-    "weights, sliding": "16 b8b2500162b44897",
+    "weights, sliding": "16 560cdefaecaf0269",
 }
 
 

@@ -37,7 +37,7 @@ class CandidatesThenRank(WeightedOrder):
     other, the second chosen by the first, they are GDP with mu**2 = mu_1**2 + mu_2**2 (Dong, Roth & Su 2022, Corollary
     3.3): no more is told than by one Gaussian of that mu. So s_1 and s_2 are calibrated together: mu is the largest
     that is (epsilon, delta)-DP (Balle & Wang 2018, exact), mu_1**2 is a fifth of its square, and rho is mu**2 / 2 as of
-    one Gaussian. Where K is the number of items, all are candidates and nothing is drawn to find them. The sums and
+    one Gaussian. Where there are fewer than K items, all are candidates, and all of mu orders them. The sums and
     numbers themselves are not published: their noise is calibrated to orders alone. Noise is of real numbers, so that
     there are no ties.
 
@@ -69,9 +69,13 @@ class CandidatesThenRank(WeightedOrder):
         """The standard deviation of the noise that finds candidates among d items, in units of the sums."""
         return UNIT * self._scale(self.squared_sensitivity(d) / _FINDING)
 
-    def ordering_scale(self, candidates: int) -> Fraction:
-        """The standard deviation of the noise on the numbers of users of so many candidates."""
-        return self._scale(order_reach(candidates, self.max_items_per_user, self.neighbours) / (1 - _FINDING))
+    def ordering_scale(self, candidates: int, k: int) -> Fraction:
+        """The standard deviation of the noise on the numbers of users of so many candidates for the top k.
+
+        Where they are fewer than K would be, they are all items there are: nothing was spent on finding them.
+        """
+        left = 1 if candidates < k + (k + 1) // 2 else 1 - _FINDING
+        return self._scale(order_reach(candidates, self.max_items_per_user, self.neighbours) / left)
 
     def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         d = histogram.items
@@ -81,7 +85,7 @@ class CandidatesThenRank(WeightedOrder):
 
     def order(self, users: Indices, k: int, draw: Draw) -> Indices:
         by_rank, (values, sizes) = np.argsort(-users, kind="stable"), np.unique(-users, return_counts=True)
-        scale = self.ordering_scale(len(users))
+        scale = self.ordering_scale(len(users), k)
         return by_rank[noisy_ranks(Histogram(-values, sizes), scale, "gaussian", k, draw, _ORDERING)]
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:

@@ -42,7 +42,8 @@ class Canonical(Mechanism):
     standard noise; Gumbel noise makes this the exponential mechanism.
 
     Guarantee: pure epsilon-DP (Theorems 3.5, 4.1 and A.15): adding a user moves every loss by something in
-    [-gamma, 1 - gamma], replacing one by something in [-1, 1].
+    [-gamma, 1 - gamma], replacing one by something in [-1, 1]. With k = 1 max(M, m) is the same for all sets: gamma
+    is 1 there, whatever is asked for, which spends all of epsilon on m.
 
     Args:
         epsilon: the budget of a release.
@@ -82,7 +83,7 @@ class Canonical(Mechanism):
         """Draw the class of sets that holds the winner, then a uniform set of the class."""
         if k == histogram.items:
             return np.arange(k)
-        gamma = Fraction(self.gamma)
+        gamma = Fraction(1) if k == 1 else Fraction(self.gamma)
         # The classes count losses in units of 1 / (the denominator of gamma).
         rate = Fraction(self.epsilon) / (gamma.denominator * self.sensitivity)
         classes = Classes(histogram, k, gamma, rate)

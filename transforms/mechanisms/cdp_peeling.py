@@ -20,10 +20,10 @@ __all__ = ["CdpPeeling"]
 class CdpPeeling(Mechanism):
     """k exponential mechanisms, each over the items not yet chosen, together (epsilon, delta)-DP.
 
-    The share s of a round is the largest that one of three proved bounds allows: basic composition (epsilon / k);
-    epsilon = k s**2 / 8 + 2 s sqrt(k ln(1/delta) / 8), by zCDP (Gillenwater et al. 2022, Lemma 4.2); bounded range
-    (Dong, Durfee & Rogers 2020). Adding Gumbel noise of scale 1 / s once and taking the k largest in order has the
-    same law. Under "swap" the scale doubles.
+    The share s of a round is the largest that one of three proved bounds allows: basic composition (epsilon / k); zCDP,
+    where rho = k s**2 / 8 (Gillenwater et al. 2022, Lemma 4.2) is the largest that gives (epsilon, delta) by Canonne,
+    Kamath & Steinke 2020, Proposition 12; bounded range (Dong, Durfee & Rogers 2020). Adding Gumbel noise of scale
+    1 / s once and taking the k largest in order has the same law. Under "swap" the scale doubles.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 

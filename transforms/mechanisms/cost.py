@@ -23,8 +23,10 @@ class Cost:
         epsilon, delta: the release is (epsilon, delta)-DP; delta is 0 where it is pure.
         rho: it is rho-zCDP, without any delta but `rest`: every Renyi divergence of order a is at most rho a. None
             where that is not proved.
-        rest: of rho: that holds but for an event of this probability, on each of two neighbours (Bun & Steinke 2016,
-            Definition 8.1).
+        rest: of rho: that holds but for an event of this probability. On two neighbours there are laws of the answers
+            and of one outcome more, "none", that are rho-zCDP of each other, and on either side below the release's own
+            law for every answer, with a probability of at most `rest` for none (Bun & Steinke 2016, Definition 8.1, is
+            such a pair: laws given an event of probability 1 - rest, and none otherwise).
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
     """

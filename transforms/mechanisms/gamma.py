@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
 from private_topk.transforms.mechanisms.exact.argmax import Levels, largest_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, rising_cuts
@@ -23,20 +22,20 @@ _DIRECTION, _RADIUS = 0, 64  # lanes
 
 @dataclass(frozen=True)
 class Gamma(Mechanism):
-    """The k largest of count + noise, in order; the noise vector has density in proportion to exp(-epsilon |x|_inf).
+    """The k largest of count + noise, in order; the noise vector has density in proportion to exp(-2 epsilon |x|_inf).
 
-    Such a vector is R * U with R the sum of d + 1 exponentials of scale 1 / epsilon and U uniform in [-1, 1]**d
-    (Steinke & Ullman 2016, Theorem 4.1). One user moves no count by more than 1, whether added, removed or replaced,
-    so all noisy counts together are epsilon-DP under both relations, and their order is post-processing. (For
-    the order alone, and users added or removed, half the radius would do: shifting all counts by 1/2 changes no order.
-    The theorem's radius is kept.)
+    Such a vector is R * U with R the sum of d + 1 exponentials of scale 1 / (2 epsilon) and U uniform in [-1, 1]**d
+    (Steinke & Ullman 2016, Theorem 4.1). An order is the same when all counts move by 1/2, so a user who is added or
+    removed moves them as if by at most 1/2 either way: all noisy counts that are moved so are epsilon-DP together, and
+    their order is post-processing. Under "swap" a user moves counts by up to 1 either way, and the scale is 1 /
+    epsilon, that of the theorem.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
         name="gamma",
         cost="one pass, then O(k)",
-        source="Steinke & Ullman 2016, Theorem 4.1",
+        source="Steinke & Ullman 2016, Theorem 4.1; half the radius ours",
         when="k close to d: noise grows with d, but not with k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
@@ -47,7 +46,7 @@ class Gamma(Mechanism):
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        epsilon, d = Fraction(self.epsilon) / self.cap, histogram.items
+        epsilon, d = 2 * Fraction(self.epsilon) / self.sensitivity, histogram.items
         radius = gamma_real(d + 1, draw, _RADIUS)
 
         def level(count: int) -> Real:
@@ -65,14 +64,3 @@ class Gamma(Mechanism):
         # The k-th score is about 2 k / d from the highest there is, or more; beyond two radii nobody matters.
         cuts = rising_cuts(k / epsilon / 8, 2 * (d + 1) / epsilon)
         return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, _DIRECTION)
-
-    def cost(self, k: int) -> Cost:
-        """Under add-remove half of epsilon would do, and so the range is epsilon and rho at most epsilon**2 / 8.
-
-        Shift all counts by 1/2: the order is the same, and each count moves by at most 1/2 either way. So the order is
-        epsilon/2-DP, and its log-ratios lie in [-epsilon / 2, epsilon / 2].
-        """
-        epsilon = Fraction(self.epsilon)
-        if self.neighbours == "swap":
-            return super().cost(k)
-        return Cost(epsilon, rho=min(rho_of_pure(epsilon / 2), rho_of_exponential(epsilon)), bounded_range=epsilon)

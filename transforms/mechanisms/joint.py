@@ -30,7 +30,8 @@ class Joint(Mechanism):
     Guarantee: epsilon-DP, pure. One user added or removed moves every count the same way, each by 0 or 1, and with
     them every sorted count; so loss_g moves by something in [-g, 1 - g], an interval of width 1, and the factor 2 of
     the exponential mechanism falls away. One user replaced moves counts and sorted counts both ways: loss_g then moves
-    by something in [-1, 1] for every g, and epsilon/2 takes the place of epsilon.
+    by something in [-1, 1] for every g, and epsilon/2 takes the place of epsilon. With k = 1 a single count decides, as
+    (1 - g) c_1 is the same for all: g is 1 there, whatever is asked for, which spends all of epsilon on that count.
 
     Args:
         epsilon: the budget of one release.
@@ -74,7 +75,7 @@ class Joint(Mechanism):
 
     def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
         """The envelope of thresholds does not depend on the bits."""
-        skew = Fraction(self.skew)
+        skew = Fraction(1) if k == 1 else Fraction(self.skew)
         rate = Fraction(self.epsilon) / (self.sensitivity * skew.denominator)
         sequences = Sequences(histogram, k, skew, rate)
         envelope = Envelope(sequences)

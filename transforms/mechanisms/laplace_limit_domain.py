@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import above_bottom
+from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
@@ -49,6 +51,11 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
     max_items_per_user: int
     kbar: int | None = None
     neighbours: Neighbours = "add-remove"
+
+    def cost(self, k: int) -> Cost:
+        """The rho of `laplace` over slots and bar, but for an unstable item above the bar."""
+        rho = Laplace(self.epsilon, self.max_items_per_user, self.neighbours).cost(k).rho
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=Fraction(self.delta))
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
         scale = self.sensitivity * min(k, self.max_items_per_user) / Fraction(self.epsilon)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import above_bottom
@@ -52,6 +53,11 @@ class LimitDomain(UnknownDomainMechanism):
     def share(self, k: int) -> Fraction:
         """The epsilon e of one draw."""
         return exponential_share(Fraction(self.epsilon), Fraction(self.delta) / 2, k)
+
+    def cost(self, k: int) -> Cost:
+        """The rho of k exponential mechanisms over slots and bottom, but for an unstable item above bottom."""
+        rho = Cost.peeled(k, self.share(k)).rho
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=Fraction(self.delta) / 2)
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
         odds = self.unstable(len(top) - 1) / (Fraction(self.delta) / 2)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -17,7 +18,7 @@ from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_cro
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
-__all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism"]
+__all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism", "rho_of_tests"]
 
 ADDITIVE = ("peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "gaussian", "gamma")
 """Mechanisms that add noise to counts and take the largest, by name."""
@@ -44,6 +45,17 @@ class RestrictedMechanism(UnknownDomainMechanism):
         """(epsilon_r, delta_r): what the tests may spend."""
 
     @abc.abstractmethod
+    def cost_of_candidates(self, k: int) -> Cost:
+        """What M costs, on a fixed domain of kbar slots."""
+
+    def cost(self, k: int) -> Cost:
+        """On the slots those of M and of the tests add up, but for an unstable item that passes."""
+        epsilon_r, delta_r = self.test_budget(k)
+        inner = self.cost_of_candidates(k)
+        rho = None if inner.rho is None else inner.rho + rho_of_tests(epsilon_r)
+        return Cost(inner.epsilon + epsilon_r, inner.delta + delta_r, rho, rest=inner.rest + delta_r)
+
+    @abc.abstractmethod
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         """k indices into counts, shape (kbar,), in the order in which M selects them."""
 
@@ -56,6 +68,21 @@ class RestrictedMechanism(UnknownDomainMechanism):
         return ranks[
             : first_crossing(gaps, scale, threshold, "laplace", draw, addresses=places, lane=QUERY_LANE, up=False)
         ]
+
+
+def rho_of_tests(epsilon_r: Fraction) -> Fraction:
+    """What the framework's tests are: epsilon_r-DP, and of a bounded range of 3 epsilon_r / 2.
+
+    A user joins. Let b be how far the (kbar + 1)-th count moves, so that each gap moves by some d in [-b, 1 - b]. That
+    exactly t candidates pass has a probability that is an integral over the threshold. Raise it by 1 - b: the passes
+    get no likelier than they were, and its density and the failure after them change by factors of at most
+    exp((1 - b) epsilon_r / 2) and exp((1 - b - d) epsilon_r / 2), d being that of the one that fails. Lower it by b:
+    the passes get no less likely, and the factors are at least exp(-b epsilon_r / 2) and exp(-(b + d) epsilon_r / 2).
+    So the log-ratio is from -(2 b + d) epsilon_r / 2 to (2 - 2 b - d) epsilon_r / 2, and over all d from
+    -(1 + b) epsilon_r / 2 to (2 - b) epsilon_r / 2. Under "swap" go by way of the lesser of every level before and
+    after: two steps, each of half that range.
+    """
+    return min(rho_of_exponential(Fraction(3, 2) * epsilon_r), rho_of_pure(epsilon_r))
 
 
 @dataclass(frozen=True)
@@ -128,6 +155,9 @@ class Restricted(RestrictedMechanism):
 
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
         return Fraction(self.epsilon_r), Fraction(self.delta_r)
+
+    def cost_of_candidates(self, k: int) -> Cost:
+        return self.mechanism.cost(k)
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return self.mechanism.select(Histogram.of(counts), k, draw)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -54,6 +55,10 @@ class RestrictedGumbel(RestrictedMechanism):
     def share(self, k: int) -> Fraction:
         """The epsilon of each of the k draws."""
         return exponential_share(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, k)
+
+    def cost_of_candidates(self, k: int) -> Cost:
+        rho = Cost.peeled(k, self.share(k)).rho
+        return Cost(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, rho)
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return noisy_ranks(Histogram.of(counts), self.sensitivity / self.share(k), "gumbel", k, draw)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -63,6 +64,10 @@ class RestrictedNormal(RestrictedMechanism):
         moved = self.unstable(self.kbar_for(k))
         least = gaussian_scale(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r, Fraction(moved))
         return self.cap * least
+
+    def cost_of_candidates(self, k: int) -> Cost:
+        epsilon_r, delta_r = self.test_budget(k)
+        return Cost.gaussian(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r)
 
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
         return noisy_ranks(Histogram.of(counts), self.scale(k), "gaussian", k, draw)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold, noisy_top
@@ -55,9 +56,30 @@ class TopStable(UnknownDomainMechanism):
         """k: more sizes to try would take half the budget and a higher threshold."""
         return k
 
+    def search_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        """(epsilon_s, delta_s): what the search may spend. The peeling has as much where there is one."""
+        parts = 2 if self._peels(k) else 1
+        return Fraction(self.epsilon) / parts, Fraction(self.delta) / parts
+
+    def share(self, k: int) -> Fraction:
+        """The epsilon of each of the k draws from more than k items."""
+        return exponential_share(*self.search_budget(k), k)
+
+    def cost(self, k: int) -> Cost:
+        """The rho of a pure search and of k exponential mechanisms after it, but for a gap of 0 that passes."""
+        epsilon, delta = self.search_budget(k)
+        rho = rho_of_pure(epsilon)
+        if self._peels(k):
+            rho += k * rho_of_exponential(self.share(k))
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=delta)
+
+    def _peels(self, k: int) -> bool:
+        """Whether more than k items may be found, of which k are drawn."""
+        return self.kbar is not None and self.kbar > k
+
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
-        kbar, parts = len(top) - 1, 1 if len(top) - 1 == k else 2
-        epsilon, delta = Fraction(self.epsilon) / parts, Fraction(self.delta) / parts
+        kbar = len(top) - 1
+        epsilon, delta = self.search_budget(k)
         sizes = np.r_[k : kbar + 1, k - 1 : 0 : -1]
         gaps = np.maximum(top[sizes - 1] - top[sizes] - self.sensitivity, 0)
         threshold = log_threshold(1 / largest_delta_q(delta / kbar), "laplace", draw)
@@ -68,4 +90,4 @@ class TopStable(UnknownDomainMechanism):
         size = int(sizes[passed])
         if size <= k:
             return np.arange(size)
-        return noisy_top(top[:size], self.sensitivity / exponential_share(epsilon, delta, k), "gumbel", k, draw)
+        return noisy_top(top[:size], self.sensitivity / self.share(k), "gumbel", k, draw)

@@ -11,6 +11,20 @@ so the pair is one *slot* whose count moves by 0 or 1, like the slots of the ite
 or T' - T; those have counts at most h_(kbar+1) + 1, and the mechanisms let such items pass with probability at most
 delta. For swap neighbours every 1 reads 2 and the moves go both ways: `sensitivity` below. Positions past the last item
 seen are slots of count 0; they take part like any other and never show in an answer.
+
+So releases compose as those of a fixed domain do. Take what is drawn over the slots, an answer that names an item of
+T - T' or T' - T being "none": on either data set that is a function of the slots, and the same one, so whatever rho the
+draw has over a fixed domain it has here, with no condition on anything. It is the release's own law but for none, whose
+probability is at most delta on each side. That is `rest` of `Cost`. Over releases of which each is chosen by the names
+before it, stop at the first none: P(names in S) <= P(stopped in S) + sum of rests <= exp(epsilon) P'(stopped in S) +
+delta(sum of rhos) + sum of rests, and P'(stopped in S) <= P'(names in S). (Rogers 2023, arXiv 2309.09170, has such
+mechanisms in approximate zCDP.)
+
+How far all slots move together, for noise that adds up over them. A pair i, j of slots moves by at most the change of
+one of the two, since h_j >= h_i and h'_i >= h'_j; an item in both moves by its own change. Where the (kbar + 1)-th
+count rises to some h'_j, or falls from some h_i, it and the pair of that item together move by no more than both
+changes; else by no more than an item in no slot. So the slots and the (kbar + 1)-th count move no further in l_1 than
+the counts do, and no more slots move than counts: `max_items_per_user`, or twice that under "swap".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from flint import arb
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.accounting import at_most, gaussian_delta, gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score, noisy_top
@@ -23,6 +23,11 @@ from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weightin
 __all__ = ["WeightedGaussian"]
 
 _HUNDREDTHS = 100
+_NEW = Fraction(15, 16)
+"""The part of delta that new items may take where noise takes all of it. Less than all: what is left is for the first
+condition under "swap", and tells a ledger that the noise has a tail (`rest` below delta)."""
+_LARGE = Fraction(2**20)
+"""Of epsilon, above which no noise is saved."""
 _UNSEEN = 64
 """One part in so many of the threshold is spent on leaving out rare items before any noise is drawn."""
 
@@ -38,21 +43,33 @@ class WeightedGaussian(Weighted):
     2**-16, not numbers of users.
 
     Args:
-        epsilon, delta: of one release. Half of delta is delta_1, half delta_2.
+        epsilon, delta: of one release.
         max_items_per_user: L, which whoever adds up must have enforced.
         whole_items: m. A larger one bends the order less and needs more noise.
 
-    Guarantee: s is the least standard deviation for which an l_2 distance of sqrt(m), or sqrt(2 m) under "swap", is
-    (epsilon, delta_1)-DP (Balle & Wang 2018, exact), and T = tau + max over 1 <= t <= L of w(t) + s q(t), where t
-    normal numbers are all at most q(t) with a probability of 1 - delta_2. Let C be the items above tau in both of two
-    neighbours D and D', and R the items of C that come out of either, with their noisy sums: R(D) and R(D') are
-    (epsilon, delta_1)-close, since one user moves the sums on C by no more than that distance. An item above tau in D'
-    alone is held by the user who joined, and its sum is at most tau + w(t): that any of these t comes out has a
-    probability p' of at most delta_2, independently of R(D'); likewise p for D. For a set S of answers let x = P(R(D')
-    in S). Then P(D in S) <= (1 - p) P(R(D) in S) + p and P(D' in S) >= (1 - p') x, so P(D in S) - exp(epsilon) P(D' in
-    S) is at most (1 - p) (exp(epsilon) x + delta_1) + p - exp(epsilon) (1 - p') x <= delta_1 + max(p, p') where
-    exp(epsilon) x <= 1, and otherwise at most 1 - (1 - p') = p'. So all items that come out, with their noisy sums, are
-    (epsilon, delta_1 + delta_2)-DP, and the k largest and their order are post-processing.
+    Guarantee: let H(u) be the delta, at epsilon, of noise of standard deviation s at an l_2 distance of sqrt(u) (Balle
+    & Wang 2018, exact). s is the least for which H(M) is at most delta_1, M = m, or 2 m under "swap"; and T = tau + max
+    over 1 <= t <= L of w(t) + s q(t), where t normal numbers are all at most q(t) with a probability of 1 - delta_2.
+
+    Let C be the items above tau in both of two neighbours D and D', and R the items of C that come out of either, with
+    their noisy sums. Of the t items of a user who is in D' and not in D, let a part f be above tau in D' alone. Their
+    sums are at most tau + w(t): that any of them comes out has a probability p' of at most 1 - (1 - delta_2)**f,
+    independently of R(D'); likewise p for D. And the user moves sums on C by at most m (1 - f) in l_2, squared, so that
+    R(D) and R(D') are (epsilon, h)-close for h = H(M - f m), f being the larger one of two users under "swap".
+
+    For a set S of answers let x = P(R(D') in S). Then P(D in S) <= (1 - p) P(R(D) in S) + p and P(D' in S) >=
+    (1 - p') x, so P(D in S) - exp(epsilon) P(D' in S) is at most (1 - p) (exp(epsilon) x + h) + p - exp(epsilon)
+    (1 - p') x <= q + (1 - q) h, q = max(p, p'), where exp(epsilon) x <= 1 - h, and otherwise at most 1 - (1 - p')
+    (1 - h). That is 1 - (1 - delta_2)**f (1 - H(M - f m)) in either case, and at most delta_1 + delta_2, of which each
+    may be half of delta. But what is new moves nothing else: where H is convex from M - m to M, 1 - H(M - f m) is at
+    least its mean of weights f and 1 - f of both ends, and so the geometric one. Then the whole is at most 1 -
+    ((1 - delta_2) (1 - H(M - m)))**f (1 - delta_1)**(1 - f), which is delta at most if delta_1 is and (1 - delta_2)
+    (1 - H(M - m)) is at least 1 - delta. The derivative of H is the normal density at x / 2 - epsilon / x over 2 x
+    s**2, x = sqrt(u) / s, which rises while x**4 / 4 + x**2 <= epsilon**2. So delta_1 = delta and delta_2 = 15 / 16
+    delta where both conditions are proved, as they are for any delta that is small beside epsilon.
+
+    So all items that come out, with their noisy sums, are (epsilon, delta)-DP, and the k largest and their order are
+    post-processing.
     Cost: O(n) for the n items above tau, about 50 ns each.
     """
 
@@ -73,8 +90,11 @@ class WeightedGaussian(Weighted):
 
     def scale(self) -> Fraction:
         """The standard deviation of the noise, in units."""
-        moved = sensitivity(self.neighbours) * self.whole
-        return UNIT * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta) / 2, Fraction(moved))
+        return UNIT * gaussian_scale(Fraction(self.epsilon), self.deltas()[0], Fraction(self._reach()))
+
+    def deltas(self) -> tuple[Fraction, Fraction]:
+        """delta_1, of the noise, and delta_2, of the threshold."""
+        return _deltas(Fraction(self.epsilon), Fraction(self.delta), self._reach(), self.whole)
 
     def tau(self) -> int:
         """Sums up to this never come out, in units: about one part in 64 of the threshold."""
@@ -91,8 +111,9 @@ class WeightedGaussian(Weighted):
         the coin, has a probability of delta_2 on either: what comes out but for it has the law of R(D), R(D'), which
         are rho-zCDP, being Gaussian sums.
         """
-        noise = Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta) / 2)
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), noise.rho, rest=Fraction(self.delta) / 2)
+        noise, rest = self.deltas()
+        rho = Cost.gaussian(Fraction(self.epsilon), noise).rho
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=rest)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         held = int(histogram.at_least(np.array([self.tau() + 1]))[0])
@@ -124,7 +145,23 @@ class WeightedGaussian(Weighted):
         return np.clip(np.array(rounded, object), -(2**63), 2**63 - 1).astype(np.int64)
 
     def _bar(self) -> int:
-        return _highest(self.whole, self.max_items_per_user, self.scale(), Fraction(self.delta) / 2)
+        return _highest(self.whole, self.max_items_per_user, self.scale(), self.deltas()[1])
+
+    def _reach(self) -> int:
+        """M: how far one user moves the sums, squared."""
+        return sensitivity(self.neighbours) * self.whole
+
+
+@lru_cache(maxsize=256)
+def _deltas(epsilon: Fraction, delta: Fraction, reach: int, whole: int) -> tuple[Fraction, Fraction]:
+    capped = min(epsilon, _LARGE)
+    scale, new = gaussian_scale(capped, delta, Fraction(reach)), delta * _NEW
+    told = reach / scale**2
+    convex = told**2 / 4 + told <= capped**2
+    spare = (delta - new) / (1 - new)
+    if convex and (reach == whole or at_most(gaussian_delta(capped, scale**2, Fraction(reach - whole)), spare)):
+        return delta, new
+    return delta / 2, delta / 2
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,6 @@ from private_topk.pipelines.budget.composition import (
     Price,
     Total,
     best_share,
-    epsilon_within,
     optimal_delta,
     rho_within,
     shares,
@@ -26,7 +25,7 @@ from private_topk.pipelines.budget.composition import (
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon
+from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon, epsilon_within
 from private_topk.transforms.mechanisms.exact.reals import precision
 
 JOINT = MECHANISMS["joint"]
@@ -186,10 +185,21 @@ def test_dp_accounting_agrees() -> None:
 
 
 def test_fractions_of_delta_are_spent_once() -> None:
-    """An approximate mechanism without a zCDP bound: n release deltas and the composition's delta make the total."""
-    kind = MECHANISMS["limit-domain"]
-    found = shares(lambda e, d: Cost.of(kind(e, d), 3), Total(Fraction(2), MICRO), 30)
-    assert 30 * Fraction(found["basic"].delta) <= MICRO < 30 * Fraction(found["basic"].delta) * (1 + Fraction(1, 2**50))
-    for name in ("optimal", "zcdp"):
-        assert 30 * Fraction(found[name].delta) <= MICRO / 2
-        assert found[name].epsilon > found["basic"].epsilon
+    """Half of the total pays for what of the n deltas adds up: all of them, but under zCDP no more than the rests."""
+    kind, edge = MECHANISMS["limit-domain"], 1 + Fraction(1, 2**50)
+    for price in (lambda e, d: Cost.of(kind(e, d), 3), Cost.of_any):
+        found = shares(price, Total(Fraction(2), MICRO), 30)
+        assert 30 * found["basic"].delta <= MICRO < 30 * found["basic"].delta * edge
+        assert 30 * found["optimal"].delta <= MICRO / 2 < 30 * found["optimal"].delta * edge
+        assert 30 * found["zcdp"].cost.rest <= MICRO / 2 < 30 * found["zcdp"].cost.rest * edge
+        assert all(found[name].epsilon > found["basic"].epsilon for name in ("optimal", "zcdp"))
+
+
+def test_a_rest_that_does_not_fit_has_no_share_by_zcdp() -> None:
+    """Of a mechanism whose rest is no part of its delta that stays the same, as all of ours are."""
+
+    def price(epsilon: Fraction, delta: Fraction) -> Cost:
+        return Cost(epsilon, delta, epsilon**2 / 8, min(delta, MICRO / 40))
+
+    assert "zcdp" not in shares(price, Total(Fraction(1), MICRO), 30)
+    assert "zcdp" in shares(price, Total(Fraction(1), MICRO), 20)

@@ -119,9 +119,10 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
             hold(planted, 2, 1, 2)
 
 
-def test_two_draws_of_weighted_gaussian_cost_one() -> None:
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.2), (2.0, 0.02)])
+def test_two_draws_of_weighted_gaussian_cost_one(epsilon: float, delta: float) -> None:
     """Rare items, crowds at the threshold, and every user who leaves the one and enters the other."""
-    mechanism = WeightedGaussian(0.5, 0.2, 2, 1, "swap")
+    mechanism = WeightedGaussian(epsilon, delta, 2, 1, "swap")
     near, rare = round(mechanism.threshold() / 2**16), mechanism.tau() >> 16
     users = [u for n in (1, 2) for u in itertools.combinations(range(2), n)]
     worst = 0.0
@@ -132,8 +133,8 @@ def test_two_draws_of_weighted_gaussian_cost_one() -> None:
             left, entered = (law_of(mechanism, sums((*some, its), 2, 1), 2)
                              for some, its in zip(others, (mine, yours), strict=True))  # fmt: skip
             here, there = both(left, other_bare), both(bare, entered)
-            worst = max(worst, *(hockey_stick(*order, 0.5) for order in ((here, there), (there, here))))
-    assert 0.04 < worst <= 0.2
+            worst = max(worst, *(hockey_stick(*order, epsilon) for order in ((here, there), (there, here))))
+    assert 0.2 * delta < worst <= delta
 
 
 def test_two_draws_of_a_weighted_order_cost_one() -> None:
@@ -149,7 +150,7 @@ def test_two_draws_of_candidates_then_rank_cost_one() -> None:
         once, swapped = (CandidatesThenRank(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
         most, rounded = once.candidates(min(k, d), d), 1 + Fraction(1, 2**40)
         assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= rounded
-        assert 2 * (swapped.ordering_scale(most) / once.ordering_scale(most)) ** -2 <= rounded
+        assert 2 * (swapped.ordering_scale(most, k) / once.ordering_scale(most, k)) ** -2 <= rounded
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,12 @@ def lemma_4_2(share: float, k: int, delta: float) -> float:
     return k * share**2 / 8 + 2 * share * math.sqrt(k * math.log(1 / delta) / 8)
 
 
+def proposition_12(share: float, k: int, delta: float) -> float:
+    """Canonne, Kamath & Steinke 2020, for rho = k share**2 / 8, at the best of many orders."""
+    a = 1 + np.geomspace(1e-3, 1e5, 100_000)
+    return float((a * k * share**2 / 8 - (math.log(delta) + np.log(a - 1) - a * np.log1p(-1 / a)) / (a - 1)).min())
+
+
 def bounded_range(share: float, k: int, delta: float) -> float:
     """Dong, Durfee & Rogers 2020: the adaptive bound."""
     ratio = share / (1 - math.exp(-share))
@@ -143,11 +149,13 @@ class TestCdpPeeling(NoisyOrder):
 
     @pytest.mark.parametrize(("epsilon", "delta", "k"), [(1.0, 1e-6, 100), (0.1, 1e-9, 1000), (5.0, 1e-3, 30)])
     def test_the_share_is_the_best_of_the_papers_formulas(self, epsilon: float, delta: float, k: int) -> None:
-        best = max(
+        """Orders come from a grid, which costs one part in 10,000 of rho at most."""
+        published, ranged, best = (
             brentq(lambda s, f=f: f(s, k, delta) - epsilon, epsilon / k, epsilon, xtol=1e-15)
-            for f in (lemma_4_2, bounded_range)
+            for f in (lemma_4_2, bounded_range, proposition_12)
         )
-        assert float(CdpPeeling(epsilon, delta).share(k)) == pytest.approx(best, rel=1e-10)
+        share = float(CdpPeeling(epsilon, delta).share(k))
+        assert max(published, ranged, best * (1 - 1e-4)) < share <= best
 
     def test_small_k_falls_back_on_basic_composition(self) -> None:
         assert CdpPeeling(1.0, 1e-6).share(1) == 1
@@ -237,11 +245,20 @@ class TestGamma(ItemByItem):
     grid = [counts for counts in SMALL_COUNTS if len(counts) <= 3]
 
     def law(self, mechanism: Gamma, counts: tuple[int, ...], k: int) -> Law:
-        return laws.gamma_order(counts, k, Fraction(mechanism.epsilon))
+        return laws.gamma_order(counts, k, Fraction(mechanism.epsilon) * (1 if mechanism.neighbours == "swap" else 2))
+
+    @pytest.mark.parametrize("relation", ["add-remove", "swap"])
+    def test_two_items_spend_most_of_the_budget(self, relation: str) -> None:
+        """Half as much noise again as is needed would show no more than two thirds of it."""
+        mechanism, worst = Gamma(1.0, relation), 0.0
+        for counts in [(3, 0), (6, 0), (12, 0)]:
+            for moved in neighbours(counts, relation):
+                worst = max(worst, max_log_ratio(*(self.law(mechanism, of, 1) for of in (counts, moved))))
+        assert 0.7 < worst <= 1 + 1e-9
 
     def test_different_counts_of_one_block_follow_the_law(self) -> None:
         """Cuts lie 3 and more below the second count at this epsilon: 3 and 1 are read as one block."""
-        mechanism = Gamma(0.1)
+        mechanism = Gamma(0.05)
         check_law(mechanism, partial(self.law, mechanism), (9, 4, 3, 1, 0), [2], smallest_error=0.09)
 
     def test_either_of_a_swaps_draws_costs_half(self) -> None:

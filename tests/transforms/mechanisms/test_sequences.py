@@ -26,7 +26,7 @@ HALF, FIVE_NINTHS, THREE_QUARTERS, ONE = Fraction(1, 2), Fraction(5, 9), Fractio
 def joint_law(mechanism: Joint, counts: tuple[int, ...], k: int) -> Law:
     """The law the docstring states, by enumeration."""
     rate = Fraction(mechanism.epsilon) / {"add-remove": 1, "swap": 2}[mechanism.neighbours]
-    return laws.best_sequence(counts, k, rate, mechanism.noise, mechanism.skew)
+    return laws.best_sequence(counts, k, rate, mechanism.noise, ONE if k == 1 else mechanism.skew)
 
 
 class TestJoint(Contract):
@@ -45,6 +45,7 @@ class TestJoint(Contract):
     [
         (Joint(1.0), (4, 3, 1, 0), 2),
         (Joint(3.0, FIVE_NINTHS, "exponential"), (6, 3, 3, 4), 2),
+        (Joint(1.0), (4, 3, 1, 0), 1),
         (Joint(1.0, THREE_QUARTERS, "gumbel", "swap"), (2**62, 2**62 - 3, 2**62 - 1, 0), 2),
         (Joint(0.7, ONE, "exponential", "swap"), (5, 3, 3, 0), 3),
     ],

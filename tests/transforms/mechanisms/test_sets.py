@@ -63,7 +63,7 @@ class SetContract(Contract):
 
     def test_frequencies(self) -> None:
         mechanism, counts, k = self.small
-        check_law(mechanism, partial(self.law, mechanism), counts, [k], smallest_error=0.1)
+        check_law(mechanism, partial(self.law, mechanism), counts, [1, k], smallest_error=0.1)
 
     def frequencies_by(self, mechanism: Mechanism, counts: tuple[int, ...], k: int, described: Callable) -> None:
         """Of a larger domain, where too many sets are there for a cell each."""
@@ -73,6 +73,15 @@ class SetContract(Contract):
         for y, n in frequencies(mechanism, counts, k, draws_to_see(expected, 0.12), b"larger").items():
             seen[described(y)] += n
         assert_follows(seen, expected, 0.12)
+
+    @pytest.mark.parametrize("relation", ["add-remove", "swap"])
+    def test_one_item_spends_all_of_the_budget(self, relation: str) -> None:
+        """Of a set of one a single count decides, whatever else the loss is made of."""
+        counts = (30, 0) if relation == "add-remove" else (30, 1)
+        for parameters in self.private:
+            mechanism = self.kind(3.0, neighbours=relation, **parameters)
+            met = check_neighbours(mechanism, partial(self.law, mechanism), [counts], ks=(1,))
+            assert met > 2.7
 
     @pytest.mark.parametrize("relation", ["add-remove", "swap"])
     def test_privacy(self, relation: str) -> None:
@@ -101,14 +110,14 @@ class TestJointSet(SetContract):
     mechanisms: ClassVar = [JointSet(1.0), JointSet(0.5, "exponential", "swap"), JointSet(Fraction(1, 3), "laplace")]
     small: ClassVar = (JointSet(1.0), (5, 3, 3, 1, 0), 2)
 
-    def rate(self, mechanism: JointSet) -> Fraction:
-        return Fraction(mechanism.epsilon) / (4 if mechanism.neighbours == "swap" else 2)
+    def rate(self, mechanism: JointSet, k: int) -> Fraction:
+        return Fraction(mechanism.epsilon) / ((2 if mechanism.neighbours == "swap" else 1) * min(k, 2))
 
     def law(self, mechanism: JointSet, counts: tuple[int, ...], k: int) -> Law:
-        return laws.best_set(counts, k, self.rate(mechanism), mechanism.noise)
+        return laws.best_set(counts, k, self.rate(mechanism, k), mechanism.noise)
 
     def regions(self, mechanism: JointSet, histogram: Histogram, k: int) -> tuple[Fraction, list[Region]]:
-        return self.rate(mechanism), [staircase.SetLosses(histogram, k).everything()]
+        return self.rate(mechanism, k), [staircase.SetLosses(histogram, k).everything()]
 
     def test_frequencies_on_a_larger_domain(self) -> None:
         """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
@@ -165,7 +174,7 @@ class TestCanonical(SetContract):
 
     def law(self, mechanism: Canonical, counts: tuple[int, ...], k: int) -> Law:
         rate = Fraction(mechanism.epsilon) / (2 if mechanism.neighbours == "swap" else 1)
-        return laws.best_set(counts, k, rate, mechanism.noise, mechanism.gamma)
+        return laws.best_set(counts, k, rate, mechanism.noise, Fraction(1) if k == 1 else mechanism.gamma)
 
     def regions(self, mechanism: Canonical, histogram: Histogram, k: int) -> tuple[Fraction, list[race.Region]]:
         """Losses are counted in units of 1 / the denominator of gamma."""

@@ -8,6 +8,7 @@ The restricted-domain framework: its named mechanisms and the generic object.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from fractions import Fraction
 from functools import partial
 from typing import ClassVar
@@ -24,7 +25,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     exponential_share,
     gaussian_scale,
     largest_delta_q,
-    zcdp_epsilon,
+    rho_within,
 )
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -54,6 +55,7 @@ from tests.transforms.mechanisms.unknown_laws import (
     drift_of,
     named,
     passes,
+    phantoms,
     restricted,
     top,
     top_stable,
@@ -65,7 +67,7 @@ SETTINGS = [(2.0, 1, 1), (0.5, 1, 2), (2.0, 2, 3), (3.0, 2, 2)]  # epsilon, k, k
 
 
 class UnknownContract(Contract):
-    """Subclasses also give the exact `law`, where to check privacy, and where to compare frequencies.
+    """Subclasses also give the exact law by ranks, where to check privacy, and where to compare frequencies.
 
     In the small data sets of these tests a count of 0 is an item that does not exist, so that neighbours have items
     which appear and vanish.
@@ -76,8 +78,13 @@ class UnknownContract(Contract):
     tight: ClassVar[float] = 0.4
     """The worst divergence of all neighbours is at least this part of delta: the mechanism wastes no more."""
 
-    def law(self, mechanism: UnknownDomainMechanism, counts: Counts, k: int) -> Law:
+    def ranked(self, mechanism: UnknownDomainMechanism, largest: Counts, k: int) -> Ranked:
+        """Of the kbar + 1 largest counts."""
         raise NotImplementedError
+
+    def law(self, mechanism: UnknownDomainMechanism, counts: Counts, k: int) -> Law:
+        items, largest = top(counts, mechanism.kbar)
+        return named(items, self.ranked(mechanism, largest, k))
 
     def test_hockey_stick_within_delta_and_not_far_below(self) -> None:
         worst = 0.0
@@ -164,16 +171,15 @@ class FrameworkContract(SampledContract):
         """(epsilon_r, delta_r), written from the documentation."""
         raise NotImplementedError
 
-    def law(self, mechanism: Mechanism, counts: Counts, k: int) -> Law:
-        drift = drift_of(mechanism)
-        items, (*largest, rest) = top(counts, mechanism.kbar)
+    def ranked(self, mechanism: Mechanism, largest: Counts, k: int) -> Ranked:
+        drift, slots = drift_of(mechanism), largest[:-1]
         epsilon_r, delta_r = self.budget(mechanism, k)
         noise, scale = self.noise_and_scale(mechanism, k, drift)
         order: Ranked = {
-            "gumbel": lambda: laws.peeling(largest, k, 1 / scale),
-            "flips": lambda: laws.permute_and_flip(largest, k, 1 / scale),
-        }.get(noise, lambda: laws.noisy_order(largest, k, noise, scale))()
-        return named(items, restricted(order, (*largest, rest), drift, epsilon_r, largest_delta_q(delta_r)))
+            "gumbel": lambda: laws.peeling(slots, k, 1 / scale),
+            "flips": lambda: laws.permute_and_flip(slots, k, 1 / scale),
+        }.get(noise, lambda: laws.noisy_order(slots, k, noise, scale))()
+        return restricted(order, largest, drift, epsilon_r, largest_delta_q(delta_r))
 
     def order(self, mechanism: Mechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
         noise, scale = self.noise_and_scale(mechanism, k, drift_of(mechanism))
@@ -199,8 +205,7 @@ def test_slots_move_as_counts_do(relation: str, kbar: int) -> None:
         for other in neighbours(counts, relation):
             items, old = top(counts, kbar)
             others, new = top(other, kbar)
-            before = _phantoms(items[:-1], others[:-1])
-            after = _phantoms(others[:-1], items[:-1])
+            before, after = phantoms(items[:-1]), phantoms(others[:-1])
             stay, gone, come = set(before) & set(after), set(before) - set(after), set(after) - set(before)
             assert len(gone) == len(come)
             assert all(_count(counts, i) <= old[-1] + drift for i in gone)
@@ -214,12 +219,6 @@ def test_slots_move_as_counts_do(relation: str, kbar: int) -> None:
                 assert sum(m != 0 for m in moves) <= changed
                 pairs += len(gone)
     assert pairs > 40, "the grid has to hold items that come and go"
-
-
-def _phantoms(items: list[int | None], others: list[int | None]) -> list[object]:
-    """Slots that hold no item get names, shared as far as both sides have them."""
-    names = (("none", n) for n in range(len(items)))
-    return [next(names) if i is None else i for i in items]
 
 
 def _count(counts: tuple[int, ...], item: object) -> int:
@@ -265,14 +264,13 @@ class TestLimitDomain(UnknownContract):
         (LimitDomain(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
     ]
 
-    def law(self, mechanism: LimitDomain, counts: Counts, k: int) -> Law:
+    def ranked(self, mechanism: LimitDomain, largest: Counts, k: int) -> Ranked:
         drift, half = drift_of(mechanism), Fraction(mechanism.delta) / 2
         share = exponential_share(Fraction(mechanism.epsilon), half, k)
         bound = mechanism.max_items_per_user
         unstable = mechanism.kbar if bound is None else min(drift * bound, mechanism.kbar)
-        items, (*largest, rest) = top(counts, mechanism.kbar)
-        levels = [(c - rest - drift) * share / drift for c in largest]
-        return named(items, above_bottom(levels, unstable / half, k, "gumbel"))
+        levels = [(c - largest[-1] - drift) * share / drift for c in largest[:-1]]
+        return above_bottom(levels, unstable / half, k, "gumbel")
 
     def test_kbar_is_no_function_of_the_data(self) -> None:
         """Published code chooses it by the data and then prefers the worst threshold; here it is public."""
@@ -298,10 +296,9 @@ class TestLaplaceLimitDomain(SampledContract):
         scale = drift * min(k, bound) / Fraction(mechanism.epsilon)
         return drift, scale, 1 / largest_delta_q(Fraction(mechanism.delta) / unstable)
 
-    def law(self, mechanism: LaplaceLimitDomain, counts: Counts, k: int) -> Law:
+    def ranked(self, mechanism: LaplaceLimitDomain, largest: Counts, k: int) -> Ranked:
         drift, scale, odds = self.numbers(mechanism, k)
-        items, (*largest, rest) = top(counts, mechanism.kbar)
-        return named(items, above_bottom([(c - rest - drift) / scale for c in largest], odds, k, "laplace"))
+        return above_bottom([(c - largest[-1] - drift) / scale for c in largest[:-1]], odds, k, "laplace")
 
     def sampler(self, mechanism: LaplaceLimitDomain, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
         """Whose frequencies are compared in exact/test_noise."""
@@ -338,13 +335,23 @@ class TestTopStable(UnknownContract):
     ]
     tight: ClassVar = 0.8
 
-    def law(self, mechanism: TopStable, counts: Counts, k: int) -> Law:
+    def searched(self, mechanism: TopStable, largest: Counts, k: int) -> dict[tuple[int, tuple[int, ...]], float]:
+        """The law of the size that is found and the ranks that come out."""
         drift, kbar = drift_of(mechanism), mechanism.kbar
         parts = 1 if kbar == k else 2
         epsilon, delta = Fraction(mechanism.epsilon) / parts, Fraction(mechanism.delta) / parts
-        items, largest = top(counts, kbar)
         q, share = largest_delta_q(delta / kbar), exponential_share(epsilon, delta, k)
-        return named(items, top_stable(largest, k, drift, 3 * drift / epsilon, q, share), as_set=True)
+        return top_stable(largest, k, drift, 3 * drift / epsilon, q, share)
+
+    def ranked(self, mechanism: TopStable, largest: Counts, k: int) -> Ranked:
+        law: Ranked = defaultdict(float)
+        for (_, ranks), p in self.searched(mechanism, largest, k).items():
+            law[ranks] += p
+        return law
+
+    def law(self, mechanism: TopStable, counts: Counts, k: int) -> Law:
+        items, largest = top(counts, mechanism.kbar)
+        return named(items, self.ranked(mechanism, largest, k), as_set=True)
 
     def test_gap_below_the_released_items_is_the_one_tested(self) -> None:
         """Public code tests the gap one position lower. That answers (0,) here and (1,) on a neighbour."""
@@ -464,7 +471,7 @@ class TestRestrictedGumbel(FrameworkContract):
             assert (
                 k * share <= rest
                 or at_most(bounded_range_epsilon(k, share, half), rest)
-                or at_most(zcdp_epsilon(k * share**2 / 8, half), rest)
+                or k * share**2 / 8 <= rho_within(rest, half)
             )
 
 

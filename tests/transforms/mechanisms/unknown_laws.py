@@ -36,6 +36,12 @@ def top(counts: Counts, kbar: int) -> tuple[list[int | None], Counts]:
     return items, tuple(0 if i is None else counts[i] for i in items)
 
 
+def phantoms(items: list[int | None]) -> list[object]:
+    """Slots that hold no item get names: the first of them the same one in any two data sets, and so on."""
+    names = (("none", n) for n in range(len(items)))
+    return [next(names) if i is None else i for i in items]
+
+
 def named(items: list[int | None], ranked: Ranked, as_set: bool = False) -> Ranked:
     """The law of the items that an answer by ranks shows: items that do not exist are left out."""
     law: Ranked = defaultdict(float)
@@ -85,17 +91,19 @@ def restricted(order: Ranked, counts: Counts, drift: int, epsilon_r: Fraction, d
     return dict(law)
 
 
-def top_stable(counts: Counts, k: int, drift: int, scale: Fraction, delta_q: Fraction, share: Fraction) -> Ranked:
-    """TopStable by sizes; counts are the kbar + 1 largest. Ranks in increasing order."""
+def top_stable(
+    counts: Counts, k: int, drift: int, scale: Fraction, delta_q: Fraction, share: Fraction
+) -> dict[tuple[int, tuple[int, ...]], float]:
+    """TopStable: the size that is found, and the ranks in increasing order; counts are the kbar + 1 largest."""
     kbar = len(counts) - 1
     sizes = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
     levels = tuple(max(counts[i - 1] - counts[i] - drift, 0) / scale for i in sizes)
     *hits, none = passes(levels, 1 / delta_q, until=True)
-    law: Ranked = defaultdict(float, {(): none})
+    law: dict[tuple[int, tuple[int, ...]], float] = defaultdict(float, {(0, ()): none})
     for size, p in zip(sizes, hits, strict=True):
         if size <= k:
-            law[tuple(range(size))] += p
+            law[size, tuple(range(size))] += p
             continue
         for ranks, q in laws.peeling(counts[:size], k, share / drift).items():
-            law[tuple(sorted(ranks))] += p * q
+            law[size, tuple(sorted(ranks))] += p * q
     return dict(law)

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from flint import arb
+from scipy.stats import binom
 
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
@@ -18,8 +19,8 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     gaussian_scale,
     largest,
     order_reach,
+    rho_within,
     smallest,
-    zcdp_epsilon,
 )
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
@@ -30,20 +31,40 @@ BUDGETS = [(1.0, 1e-6, 100), (0.01, 1e-10, 1000), (10.0, 1e-3, 20), (0.3, 0.2, 3
 def test_the_share_never_overspends_and_is_the_last_float_that_does_not(epsilon: float, delta: float, k: int) -> None:
     budget, at = Fraction(epsilon), Fraction(delta)
     share = exponential_share(budget, at, k)
-    costs = [k * share]
+    more = share * (1 + Fraction(1, 2**50))
     with precision(400):
-        proved = [zcdp_epsilon(k * share**2 / 8, at)(), bounded_range_epsilon(k, share, at)()]
-        assert costs[0] <= budget or any(cost <= ball(budget) for cost in proved)
-        more = share * (1 + Fraction(1, 2**50))
-        dearer = [zcdp_epsilon(k * more**2 / 8, at)(), bounded_range_epsilon(k, more, at)()]
-        assert k * more > budget and all(cost > ball(budget) for cost in dearer)
+
+        def fits(share: Fraction) -> bool:
+            by_range = bounded_range_epsilon(k, share, at)() <= ball(budget)
+            return k * share <= budget or k * share**2 / 8 <= rho_within(budget, at) or by_range
+
+        assert fits(share) and not fits(more)
 
 
 def test_the_step_search_of_the_published_code_is_not_precise_enough() -> None:
     """The trap: steps of 1e-4 in the share are off by 1e-4; here small budgets lose nothing."""
-    share = float(exponential_share(Fraction(1e-6), Fraction(1e-6), 50))
+    share = exponential_share(Fraction(1e-6), Fraction(1e-6), 50)
     assert 2e-8 < share < 1e-4
-    assert 50 * share**2 / 8 + 2 * share * math.sqrt(50 * math.log(1e6) / 8) == pytest.approx(1e-6, rel=1e-9)
+    assert float(50 * share**2 / 8) == pytest.approx(float(rho_within(Fraction(1e-6), Fraction(1e-6))), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "k"), [(0.1, 1e-3, 10), (1.0, 1e-6, 20), (4.0, 1e-6, 50), (1.0, 0.05, 100)]
+)
+def test_draws_at_the_share_keep_the_budget_and_a_quarter_more_would_not(epsilon: float, delta: float, k: int) -> None:
+    """The exact divergence of k draws from two items whose scores move apart by all of the share, t of it up."""
+
+    def told(share: float) -> float:
+        worst = 0.0
+        for t in np.linspace(0.3, 0.7, 41) * share:
+            q = (1 - math.exp(t - share)) / (math.exp(t) - math.exp(t - share))
+            hits, p = np.arange(k + 1), q * math.exp(t)
+            here, there = (binom.pmf(hits, k, x) for x in (p, q))
+            worst = max(worst, float(np.maximum(here - math.exp(epsilon) * there, 0).sum()))
+        return worst
+
+    share = float(exponential_share(Fraction(epsilon), Fraction(delta), k))
+    assert told(share) <= delta < told(1.25 * share)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
 
 __all__ = [
-    "at_most", "bounded_range_epsilon", "epsilon_within", "exponential_share", "gaussian_delta", "gaussian_scale", "largest",
-    "largest_delta_q", "order_reach", "rho_within", "smallest",
+    "at_most", "bounded_range_epsilon", "epsilon_within", "exponential_share", "gaussian_delta", "gaussian_scale",
+    "largest", "largest_delta_q", "order_reach", "rho_within", "smallest",
 ]  # fmt: skip
 
 _MOST_PRECISION = 1 << 13

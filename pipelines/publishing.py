@@ -36,7 +36,13 @@ __all__ = ["check_question", "manifest_path", "obstacle", "publish", "refuse_cha
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
-_OF_A_RUN = ("runner", "versions", "ranking_sha256", "windows")  # fields of a manifest that may differ between runs
+_OF_A_RUN = (
+    "runner",
+    "released",
+    "versions",
+    "ranking_sha256",
+    "windows",
+)  # fields of a manifest that may differ between runs
 
 
 def manifest_path(output: str) -> str:

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
@@ -17,6 +19,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import charge
+from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
 from private_topk.pipelines.published import (
@@ -39,7 +42,7 @@ from private_topk.transforms.errors import Refusal, did_you_mean, refused, verba
 from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.stated import stated
+from private_topk.transforms.stated import number
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.validation import check_key
 
@@ -84,12 +87,24 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
+    facts["released"] = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    facts["columns"] = {"user": report.source.columns.user, "item": report.source.columns.item}
+    if report.account is not None:
+        facts["dataset"] = report.account.dataset
+    if spec.top_k.mechanism.guarantee.privacy != "none":
+        cost = cost_of(spec.top_k)
+        facts["zcdp_of_a_window"] = {"rho": _rounded(cost.rho), "delta": _rounded(cost.rest)}
     if spec.over_all_windows is not None:
         epsilon, delta = spec.over_all_windows
-        facts["all_windows"] = {"epsilon": stated(epsilon), "delta": stated(delta)}
+        facts["all_windows"] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     if spec.period is not None and spec.period.zone != "UTC":
         facts["time_zone"] = spec.period.zone
     return facts
+
+
+def _rounded(budget: Fraction) -> float:
+    """Up, to six digits: the last bits of what was given as a float say nothing."""
+    return float(number(budget))
 
 
 def check(report: Report, launch: Launch) -> None:

@@ -26,7 +26,7 @@ _TEXT, _WHOLE, _NUMBER = (str,), (int,), (int, float)
 _FACTS: dict[str, tuple[type, ...]] = {
     "report": _TEXT, "mechanism": _TEXT, "answer": _TEXT, "parameters": (dict,), "max_items_per_user": _WHOLE,
     "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
-    "against": (dict,), "amounts": (dict,), "weights": (dict,),
+    "against": (dict,), "amounts": (dict,), "weights": (dict,), "columns": (dict,), "all_windows": (dict,),
 }  # fmt: skip
 _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER, "noise_95": _NUMBER}
 _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
@@ -149,6 +149,7 @@ def is_manifest(manifest: object) -> bool:
         and (not privacy or _is_privacy(privacy))
         and (not domain or _has(domain, _OF_A_DOMAIN.get(str(domain.get("kind")), {})))
         and (not manifest.get("groups") or _has(manifest["groups"], {"per_user": _WHOLE}))
+        and (not manifest.get("all_windows") or _has(manifest["all_windows"], {"epsilon": _NUMBER, "delta": _NUMBER}))
         and (not manifest.get("against") or "weight" in manifest["against"])
     )
 

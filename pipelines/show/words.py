@@ -33,7 +33,7 @@ def in_words(report: PublishedReport) -> list[str]:
     windows = len({(window.get("start"), window.get("end")) for window in report.facts.get("windows") or ()})
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(report.facts)]
     if not total and windows > 1:
-        most = report.facts.get("all_windows")
+        most = report.facts.get("all_windows") or None
         added = "the epsilons and the deltas of these windows are added" if most is None else (
             f"one who is in all of them is protected by {_budget(most)}")  # fmt: skip
         sentences.append(f"Each window has this budget of its own. Of a person who is active in several of the "
@@ -180,7 +180,15 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         if privacy.get("accounting"):
             shared = privacy.get("windows_of_a_user", privacy["windows"])
             settings.append(("windows that share the budget", f"{shared:,}, by {privacy['accounting']} composition"))
-    for name, label in (("key_id", "key"), ("runner", "run by"), ("ranking_sha256", "SHA-256 of the ranking")):
+    if facts.get("columns"):
+        settings.append(("a user is", f"a value of the column {facts['columns'].get('user')}"))
+    for name, label in (
+        ("dataset", "dataset"),
+        ("released", "released"),
+        ("key_id", "key"),
+        ("runner", "run by"),
+        ("ranking_sha256", "SHA-256 of the ranking"),
+    ):
         if facts.get(name):
             settings.append((label, str(facts[name])))
     if facts.get("versions"):

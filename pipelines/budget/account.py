@@ -183,13 +183,14 @@ class Budget:
     Proof. Compare a dataset and a neighbour; P and Q are the laws of the whole history of answers. (1) Every release
     but for an event of conditional probability `rest` is rho-zCDP and, where it adds up, epsilon-DP, by one and the
     same event: an (epsilon, delta)-DP pair of laws is, but for delta, a pair of epsilon-DP ones (Kairouz, Oh &
-    Viswanath 2015; Murtagh & Vadhan 2016, Lemma 3.2), and that pair is epsilon**2/2-zCDP. On no history do the rests
-    sum to more than `kept`, so that is a bound on the probability of any of these events. Leave them out: P' <= P,
-    Q' <= Q. (2) Let A be the histories whose rhos fit at the end, B the others that were let through. On B epsilons fit
-    and add up factor by factor: P'(h) <= exp(epsilon) Q'(h). Stop the process where its rhos would pass the limit: the
-    histories of A are untouched by that, since rhos only grow, and what is stopped so is a filter's (Feldman & Zrnic
-    2021, Theorem 4.5; Whitehouse et al. 2023, Theorem 1): P'(S) <= exp(epsilon) Q'(S) + delta - kept for all S in A.
-    (3) Add the two parts of any set of histories, and the events: P(S) <= exp(epsilon) Q(S) + delta.
+    Viswanath 2015; Murtagh & Vadhan 2016, Lemma 3.2), and that pair is epsilon**2/2-zCDP; pure draws over the slots of
+    an unknown domain are both, but for an answer that names an unstable one. On no history do the rests sum to more
+    than `kept`, so that is a bound on the probability of any of these events. Leave them out: P' <= P, Q' <= Q. (2) Let
+    A be the histories whose rhos fit at the end, B the others that were let through. On B epsilons fit and add up
+    factor by factor: P'(h) <= exp(epsilon) Q'(h). Stop the process where its rhos would pass the limit: the histories
+    of A are untouched by that, since rhos only grow, and what is stopped so is a filter's (Feldman & Zrnic 2021,
+    Theorem 4.5; Whitehouse et al. 2023, Theorem 1): P'(S) <= exp(epsilon) Q'(S) + delta - kept for all S in A. (3) Add
+    the two parts of any set of histories, and the events: P(S) <= exp(epsilon) Q(S) + delta.
 
     Where (1) fails, so does the sum: Gaussian noise spends its delta on a tail when it is added up, and on nothing when
     its rho counts. Whoever goes on by epsilons after a tail and by rhos otherwise spends `kept` twice; the test of this

@@ -261,6 +261,12 @@ class TestGamma(ItemByItem):
         mechanism = Gamma(0.05)
         check_law(mechanism, partial(self.law, mechanism), (9, 4, 3, 1, 0), [2], smallest_error=0.09)
 
+    def test_a_swap_is_drawn_as_half_the_budget_without(self) -> None:
+        for number in range(20):
+            one, two = (RandomBits.keyed(b"%d" % number) for _ in range(2))
+            counts = np.arange(30) * 7 % 31
+            assert Gamma(1.0)(counts, 5, one).tolist() == Gamma(2.0, "swap")(counts, 5, two).tolist()
+
     def test_either_of_a_swaps_draws_costs_half(self) -> None:
         """A user who leaves one ranking and enters another changes both as one who comes or goes."""
         mechanism = Gamma(1.0, "swap")

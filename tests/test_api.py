@@ -10,6 +10,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "api.md").read_text()
 
 
+def test_what_a_mechanism_of_your_own_imports_is_promised() -> None:
+    code = (ROOT / "docs" / "own-mechanism.md").read_text()
+    promised = dict(re.findall(r"^\| `(private_topk[\w.]*)`[^|]* \| ([^|]*) \|", PAGE, re.M))
+    for module, names in re.findall(r"^from (private_topk[\w.]*) import (.+)$", code, re.M):
+        assert "see its `__all__`" in promised[module] or set(names.split(", ")) <= set(
+            re.findall(r"`(\w+)`", promised[module])
+        ), (module, names)
+
+
 def test_every_name_is_where_the_page_says() -> None:
     rows = re.findall(r"^\| (`private_topk[^|]*) \| ([^|]*) \|", PAGE, re.M)
     checked = 0

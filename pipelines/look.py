@@ -7,7 +7,7 @@ None of this is differentially private, so by default it is as coarse as the met
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +94,7 @@ def look_at(report: Report) -> Look:
     if parts is None:
         raise Refusal("show_dropped_rows", f"cannot look at {verbatim(report.source.place)} before a run",
                       "files can be looked at; a run tells afterwards")  # fmt: skip
-    columns = report.source.columns if period is not None else replace(report.source.columns, time=None)
+    columns = report.source.columns.within(period)
     look = Look(period=period)
     spelled = _Spelled(domain) if domain.is_public else None
     for rows in parts:

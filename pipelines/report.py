@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from private_topk.pipelines.budget.ledger import Account
@@ -95,7 +95,7 @@ class Report:
         if parts is None:
             raise Refusal("expect_rows_at_least", f"does not apply to {verbatim(self.source.place)}",
                           "only files can be counted before a run")  # fmt: skip
-        columns = self.source.columns if period is not None else replace(self.source.columns, time=None)
+        columns = self.source.columns.within(period)
         for rows in parts:
             block, _ = block_of(rows, columns)
             wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())

@@ -117,10 +117,10 @@ def check(report: Report, launch: Launch) -> None:
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.place):
+        report.sink.check(spec.period, report.reads(), spec.release)
         if not (report.source.bounded and report.sink.overwrite):
             for path in (report.sink.files(spec.period) or [])[:1]:
                 check_question(path, spec.release, _facts(report, launch))
-        report.sink.check(spec.period, report.reads(), spec.release)
     report.source.check(spec.reads)
     report.source.check_runner(launch)
     if launch.holding_tasks:

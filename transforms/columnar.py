@@ -21,8 +21,8 @@ __all__ = [
     "add_amounts",
     "as_labels",
     "count_pairs",
+    "is_text",
     "joined",
-    "keep_at_most",
     "kept_pairs",
     "make_block",
     "make_table",
@@ -57,7 +57,7 @@ def as_labels(values: pa.Array) -> pa.Array:
         values = values.dictionary_decode()
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
         raise TypeError("users and items must be strings or integers, got bytes")
-    if not (pa.types.is_integer(values.type) or pa.types.is_null(values.type) or _is_string(values.type)):
+    if not (pa.types.is_integer(values.type) or pa.types.is_null(values.type) or is_text(values.type)):
         raise TypeError(f"users and items must be strings or integers, got {type_name(values.type)}")
     return values.cast(pa.large_string())
 
@@ -191,22 +191,18 @@ def _distinct_sorted(ranks: Codes, codes: Codes) -> tuple[Codes, Codes]:
     return keys >> width, keys & ((1 << width) - 1)
 
 
-def keep_at_most(ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int) -> Codes:
-    """The codes of at most `limit` pairs of every user, chosen by a hash of the user and the item.
+def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int) -> Codes:
+    """The positions of at most `limit` pairs of every user, chosen by a hash of the user and the item.
 
     What is kept depends on that user's rows only and on nothing random, so one user moves at most `limit` counts
     (Gillenwater et al. 2022, section 5) and a repeated run keeps the same. Ties of the hash go to the lower code.
 
+    Keeping may be repeated as pairs arrive: a pair that is among a user's `limit` lowest hashes in the end was among
+    them at any time.
+
     Args:
         ranks, codes, users: what `sorted_pairs` returns.
         items: a stable word of every code, indexed by code; None for that of the code itself.
-    """
-    return codes[kept_pairs(ranks, codes, users, items, limit)]
-
-
-def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int) -> Codes:
-    """The positions of the pairs that `keep_at_most` keeps. Keeping may be repeated as pairs arrive: a pair that is
-    among a user's `limit` lowest hashes in the end was among them at any time.
     """
     held = np.bincount(ranks) if len(ranks) else np.empty(0, np.int64)
     over = held[ranks] > limit
@@ -268,7 +264,7 @@ def joined(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     return make_table(**{name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in columns.items()})
 
 
-def _is_string(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 

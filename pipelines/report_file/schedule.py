@@ -10,10 +10,7 @@ from zoneinfo import ZoneInfo
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.calendar import Steps, came_before
 
-__all__ = ["CALENDAR", "Schedule"]
-
-CALENDAR = ("day", "week", "month")
-"""Lengths that have a name."""
+__all__ = ["Schedule"]
 
 _DAY = timedelta(days=1)
 _NAMED: dict[str, timedelta | None] = {"day": _DAY, "week": 7 * _DAY, "month": None}

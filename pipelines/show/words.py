@@ -157,8 +157,7 @@ def what_is_ranked(facts: Mapping[str, Any]) -> str:
 def _items(domain: Mapping[str, Any]) -> str:
     if domain.get("kind") == "range":
         return f"the numbers from {domain['start']:,} to {domain['stop'] - 1:,}"
-    split = ", split over the workers" if domain.get("split") else ""
-    return f"{domain['size']:,}, a public list{split}" if domain.get("kind") == "public" else "not known beforehand"
+    return f"{domain['size']:,}, a public list" if domain.get("kind") == "public" else "not known beforehand"
 
 
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:

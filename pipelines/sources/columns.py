@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.identity import IF_GIVEN
-from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, make_block, type_name
+from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, is_text, make_block, type_name
 from private_topk.transforms.errors import Refusal, refused, verbatim
 from private_topk.transforms.metric import as_numbers
 
@@ -23,7 +23,6 @@ __all__ = [
     "as_bytes",
     "block_of",
     "check_types",
-    "is_text",
     "read_rows",
     "texts_of",
     "to_microseconds",
@@ -194,10 +193,6 @@ def as_bytes(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind) and is_text(kind.value_type):
         return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.large_binary()))
     return values.cast(pa.large_binary()) if is_text(kind) else values
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _text(value: bytes | None) -> str | None:

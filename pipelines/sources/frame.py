@@ -26,9 +26,10 @@ import pyarrow as pa
 from polars import selectors
 
 from private_topk.pipelines.identity import identity_of, named, unasked
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_text
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
+from private_topk.transforms.columnar import is_text
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_text
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types
+from private_topk.transforms.columnar import is_text
 from private_topk.transforms.errors import refused
 
 __all__ = ["check", "pieces", "read"]

@@ -11,7 +11,6 @@ import pytest
 
 from private_topk.transforms.columnar import (
     as_labels,
-    keep_at_most,
     kept_pairs,
     make_block,
     mix,
@@ -101,12 +100,12 @@ class TestKeepAtMost:
         users, codes = (np.array(column) for column in zip(*rows, strict=True))
         words = mix(np.arange(items, dtype=np.uint64))
         pairs = sorted_pairs(mix(users.astype(np.uint64)), codes.astype(np.int64))
-        together = Counter(keep_at_most(*pairs, words, limit).tolist())
+        together = Counter(pairs[1][kept_pairs(*pairs, words, limit)].tolist())
         alone: dict[int, set[int]] = {}
         for user in set(users.tolist()):
             mine = users == user
             one = sorted_pairs(mix(users[mine].astype(np.uint64)), codes[mine].astype(np.int64))
-            alone[user] = set(keep_at_most(*one, words, limit).tolist())
+            alone[user] = set(one[1][kept_pairs(*one, words, limit)].tolist())
         assert together == Counter(code for codes in alone.values() for code in codes), "others' rows made a difference"
         return alone
 
@@ -130,7 +129,7 @@ class TestKeepAtMost:
     def test_ties_of_the_hash_go_to_the_lower_code(self) -> None:
         words = np.zeros(5, np.uint64)
         pairs = sorted_pairs(np.zeros(5, np.uint64), np.arange(5)[::-1])
-        assert sorted(keep_at_most(*pairs, words, 2).tolist()) == [0, 1]
+        assert sorted(pairs[1][kept_pairs(*pairs, words, 2)].tolist()) == [0, 1]
 
     @pytest.mark.parametrize("users", [1, 3, 700])
     def test_hashes_that_differ_in_their_last_bits_only(self, users: int) -> None:

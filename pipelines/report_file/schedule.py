@@ -22,7 +22,7 @@ class Schedule:
 
     Args:
         first: start of the first period.
-        every: a length of time, or one of `CALENDAR`. Months and whole days are those of the time zone's calendar,
+        every: a length of time, or day, week or month. Months and whole days are those of the time zone's calendar,
             where a day may have 23 hours, and a day that the zone skipped is no period; other lengths are exact.
         zone: the time zone, also of dates that name none.
         horizon: how many periods there are in all, or None for no end.

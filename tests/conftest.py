@@ -43,6 +43,7 @@ SERVERS = {
 """Fixtures that start a server, or fetch or build one, and a name for the tests of several files that share it."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names of the tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts a server, and keep together what shares one or a fixture of its file, which is then made once:
     `--dist loadgroup` gives a group to one worker.

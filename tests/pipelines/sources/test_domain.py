@@ -72,6 +72,7 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
         ("d.avro", to_avro([], avro_schema(item="double")), "column 'item' must be one of"),
         ("d.parquet", b"PAR1", "not a Parquet file"),
     ],
+    ids=lambda value: "" if isinstance(value, bytes) else None,  # a sync marker is another in every process
 )
 def test_bad_files(tmp_path: Path, name: str, content: bytes | str, message: str) -> None:
     with pytest.raises(Refusal, match=message) as caught:

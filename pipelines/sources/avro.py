@@ -13,7 +13,9 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
+from types import ModuleType
 from typing import IO, Any, NamedTuple, cast
 
 import fastavro
@@ -36,6 +38,12 @@ from private_topk.pipelines.sources.avro_schema import (
 )
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.transforms.errors import Refusal, refused
+
+inflate: ModuleType = zlib
+with suppress(ImportError):  # there is no wheel of it for every kind of machine
+    from isal import isal_zlib
+
+    inflate = isal_zlib  # more than twice as fast, to the same bytes
 
 __all__ = ["check", "pieces", "read"]
 
@@ -235,7 +243,7 @@ def _lz4(packed: bytes) -> bytes:
 
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
-    "deflate": lambda packed: zlib.decompress(packed, -15),
+    "deflate": lambda packed: inflate.decompress(packed, -15),
     "bzip2": bz2.decompress,
     "xz": lzma.decompress,
     "zstandard": _zstandard,

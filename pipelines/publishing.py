@@ -50,7 +50,10 @@ def manifest_path(output: str) -> str:
     return output.rpartition(".")[0] + ".manifest.json"
 
 
-_QUESTION = ("mechanism", "k", "parameters", "max_items_per_user", "max_windows_per_user", "against", "amounts")
+_QUESTION = (
+    "mechanism", "k", "parameters", "max_items_per_user", "max_windows_per_user", "against", "amounts", "groups",
+    "domain", "privacy",
+)  # fmt: skip
 
 
 def publish(
@@ -98,10 +101,12 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
 def check_question(path: str, release: Release, facts: Mapping[str, Any]) -> None:
     """Raise Refusal if the same release has published the answer to another question at a path."""
     known, ours = _described(path), json.loads(json.dumps(facts))
-    differ = [name for name in _QUESTION if name in known and known[name] != ours.get(name)]
-    if differ and _is_of(known, release):
-        rule = f"cannot go on in {verbatim(path)}: another question was published under this id, its {differ[0]} is "
-        raise Refusal("release_id", rule + verbatim(known[differ[0]]), "give another id, and another {output}")
+    differing = [name for name in _QUESTION if known.get(name) != ours.get(name)]
+    if differing and _is_of(known, release):
+        value = known.get(differing[0])
+        was = f"its {differing[0]} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
+        rule = f"cannot go on in {verbatim(path)}: another question was published under this id, {was}"
+        raise Refusal("release_id", rule, "give another id, and another {output}")
 
 
 def refuse_changed(path: str) -> None:

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Any
 
@@ -87,7 +86,6 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
-    facts["released"] = f"{datetime.now(timezone.utc):%Y-%m-%d}"
     facts["columns"] = {"user": report.source.columns.user, "item": report.source.columns.item}
     if report.account is not None:
         facts["dataset"] = report.account.dataset

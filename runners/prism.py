@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
-from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, PrismRunnerOptions
-from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.options.pipeline_options import PipelineOptions, PrismRunnerOptions
+from apache_beam.runners.portability.job_server import StopOnExitJobServer
+from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRunner
+from apache_beam.utils import shared
 from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners import Launch, refuse_unknown
@@ -19,7 +22,16 @@ MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 
 class PrismJobRunner(LoopbackRunner, PrismRunner):
-    """Beam's runner, whose workers only this machine can reach."""
+    """Beam's runner, whose workers only this machine can reach, with one server for a process and a binary.
+
+    Beam's own would use that of the process's first job, though it be of its default runner, which downloads one.
+    """
+
+    _server: ClassVar[shared.Shared] = shared.Shared()
+
+    def default_job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
+        location = options.view_as(PrismRunnerOptions).prism_location
+        return self._server.acquire(lambda: StopOnExitJobServer(PrismJobServer(options)), tag=location)
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
@@ -36,8 +48,6 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"
     check_environment(options, default="LOOPBACK")
-    # Otherwise Beam uses the server of the process's first launch for all later ones, whatever their options.
-    options.view_as(DebugOptions).add_experiment("disable_prism_server_singleton")
     return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 
 

@@ -194,9 +194,9 @@ class RankBlocks(beam.PTransform):
         windows = placed | "Every window" >> EveryWindow(self._period, how.windows)
         # block  ->  (user shard, rows)
         rows = placed | "Shard by user" >> ShardByUser(spec, key, how)
-        # (user shard, rows)  ->  (item shard, partial counts or receipt)
+        # (user shard, rows)  ->  (item shard, partial counts or receipt): the privacy proof starts here
         counts = (rows, windows) | "Bound contributions" >> BoundContributions(spec, key, how)
         # (item shard, partial counts or receipt)  ->  (window group, totals or receipt)
         totals = counts | "Combine counts" >> CombineCounts(spec, key, how)
-        # (window group, all its totals)  ->  Ranking
+        # (window group, all its totals and receipts)  ->  Ranking, if the receipts add up
         return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, how, self._period)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -74,7 +75,14 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
         **_noise(ranking),
     } for ranking in rankings), key=lambda window: (window["start"] or "", window.get("group", "")))  # fmt: skip
     digest = hashlib.sha256(rows).hexdigest()
-    manifest = {**facts, "output": output.rpartition("/")[2], "ranking_sha256": digest, "windows": windows}
+    today = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    manifest = {
+        **facts,
+        "released": today,
+        "output": output.rpartition("/")[2],
+        "ranking_sha256": digest,
+        "windows": windows,
+    }
     return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
 
 

@@ -326,6 +326,8 @@ def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monk
     asked = {"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, "release": release, **NAMES, **books}
     once = rank(ROWS, **asked)
     assert rank(ROWS, **asked) == once
+    assert (once.facts["dataset"], once.facts["columns"]) == ("d", {"user": "listener", "item": "track"})
+    assert once.facts["zcdp_of_a_window"] == {"rho": 0.125, "delta": 0.0}  # of one exponential draw: epsilon**2 / 8
     assert len(Ledger(books["ledger"]).read("d")[1]) == 1
     changes = (
         {"k": 2}, {"mechanism": Joint(0.5)}, {"release": Release(release.key, "another cell")},

@@ -14,6 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.transforms.environments import PythonLoopbackEnvironment
 
 from private_topk.runners import prepare, prism
@@ -48,6 +49,14 @@ def test_workers_in_this_process_are_heard_on_this_machine_only() -> None:
         assert _listening(int(pool.partition(":")[2])) == {"127.0.0.1"}
         assert len(stops) == 1
         stops[0]()
+
+
+def test_another_prism_of_the_process_is_not_ours(prism_binary: Path) -> None:
+    """Beam's default runner may have started its own before, or failed to; ours is one for each binary."""
+    beams = PrismRunner().default_job_server(PipelineOptions(["--prism_location=/no/prism"]))
+    ours = [prism.PrismJobRunner().default_job_server(PipelineOptions([f"--prism_location={prism_binary}"]))
+            for _ in range(2)]  # fmt: skip
+    assert ours[0] is ours[1] is not beams and ours[0]._job_server._path == str(prism_binary)
 
 
 def test_nothing_is_put_together_for_workers_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import io
 import json
 import sys
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import fastavro
@@ -161,6 +161,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
     versions = found.pop("versions")
     assert {"python", "private-topk", "apache-beam", "numpy", "python-flint"} <= set(versions)
     assert all(version[0].isdigit() for version in versions.values())
+    assert abs(date.fromisoformat(found.pop("released")) - datetime.now(timezone.utc).date()) <= timedelta(1)
     privacy, key = found.pop("privacy"), found.pop("key_id")
     assert (privacy["epsilon"], privacy["delta"]) == (0.5, 0) and privacy["guarantee"] == "pure"
     assert privacy["neighbours"] == "swap" and privacy["unit"] == "one user's rows within one window"

@@ -157,6 +157,10 @@ def test_other_questions_under_one_id_are_no_answers_to_each_other(books: dict[s
     for change in ({}, {"overwrite": True}):
         done = stream(k=2, **books, **change)
         assert done.status == 2 and "another question was published under this id, its k is 3" in done.err, done.err
+    Path("fewer.txt").write_text("a\nb\nc\n")
+    for change in ({"domain": "fewer.txt"}, {"publish_counts": 1}, {"max_items_per_user": 1}):
+        done = stream(**{**books, **change})
+        assert done.status == 2 and "another question was published under this id, its" in done.err, done.err
     assert files() == once
 
 

@@ -80,7 +80,7 @@ def _python() -> Finding:
     installed = platform.python_version()
     wanted = str(distribution(_OURS).metadata["Requires-Python"])
     if SpecifierSet(wanted).contains(installed, prereleases=True):
-        return Finding("python", "well", f"{installed}, at {sys.executable}")
+        return Finding("python", "ok", f"{installed}, at {sys.executable}")
     return Finding("python", "wrong", f"{installed} is not {wanted}: make a virtual environment with another one")
 
 
@@ -135,7 +135,7 @@ def _package(name: str, bounds: str, holds: Callable[..., bool], optional: bool)
     except PackageNotFoundError:
         return Finding(name, state, f"is not installed: pip install '{name}{bounds}'")
     if holds(installed, prereleases=True):
-        return Finding(name, "well", f"{installed}, within {bounds}")
+        return Finding(name, "ok", f"{installed}, within {bounds}")
     return Finding(name, state, f"{installed} is not {bounds}: pip install '{name}{bounds}'")
 
 
@@ -147,14 +147,14 @@ def _program(program: str, runner: str) -> Finding:
         state = "wrong" if runner in owners else "missing"
         return Finding(program, state, f"is not on the path: {for_whom} it may be needed")
     if program != "java":
-        return Finding(program, "well", f"{place}, {for_whom}")
+        return Finding(program, "ok", f"{place}, {for_whom}")
     java = _java()
     if java is None or java < _LEAST_JAVA:
         problem = "does not say its version" if java is None else f"is version {java}"
         return Finding(
             program, "wrong" if runner in owners else "missing", f"{place} {problem}: {_LEAST_JAVA} or later"
         )
-    return Finding(program, "well", f"version {java}, {for_whom}")
+    return Finding(program, "ok", f"version {java}, {for_whom}")
 
 
 def _java() -> int | None:
@@ -175,8 +175,8 @@ def _space() -> Finding:
     if free < _LEAST_SPACE:
         return Finding("temporary files", "wrong", f"{text}: point TMPDIR at a folder with more")
     if free < _USUAL_SPACE:
-        return Finding("temporary files", "well", f"{text}: little for large inputs; TMPDIR names another folder")
-    return Finding("temporary files", "well", text)
+        return Finding("temporary files", "ok", f"{text}: little for large inputs; TMPDIR names another folder")
+    return Finding("temporary files", "ok", text)
 
 
 def _clock() -> Iterator[Finding]:
@@ -190,10 +190,10 @@ def _clock() -> Iterator[Finding]:
     elif off > 60:
         yield Finding("clock", "wrong", f"{now}, and files are {off:.0f} s away from it: set both machines' clocks")
     else:
-        yield Finding("clock", "well", now)
+        yield Finding("clock", "ok", now)
     summer, winter = (datetime(2026, month, 1, tzinfo=ZoneInfo("Europe/Berlin")).utcoffset() for month in (7, 1))
-    state = "well" if summer != winter else "wrong"
-    yield Finding("time zones", state, "the database of time zones " + ("is there" if state == "well" else "is broken"))
+    state = "ok" if summer != winter else "wrong"
+    yield Finding("time zones", state, "the database of time zones " + ("is there" if state == "ok" else "is broken"))
 
 
 def _key(reference: str) -> Finding:
@@ -202,7 +202,7 @@ def _key(reference: str) -> Finding:
     try:
         key = ReleaseKey.parse(reference)
         if key.elsewhere:
-            return Finding("release key", "well", "is kept by a secret manager: only workers read it, so a run has to")
+            return Finding("release key", "ok", "is kept by a secret manager: only workers read it, so a run has to")
         named = f"can be read; its id is {key.key_id()}"
     except Refusal as error:
         return Finding("release key", "wrong", error.shown(lambda _: "the release key"))
@@ -210,7 +210,7 @@ def _key(reference: str) -> Finding:
     others = stat.S_IMODE(os.stat(path).st_mode) & 0o077 if kind == "file" else 0
     if others:
         return Finding("release key", "wrong", f"{named}, but others may read {path} or write to it: chmod 600 {path}")
-    return Finding("release key", "well", named)
+    return Finding("release key", "ok", named)
 
 
 def _ledger(url: str) -> Finding:
@@ -221,4 +221,4 @@ def _ledger(url: str) -> Finding:
         budgets, entries = Ledger(url).read()
     except Refusal as error:
         return Finding("ledger", "wrong", error.shown(lambda _: "the ledger"))
-    return Finding("ledger", "well", f"can be charged: {len(budgets)} budgets, {len(entries)} charges")
+    return Finding("ledger", "ok", f"can be charged: {len(budgets)} budgets, {len(entries)} charges")

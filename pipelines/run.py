@@ -289,23 +289,13 @@ def reach_files(words: Sequence[str], options: Options) -> None:
         anonymous = bool(beams.view_as(GoogleCloudOptions).no_auth)
     for field in _PLACES:
         place = str(options.get(field, ""))
-        if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR) or _credentials()):
+        if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR)):
+            from private_topk.runners.dataflow import has_credentials
+
+            if has_credentials():
+                continue
             raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
                           "application-default login`, or --no_auth for a public bucket")  # fmt: skip
-
-
-def _credentials() -> bool:
-    """Whether there are Google credentials, or no library that would look for them."""
-    try:
-        import google.auth
-        from google.auth.exceptions import DefaultCredentialsError
-    except ImportError:  # Beam says what to install
-        return True
-    try:
-        google.auth.default()
-    except DefaultCredentialsError:
-        return False
-    return True
 
 
 def check_words(runner: str, words: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from apache_beam.runners.dataflow import dataflow_runner
 from private_topk.runners import Launch, refuse_unknown
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["DataflowRunner", "prepare"]
+__all__ = ["DataflowRunner", "has_credentials", "prepare"]
 
 _MOST_WORKERS = 20
 _LEAST_SETUPTOOLS = 77
@@ -61,7 +61,9 @@ def prepare(arguments: Sequence[str]) -> Launch:
         )
     _name_package(options)
     if not google.no_auth:
-        _check_credentials()
+        if not has_credentials():
+            raise ValueError("no Google credentials here: `gcloud auth application-default login`, or run as a service "
+                             "account")  # fmt: skip
     _check_bucket(google.temp_location, options)
     _settle(options)
     template = bool(google.template_location)
@@ -94,15 +96,18 @@ def _name_package(options: PipelineOptions) -> None:
     setup.setup_file = str(script)
 
 
-def _check_credentials() -> None:
-    import google.auth
-    from google.auth.exceptions import DefaultCredentialsError
-
+def has_credentials() -> bool:
+    """Whether there are Google credentials, or no library that would look for them."""
+    try:
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError
+    except ImportError:  # Beam says what to install
+        return True
     try:
         google.auth.default()
     except DefaultCredentialsError:
-        raise ValueError("no Google credentials here: `gcloud auth application-default login`, or run as a service "
-                         "account") from None  # fmt: skip
+        return False
+    return True
 
 
 def _check_bucket(folder: str, options: PipelineOptions) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["hash_labels"]
+from private_topk.transforms.columnar import Words
 
-Words = NDArray[np.uint64]
+__all__ = ["hash_labels"]
 
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 _HALF = np.uint64(32)

@@ -45,13 +45,14 @@ from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms.parameters import check_decimal
 from private_topk.transforms.windows import Period
 
-__all__ = ["Amounts", "Risers", "as_numbers"]
+__all__ = ["NUMERAL", "Amounts", "Risers", "as_numbers"]
 
 
 _MOST_UNITS = 1 << 30
 """The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
 
-_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+NUMERAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+"""How a number is written in a text, as a regular expression."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def as_numbers(values: pa.Array) -> pa.Array:
         import polars as pl  # loads as long as the rest of this package
 
         column = pl.Series("amount", values.cast(pa.large_string()))
-        known = column.str.contains(_NUMBER).fill_null(False)
+        known = column.str.contains(NUMERAL).fill_null(False)
         values = column.set(~known, None).cast(pl.Float64, strict=False).to_arrow()
     elif pa.types.is_float16(kind):
         values = values.cast(pa.float32())

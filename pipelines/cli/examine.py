@@ -85,7 +85,7 @@ def _line(check: Check) -> str:
                        f"{'' if check.holds else 'EXCEEDED: '}{check.where}").rstrip()  # fmt: skip
 
 
-_STATES = {"well": "ok", "missing": "not installed (optional)", "wrong": "must be fixed"}
+_STATES = {"ok": "ok", "missing": "not installed (optional)", "wrong": "must be fixed"}
 
 
 def _doctor(arguments: Namespace, others: list[str]) -> None:
@@ -100,7 +100,7 @@ def _doctor(arguments: Namespace, others: list[str]) -> None:
     findings = list(examine(runner, arguments.ledger, arguments.release_key))
     wrong = [finding.name for finding in findings if finding.state == "wrong"]
     if arguments.json:
-        print_json({"well": not wrong, "findings": [vars(finding) for finding in findings]})
+        print_json({"ok": not wrong, "findings": [vars(finding) for finding in findings]})
     else:
         width = max(len(finding.name) for finding in findings)
         print_lines(f"{_STATES[each.state]:<24} {each.name:<{width}}  {printable(each.says)}" for each in findings)

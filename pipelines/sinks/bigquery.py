@@ -15,7 +15,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sinks.files import by_window
-from private_topk.pipelines.sinks.formats import FORMATS, Shape, fields_of, ranking_rows
+from private_topk.pipelines.sinks.formats import FORMATS, PLAIN, Shape, fields_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import Refusal, verbatim
@@ -23,8 +23,6 @@ from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
 __all__ = ["ToBigQuery", "load", "table_schema"]
-
-_PLAIN = Shape()
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
     run_once(client, hashlib.sha256(table.encode() + b"\0" + rows).hexdigest(), start, lambda attempt: True)
 
 
-def table_schema(shape: Shape = _PLAIN) -> dict[str, Any]:
+def table_schema(shape: Shape = PLAIN) -> dict[str, Any]:
     """The table of rankings, as BigQuery's JSON."""
     return {"fields": [{"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
                        for name, (kind, doc) in fields_of(shape).items()]}  # fmt: skip

@@ -26,6 +26,7 @@ __all__ = [
     "AVRO_SCHEMA",
     "FIELDS",
     "FORMATS",
+    "PLAIN",
     "Format",
     "Shape",
     "avro_schema",
@@ -92,10 +93,10 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
     return fields
 
 
-_PLAIN = Shape()
+PLAIN = Shape()
 
 
-def schema(shape: Shape = _PLAIN) -> pa.Schema:
+def schema(shape: Shape = PLAIN) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields_of(shape).items()])
 
 
@@ -134,7 +135,7 @@ def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro s
     return ["null", plain] if name in _MAY_BE_NULL else plain
 
 
-def avro_schema(shape: Shape = _PLAIN) -> dict[str, Any]:
+def avro_schema(shape: Shape = PLAIN) -> dict[str, Any]:
     """The schema of an Avro file of rankings."""
     columns = fields_of(shape).items()
     return {
@@ -150,7 +151,7 @@ AVRO_SCHEMA = avro_schema()
 """The schema of rankings by the number of users."""
 
 
-def _to_avro(rows: Rows, shape: Shape = _PLAIN) -> bytes:
+def _to_avro(rows: Rows, shape: Shape = PLAIN) -> bytes:
     sink = io.BytesIO()
     # A fixed sync marker: the same release gives the same bytes.
     fastavro.writer(sink, avro_schema(shape), rows, codec="deflate", sync_marker=b"private-topk\0\0\0\1")
@@ -162,7 +163,7 @@ def _from_avro(content: bytes) -> Rows:
     return list(records)
 
 
-def _to_json_lines(rows: Rows, shape: Shape = _PLAIN) -> bytes:
+def _to_json_lines(rows: Rows, shape: Shape = PLAIN) -> bytes:
     return "".join(json.dumps(row, default=utc_text, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
@@ -174,7 +175,7 @@ def _from_json_lines(content: bytes) -> Rows:
     return rows
 
 
-def _to_csv(rows: Rows, shape: Shape = _PLAIN) -> bytes:
+def _to_csv(rows: Rows, shape: Shape = PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist(rows, schema(shape))
     for at, name in enumerate(("window_start", "window_end")):
@@ -185,7 +186,7 @@ def _to_csv(rows: Rows, shape: Shape = _PLAIN) -> bytes:
 
 def _from_csv(content: bytes) -> Rows:
     numbers = ("noisy_count", "noise_95")  # with a fraction where sums of amounts have one
-    types = {name: kind for name, (kind, _) in fields_of(_PLAIN).items()}
+    types = {name: kind for name, (kind, _) in fields_of(PLAIN).items()}
     types |= dict.fromkeys((*numbers, "group"), pa.string())
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     parse = pa_csv.ParseOptions(newlines_in_values=True)
@@ -199,7 +200,7 @@ def _number(text: str) -> int | float | None:
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-def _to_parquet(rows: Rows, shape: Shape = _PLAIN) -> bytes:
+def _to_parquet(rows: Rows, shape: Shape = PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema(shape)), sink)
     return sink.getvalue().to_pybytes()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, is_text, make_block, type_name
 from private_topk.transforms.errors import Refusal, refused, verbatim
-from private_topk.transforms.metric import as_numbers
+from private_topk.transforms.metric import NUMERAL, as_numbers
 
 __all__ = [
     "ROLES",
@@ -223,7 +223,6 @@ def check_types(path: str, kinds: dict[str, pa.DataType], columns: Columns) -> N
 _TEXT = (r"^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
          r"(?:[Zz]|([+-][0-9]{2})(?::?([0-9]{2}))?)?)?$")  # fmt: skip
 _WHOLE = r"^[+-]?[0-9]+$"
-_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
 
 
@@ -316,7 +315,7 @@ def _from_numbers(texts: pa.Array, unit: str) -> pa.Array:
     micros = _scaled(whole.to_arrow(), _UNITS[unit])
     if whole.null_count() == column.null_count():
         return micros
-    others = column.set(~column.str.contains(_NUMBER).fill_null(False) | whole.is_not_null(), None)
+    others = column.set(~column.str.contains(NUMERAL).fill_null(False) | whole.is_not_null(), None)
     return pc.coalesce(micros, _scaled(others.cast(pl.Float64, strict=False).to_arrow(), _UNITS[unit]))
 
 

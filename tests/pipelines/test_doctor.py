@@ -29,7 +29,7 @@ def test_where_the_tests_run_nothing_is_wrong() -> None:
     assert "wrong" not in found.values(), found
     assert {"python", "apache-beam", "polars", "java", "temporary files", "clock", "time zones"} <= set(found)
     assert {"matplotlib (extra plot)", "psycopg (extra ledger)"} <= set(found)
-    assert found["isal"] == "well", "of a marker that holds here, and of no extra"
+    assert found["isal"] == "ok", "of a marker that holds here, and of no extra"
     assert "pytest" not in " ".join(found), "what tests need is no business of a run"
 
 
@@ -57,7 +57,7 @@ def test_programs_are_wanted_by_their_runners_only(monkeypatch: pytest.MonkeyPat
         "wrong", "missing", "wrong"]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "state"), [('openjdk version "17.0.1"', "well"), ('java version "1.8.0"', "wrong"),
+@pytest.mark.parametrize(("said", "state"), [('openjdk version "17.0.1"', "ok"), ('java version "1.8.0"', "wrong"),
                                              ("nonsense", "wrong")])  # fmt: skip
 def test_the_version_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, state: str) -> None:
     (tmp_path / "java").write_text(f"#!/bin/sh\necho '{said}' >&2\n")
@@ -70,7 +70,7 @@ def test_a_key_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))  # no program is asked for its version
     place = tmp_path / "key"
     place.write_text("a secret of more than sixteen bytes")
-    for mode, state in ((0o600, "well"), (0o400, "well"), (0o640, "wrong"), (0o602, "wrong")):
+    for mode, state in ((0o600, "ok"), (0o400, "ok"), (0o640, "wrong"), (0o602, "wrong")):
         place.chmod(mode)
         assert states("direct", None, f"file:{place}")["release key"] == state, oct(mode)
     assert f"chmod 600 {place}" in says("release key", "direct", None, f"file:{place}")
@@ -91,14 +91,14 @@ def test_a_ledger_is_looked_at_and_not_made(tmp_path: Path) -> None:
 
 def test_the_command_ends_with_what_it_found(tmp_path: Path) -> None:
     done = command("doctor", "--json")
-    assert done.status == 0 and json.loads(done.out)["well"] is True and not done.err
+    assert done.status == 0 and json.loads(done.out)["ok"] is True and not done.err
     place = Path(tempfile.mkdtemp(dir=tmp_path)) / "key"
     place.write_text("a secret of more than sixteen bytes")
     place.chmod(0o644)
     done = command("doctor", "--release-key", f"file:{place}", "--json")
     found = json.loads(done.out)
-    assert done.status == 1 and found["well"] is False and "release key must be fixed" in done.err
-    assert {its["state"] for its in found["findings"]} <= {"well", "missing", "wrong"}
+    assert done.status == 1 and found["ok"] is False and "release key must be fixed" in done.err
+    assert {its["state"] for its in found["findings"]} <= {"ok", "missing", "wrong"}
     assert "a secret" not in done.out + done.err
     done = command("doctor", "--runner", "flinc")
     assert done.status == 2 and "did you mean flink?" in done.err

@@ -30,7 +30,16 @@ from private_topk.transforms.testing.audit.audit import (
     finding_of,
     wrong_counts,
 )
-from private_topk.transforms.testing.audit.datasets import GROUPS, Case, Dataset, Row, cases_of, rows_of
+from private_topk.transforms.testing.audit.datasets import (
+    GROUPS,
+    Asked,
+    Case,
+    Dataset,
+    Row,
+    cases_for,
+    cases_of,
+    rows_of,
+)
 from private_topk.transforms.testing.audit.distinguish import Drawn
 from private_topk.transforms.testing.audit.paths import rankings_of
 from private_topk.transforms.windows import Period
@@ -47,6 +56,7 @@ class Audit:
 
     Args:
         mechanisms: by name; none for all built-in ones.
+        asked: the one question that is audited, in place of mechanisms.
         draws: through the plain functions, from each of the two neighbours of a case.
         beam_draws: through Beam, likewise: the windows of one run each. 0 leaves Beam out.
         confidence: the probability that no bound is above the true epsilon.
@@ -58,6 +68,7 @@ class Audit:
     beam_draws: int = 300
     confidence: float = 0.999
     seed: str | None = None
+    asked: Asked | None = None
 
     def __post_init__(self) -> None:
         for name in self.mechanisms:
@@ -117,7 +128,7 @@ def audit(how: Audit) -> Iterator[Check]:
     Cost: about a millisecond of CPU a draw, of which a case has up to four times `draws`, and a second or two a run of
     Beam, of which a case has two.
     """
-    cases = cases_of(how.mechanisms)
+    cases = cases_of(how.mechanisms) if how.asked is None else cases_for(how.asked)
     sampler = Sampler() if how.seed is None else Sampler(how.seed.encode())
     of_noise = [case for case in cases if case.counted and (case.neighbours, case.of, case.releases)
                 == ("add-remove", "users", 1)]  # fmt: skip

@@ -197,7 +197,7 @@ def counts_of(options: Options) -> CountBudget | None:
     """The budget of the noisy counts, or None if they are not published. Raises Refusal."""
     epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
-        for name in ("publish_counts_delta", "round_counts"):
+        for name in ("publish_counts_delta", "round_counts", "hide_counts_below"):
             if name in options:
                 raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
@@ -205,9 +205,10 @@ def counts_of(options: Options) -> CountBudget | None:
     if delta is not None and not delta:
         raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
-        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1))
+        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1),
+                           options.get("hide_counts_below"))  # fmt: skip
     except Refusal as error:
-        if error.field == "round_counts":
+        if error.field in ("round_counts", "hide_counts_below"):
             raise
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 

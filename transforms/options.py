@@ -142,8 +142,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("payload_schema", str, "FILE", "with {payload} avro: the schema, an .avsc file", ("stream",), _INPUT,
            field="source.payload_schema", path=True),
     Option("user_column", str, "NAME", "who (default: user)", RUN, _INPUT, field="source.user_column", beam="user"),
-    Option("item_column", str, "NAME", "what is ranked (default: item)", RUN, _INPUT, field="source.item_column",
-           beam="item"),
+    Option("item_column", str, "NAME",
+           _both("what is ranked (default: item)") | {"show": "with {titles}: the column of the items (default: item)"},
+           group=_INPUT, field="source.item_column", beam="item"),
     Option("time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT,
            field="source.time_column"),
     Option("time_unit", OneOf("s", "ms", "us"), "", "what a plain number in the time column counts, since 1970 UTC "
@@ -205,6 +206,8 @@ OPTIONS: tuple[Option, ...] = (
            required=True, beam="mechanism"),
     Option("mechanism", str, "NAME", "only this one, or your own as module:Class; may be given again (default: all)",
            ("audit",), many=True),
+    Option("report", str, "FILE", "the question of this report file: its mechanism and parameters, neighbours, counts, "
+           "amounts or groups", ("audit",)),
     Option("k", count, "K", "how many items to publish", _DRAW, _PRIVACY, ("preview",), field="mechanism.k",
            required=True, beam="k"),
     Option("epsilon", number, "E",
@@ -265,6 +268,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("round_counts", count, "N", "publish noisy counts as multiples of N, such as 10",
            (*RUN, "plan", "preview"), _COUNTS, field="budget.round_counts",
            same="rounding comes after the draw, which is the same"),
+    Option("hide_counts_below", count, "N", "publish no noisy count below N; the items keep their ranks", RUN,
+           _COUNTS, field="budget.hide_counts_below", same="what is hidden was drawn all the same"),
     Option("privacy_unit", OneOf("user-window", "user"), "",
            dict.fromkeys((*RUN, "preview"), "user-window (default): {epsilon} is that of every single window; user: "
                          "{epsilon} and {delta} are the total of all windows that a user can be in, and each gets a "
@@ -365,6 +370,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("stop", None, "", "stop at the first check that fails", ("audit",)),
     Option("html", str, "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee",
            ("show",)),
+    Option("sign_off", None, "", "print a sheet for whoever signs: what the manifest says, and what is to be filled in",
+           ("show",)),
+    Option("registry", None, "", "print an entry for OpenDP's registry of deployments, as YAML with its blanks named",
+           ("show",)),
+    Option("titles", str, "FILE", "show items by the titles in this table, such as the domain file", ("show",)),
+    Option("title_column", str, "NAME", "with {titles}: the column of the titles (default: title)", ("show",)),
     Option("folder", str, "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)", ("sample",)),
     Option("plot", str, "FILE",
            {"preview": "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]",

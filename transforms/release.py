@@ -54,8 +54,8 @@ class Ranking:
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
         answer: "sequence" or "set".
         group: of which group of the rows, where every one has a ranking.
-        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy sums
-            where amounts are added up, in the measure of these.
+        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative, and None
+            where they are hidden. Noisy sums where amounts are added up, in the measure of these.
         noise: how far those may be off for their noise, in the same measure.
         noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
     """
@@ -64,7 +64,7 @@ class Ranking:
     items: tuple[str, ...]
     k: int
     answer: str
-    noisy_counts: tuple[int | float, ...] | None = None
+    noisy_counts: tuple[int | float | None, ...] | None = None
     noise: NoiseSize | None = None
     group: str | None = None
     noisy_weights: tuple[float, ...] | None = None
@@ -77,6 +77,7 @@ class Ranking:
         """One row for each item: window_start, window_end, maybe group, rank (None in a set), item, maybe noisy_weight,
         noisy_count, noise_stddev, noise_95, k, returned. A ranking file has these columns, and the release's id.
         """
+        counts = self.noisy_counts or (None,) * len(self.items)
         return [
             {
                 "window_start": self.window.start,
@@ -85,13 +86,13 @@ class Ranking:
                 "rank": place if self.answer == "sequence" else None,
                 "item": item,
                 **({} if self.noisy_weights is None else {"noisy_weight": self.noisy_weights[place - 1]}),
-                "noisy_count": self.noisy_counts[place - 1] if self.noisy_counts else None,
-                "noise_stddev": self.noise and self.noise.stddev,
-                "noise_95": self.noise and self.noise.within_95,
+                "noisy_count": count,
+                "noise_stddev": None if count is None else self.noise and self.noise.stddev,
+                "noise_95": None if count is None else self.noise and self.noise.within_95,
                 "k": self.k,
                 "returned": len(self.items),
             }
-            for place, item in enumerate(self.items, 1)
+            for place, (item, count) in enumerate(zip(self.items, counts, strict=True), 1)
         ]
 
 

@@ -141,8 +141,11 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw reveals more
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
-    shown = None if noisy is None else spec.shown(noisy.tolist())
-    published, weighed = (None, shown) if mechanism.guarantee.publishes_weights else (shown, None)
+    published, weighed = None, None
+    if noisy is not None and mechanism.guarantee.publishes_weights:
+        weighed = tuple(hundredths / 100 for hundredths in noisy.tolist())
+    elif noisy is not None:
+        published = spec.shown(noisy.tolist())
     names = tuple(counted.labels(items).to_pylist())
     return Ranking(of.bounds, names, spec.k, mechanism.guarantee.answer, published, noise, of.group, weighed)
 

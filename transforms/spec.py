@@ -246,11 +246,11 @@ class TopK:
         limit, cap = self.max_items_per_user, self.mechanism.cap
         return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
 
-    def shown(self, noisy: Iterable[int]) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: as amounts where amounts are added up; weights come in hundredths."""
-        if self.mechanism.guarantee.publishes_weights:
-            return tuple(hundredths / 100 for hundredths in noisy)
-        return tuple(noisy if self.amounts is None else map(self.amounts.shown, noisy))
+    def shown(self, noisy: Iterable[int]) -> tuple[int | float | None, ...]:
+        """Noisy counts as they are published: as amounts where amounts are added up, None where they are hidden."""
+        counts = noisy if self.amounts is None else map(self.amounts.shown, noisy)
+        least = None if self.publish_counts is None else self.publish_counts.hide_below
+        return tuple(None if least is not None and count < least else count for count in counts)
 
 
 def noise_size(

@@ -13,6 +13,7 @@ from private_topk.transforms.errors import Refusal, did_you_mean, printable, ver
 
 if TYPE_CHECKING:
     from private_topk.pipelines.auditing import Check
+    from private_topk.transforms.testing.audit.datasets import Asked
 
 __all__ = ["COMMANDS"]
 
@@ -22,6 +23,7 @@ table and says what no audit can see."""
 
 _AUDIT_EXAMPLES = """examples:
   private-topk audit --mechanism joint --draws 5000
+  private-topk audit --report reports/weekly.yaml
   private-topk audit --mechanism joint --draws 200 --beam-draws 0 --json
 
 Exit status: 0 no bound is above what is declared, 1 one is, 2 bad arguments."""
@@ -47,7 +49,11 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
     if "confidence" in given:
         given["confidence"] = float(given["confidence"])
     stop, as_json = given.pop("stop", False), given.pop("json", False)
-    how = Audit(mechanisms=given.pop("mechanism", ()), **given)
+    report = given.pop("report", None)
+    if report is not None and "mechanism" in given:
+        raise Refusal("report", "does not go with {mechanism}: the file names its own", "leave one of them out")
+    asked = None if report is None else _asked(report)
+    how = Audit(mechanisms=given.pop("mechanism", ()), asked=asked, **given)
     if not as_json:
         print(_ROW.format(*_HEAD))
     checks: list[Check] = []
@@ -70,6 +76,18 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
         )
     if not as_json:
         print(f"no bound is above what is declared, in {len(checks)} checks; the counts are right on every path")
+
+
+def _asked(path: str) -> Asked:
+    """The question of a report file."""
+    from private_topk.pipelines.report_file.file import read_report
+    from private_topk.pipelines.report_file.periods import Periods
+    from private_topk.transforms.testing.audit.datasets import Asked
+
+    options = Periods(read_report(path)).options(0)
+    of = "groups" if "groups" in options else "amounts" if "value_column" in options else "users"
+    return Asked(options["mechanism"], options.get("parameters", {}), options.get("neighbours", "add-remove"), of,
+                 "publish_counts" in options)  # fmt: skip
 
 
 def _line(check: Check) -> str:

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.arguments import Command, options_of
@@ -55,13 +56,19 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.show.page import pages
     from private_topk.pipelines.show.reading import read_report
 
-    if arguments.html and arguments.json:
-        raise Refusal("html", "does not go with {json}", "give one of them")
+    asked = [name for name in ("html", "json", "sign_off", "registry") if getattr(arguments, name)]
+    if len(asked) > 1:
+        raise Refusal(asked[0], f"does not go with {{{asked[1]}}}", "give one of them")
+    for name in ("title_column", "item_column"):
+        if getattr(arguments, name) and not arguments.titles:
+            raise Refusal(name, "needs {titles}: the table that it is a column of")
     if arguments.overwrite and not arguments.html:
         raise Refusal("overwrite", "is of {html}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
     report = read_report(*arguments.ranking)
+    if arguments.titles:
+        report = _titled(report, arguments)
     if arguments.html:
         name = os.path.basename(arguments.html)
         folder = os.path.dirname(arguments.html)
@@ -69,8 +76,20 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         _write(written, bool(arguments.overwrite))
     elif arguments.json:
         print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
+    elif arguments.sign_off or arguments.registry:
+        from private_topk.pipelines.show.sign_off import registry_entry, sheet
+
+        print_lines(sheet(report) if arguments.sign_off else registry_entry(report).splitlines())
     else:
         print_lines(in_text(report))
+
+
+def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
+    """The report with its items by their titles; what has none, or one that others have too, keeps its own name."""
+    from private_topk.pipelines.sources.domain import read_titles
+
+    titles = read_titles(arguments.titles, arguments.item_column or "item", arguments.title_column or "title")
+    return replace(report, rows=[{**row, "item": titles.get(row["item"], row["item"])} for row in report.rows])
 
 
 def _read(ranking: str) -> list[str]:

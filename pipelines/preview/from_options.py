@@ -284,8 +284,8 @@ def earlier_rankings(path: str, items: int | None) -> dict[str | None, Released]
     rankings: dict[str | None, Released] = {}
     for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], row.get("group"))):
         ranking = list(members)
-        counts = [row["noisy_count"] for row in ranking]
-        if max(counts) > 0:
+        counts = [row["noisy_count"] for row in ranking if row["noisy_count"] is not None]
+        if max(counts, default=0) > 0:
             rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
     if not rankings:
         raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")

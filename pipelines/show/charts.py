@@ -97,8 +97,8 @@ def count_bar(listing: Listing, row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    low = min(0, *(row["noisy_count"] - (row.get("noise_95") or 0) for row in rows))
-    return low, max(1, *(row["noisy_count"] + (row.get("noise_95") or 0) for row in rows))
+    counts = [(row["noisy_count"], row.get("noise_95") or 0) for row in rows if row["noisy_count"] is not None]
+    return min(0, *(count - noise for count, noise in counts)), max(1, *(count + noise for count, noise in counts))
 
 
 def count_chart(listing: Listing, name: str) -> str:

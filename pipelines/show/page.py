@@ -108,7 +108,11 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
 def _counts(listing: Listing) -> dict[str, str]:
     if listing.weighed:
         return {str(row["item"]): f"{row['noisy_weight']:,.2f}" for row in listing.rows}
-    return {str(row["item"]): f"{row['noisy_count']:,}" for row in listing.rows} if listing.counted else {}
+    return (
+        {str(row["item"]): f"{row['noisy_count']:,}" for row in listing.rows if row["noisy_count"] is not None}
+        if listing.counted
+        else {}
+    )
 
 
 def _head(listing: Listing) -> str:

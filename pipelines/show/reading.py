@@ -27,8 +27,11 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "report": _TEXT, "mechanism": _TEXT, "answer": _TEXT, "parameters": (dict,), "max_items_per_user": _WHOLE,
     "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
     "against": (dict,), "amounts": (dict,), "weights": (dict,), "columns": (dict,), "all_windows": (dict,),
+    "released": _TEXT, "delta_of_a_shared_hash": _NUMBER, "counts_rounded_to": _WHOLE, "counts_hidden_below": _WHOLE,
+    "zcdp_of_a_window": (dict,),
 }  # fmt: skip
 _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER, "noise_95": _NUMBER}
+_ZCDP = {"rho": _NUMBER, "delta": _NUMBER}
 _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
 
 
@@ -150,6 +153,7 @@ def is_manifest(manifest: object) -> bool:
         and (not domain or _has(domain, _OF_A_DOMAIN.get(str(domain.get("kind")), {})))
         and (not manifest.get("groups") or _has(manifest["groups"], {"per_user": _WHOLE}))
         and (not manifest.get("all_windows") or _has(manifest["all_windows"], {"epsilon": _NUMBER, "delta": _NUMBER}))
+        and (not manifest.get("zcdp_of_a_window") or _has(manifest["zcdp_of_a_window"], _ZCDP))
         and (not manifest.get("against") or "weight" in manifest["against"])
     )
 

@@ -14,7 +14,8 @@ from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.transforms.errors import printable
 from private_topk.transforms.stated import number
 
-__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "table", "what_is_ranked"]
+__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "table", "what_is_ranked",
+           "who_counts"]  # fmt: skip
 
 _WEAK = math.log(100)
 _WIDTH = 100
@@ -31,7 +32,7 @@ def in_words(report: PublishedReport) -> list[str]:
         return []
     total = "share_of_a_window" in privacy
     windows = len({(window.get("start"), window.get("end")) for window in report.facts.get("windows") or ()})
-    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", _who(report.facts)]
+    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(report.facts)]
     if not total and windows > 1:
         most = report.facts.get("all_windows") or None
         added = "the epsilons and the deltas of these windows are added" if most is None else (
@@ -40,6 +41,9 @@ def in_words(report: PublishedReport) -> list[str]:
                          f"{windows} windows, what these tell adds up: {added}.")  # fmt: skip
     if privacy["epsilon"] > _WEAK:
         sentences.append("A factor above 100 is a weak promise: who knows much already may learn much from this.")
+    if report.facts.get("delta_of_a_shared_hash"):
+        each = number(report.facts["delta_of_a_shared_hash"])
+        sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
     sentences.append("The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
                      "not protected.")  # fmt: skip
     return sentences
@@ -85,7 +89,8 @@ def _factor(epsilon: float) -> str:
     return f"{math.ceil(value * 10**digits) / 10**digits:,.{digits}f}"
 
 
-def _who(facts: Mapping[str, Any]) -> str:
+def who_counts(facts: Mapping[str, Any]) -> str:
+    """Who is one person, and what of each was counted."""
     limit = facts.get("max_items_per_user")
     most = f" At most {limit:,} items of each person and window were counted." if limit else ""
     windows = facts.get("max_windows_per_user")
@@ -225,7 +230,8 @@ def table(listing: Listing) -> list[str]:
     lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
     if listing.counted:
         widest = max(len(line) for line in lines)
-        lines = [f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
+        lines = [line if row["noisy_count"] is None
+                 else f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
                  for line, row in zip(lines, rows, strict=True)]  # fmt: skip
     elif listing.weighed:
         widest = max(len(line) for line in lines)

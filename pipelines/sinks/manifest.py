@@ -55,7 +55,7 @@ def describe_release(spec: TopK, release: Release, runner: str) -> dict[str, Any
             "unit": "one user's rows within one window",
             "guarantee": "approximate" if spec.delta() else "pure",
         },
-        **({"counts_rounded_to": spec.publish_counts.round_to} if spec.publish_counts else {}),
+        **_counts(spec),
         "domain": spec.domain.describe(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     }
@@ -84,6 +84,14 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
         "windows": windows,
     }
     return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _counts(spec: TopK) -> dict[str, Any]:
+    counts = spec.publish_counts
+    if counts is None:
+        return {}
+    hidden = {} if counts.hide_below is None else {"counts_hidden_below": counts.hide_below}
+    return {"counts_rounded_to": counts.round_to, **hidden}
 
 
 def _groups(spec: TopK) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import check_items, digest_of
 
-__all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group"]
+__all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group", "read_titles"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,19 @@ def read_domain_by_group(path: str, column: str, group_column: str, groups: Publ
     """The lists of all groups in one file. Raises Refusal, naming the file, unless each has one of distinct items."""
     with _about(path):
         return DomainByGroup.of_pairs(PairsFile(_found_at(path), column, group_column), groups)
+
+
+def read_titles(path: str, column: str, title_column: str) -> dict[str, str]:
+    """The titles of the items in a table; none for an item whose title another one has too. Raises Refusal."""
+    if not has_columns(path):
+        raise Refusal("titles", f"{verbatim(path)} must be a table with a column for items and one for titles")
+    try:
+        items, titles = _columns_of(_found_at(path), column, title_column)
+    except Refusal as error:
+        raise Refusal("titles", error.rule, error.remedy) from None
+    named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
+    times = Counter(named.values())
+    return {item: title for item, title in named.items() if title and times[title] == 1}
 
 
 @contextmanager

@@ -35,6 +35,8 @@ BY_HAND = {
         (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
                                           "--check", "--window-end DATE --correction 1")),
         "tests/pipelines/report_file/test_publish.py calls a report in each of these ways"),
+    "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
+    "private-topk audit --report weekly.yaml": "tests/pipelines/cli/test_audit.py",
     "python -m tests.pipelines.budget.test_unknown_domains": "the test itself holds what the table shows",
     "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",

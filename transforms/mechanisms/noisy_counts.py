@@ -43,6 +43,7 @@ class CountBudget:
     Args:
         delta: 0 for a pure release, above 0 for Gaussian noise.
         round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
+        hide_below: counts below this are not published, with their items' ranks; leaving out what is public is free.
     """
 
     identity_tag: ClassVar[str] = "count-budget"
@@ -50,6 +51,7 @@ class CountBudget:
     epsilon: float | Fraction
     delta: float | Fraction = 0.0
     round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
+    hide_below: int | None = field(default=None, metadata={"unasked": "what is hidden was drawn: the same noise"})
 
     @classmethod
     def of(cls, given: object) -> CountBudget:
@@ -70,6 +72,7 @@ class CountBudget:
         object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
         if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
             raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
+        check_parameter("hide_counts_below", self.hide_below)
 
     def parameters(self) -> dict[str, Any]:
         """What the noise depends on, by name, as JSON."""

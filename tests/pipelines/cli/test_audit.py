@@ -6,10 +6,13 @@ thousand at most.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from pathlib import Path
+
 import pytest
 
 from private_topk.pipelines import auditing
-from private_topk.transforms.testing.audit.datasets import cases_of
+from private_topk.transforms.testing.audit.datasets import Asked, cases_for, cases_of
 from tests.pipelines.support import command
 from tests.transforms.testing.audit.planted import DEFECTS
 
@@ -45,6 +48,31 @@ def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -
     lines = [line for line in done.out.splitlines() if line.startswith("laplace")]
     assert [line.split()[3] for line in lines] == ["users", "users", "amounts", "groups"] and len(whole) == 12
     assert all(line.split()[8] == "0.00" for line in lines[1:]), "bounds of so few draws"
+
+
+def test_the_audit_of_a_report_attacks_its_question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its mechanism with its parameters, its neighbours, its counts and groups; nothing that it does not ask for."""
+    file = tmp_path / "r.yaml"
+    file.write_text("""report: r
+source: {input: rows.csv}
+domain: {file: items.txt}
+window: {every: week, first: 2026-01-05}
+mechanism: {name: joint, k: 10, skew: 0.7}
+groups: {column: of, file: groups.txt}
+budget: {epsilon: 1, neighbours: swap, publish_counts: 1}
+release_key: env:KEY
+sink: {output: 'out-{start}.csv'}
+""")
+    asked: list[Asked] = []
+    monkeypatch.setattr(auditing, "cases_for", lambda its: asked.append(its) or cases_for(its)[:1])
+    monkeypatch.setattr(auditing, "wrong_counts", lambda sampler: iter(()))
+    assert command("audit", "--report", str(file), "--draws=20", "--beam-draws=0").status == 0
+    cases = cases_for(asked[0])
+    assert {(case.neighbours, case.of, case.counted) for case in cases} == {
+        ("swap", "users", False), ("swap", "users", True), ("swap", "groups", False)}  # fmt: skip
+    assert all(case.spec.mechanism.parameter("skew") == Fraction(7, 10) for case in cases)
+    both = command("audit", "--report", str(file), "--mechanism", "joint")
+    assert both.status == 2 and "--report does not go with --mechanism" in both.err
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_changed_manifest_is_shown_or_refused(made: dict[str, Any]) -> None:
     shown = refused = 0
     for manifest in changed(made):
         Path("r.manifest.json").write_text(json.dumps(manifest))
-        for more in ([], ["--html", "page.html", "--overwrite"]):
+        for more in (["--sign-off"], ["--registry"], [], ["--html", "page.html", "--overwrite"]):
             done = command("show", "r.csv", *more)
             assert done.status in (0, 2) and done.err.count("\n") == (done.status == 2), (manifest, done.err)
         shown, refused = shown + (done.status == 0), refused + (done.status == 2)

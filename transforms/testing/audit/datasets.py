@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 
 __all__ = [
-    "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Case", "Dataset", "Neighbours", "Row", "cases_of",
-    "public_neighbours", "rows_of", "threshold_of", "two_release_neighbours", "unknown_neighbours",
+    "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Asked", "Case", "Dataset", "Neighbours", "Row", "cases_for",
+    "cases_of", "public_neighbours", "rows_of", "threshold_of", "two_release_neighbours", "unknown_neighbours",
 ]  # fmt: skip
 
 Items = tuple[int, ...]
@@ -227,29 +227,56 @@ class Case:
         return str(self.spec.mechanism.parameter("neighbours", "add-remove"))
 
 
+class Asked(NamedTuple):
+    """The question whose audit is asked for.
+
+    Args:
+        parameters: of the mechanism, by their names; those that decide how large an audit's question is do not count.
+        of: users, amounts or groups.
+        counted: noisy counts are published.
+    """
+
+    mechanism: str
+    parameters: Mapping[str, object]
+    neighbours: str
+    of: str
+    counted: bool
+
+
 def cases_of(names: Iterable[str] = ()) -> list[Case]:
     """The cases of some mechanisms, by default of all built-in ones. Raises Refusal for a name that is none."""
-    return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name))]
+    return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name), {})]
 
 
-def _cases(kind: type[Mechanism]) -> Iterator[Case]:
+def cases_for(asked: Asked) -> list[Case]:
+    """The cases that attack what one question depends on."""
+    cases = _cases(mechanism_by_name(asked.mechanism), asked.parameters)
+    return [
+        case
+        for case in cases
+        if case.neighbours == asked.neighbours and case.of in ("users", asked.of) and case.counted <= asked.counted
+    ]
+
+
+def _cases(kind: type[Mechanism], own: Mapping[str, object]) -> Iterator[Case]:
     for neighbours in kind.guarantee.neighbours:
         for counted in (False,) if kind.guarantee.metric == "weights" else (False, True):
-            spec = _spec(kind, neighbours, counted)
+            spec = _spec(kind, neighbours, counted, own)
             yield Case(spec, 1)
             if neighbours == "add-remove":
                 yield Case(spec, 2)
     for neighbours in kind.guarantee.neighbours:
         if kind.guarantee.metric == "amounts":
-            yield Case(_spec(kind, neighbours, False, amounts=_AMOUNTS), 1)
-            yield Case(_spec(kind, neighbours, True, amounts=_AMOUNTS), 1)
-        yield Case(_spec(kind, neighbours, False, groups=Groups.of(GROUPS)), 1)
+            yield Case(_spec(kind, neighbours, False, own, amounts=_AMOUNTS), 1)
+            yield Case(_spec(kind, neighbours, True, own, amounts=_AMOUNTS), 1)
+        yield Case(_spec(kind, neighbours, False, own, groups=Groups.of(GROUPS)), 1)
 
 
 def _spec(
     kind: type[Mechanism],
     neighbours: str,
     counted: bool,
+    own: Mapping[str, object],
     amounts: Amounts | None = None,
     groups: Groups | None = None,
     share: int = 1,
@@ -262,7 +289,7 @@ def _spec(
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
     arguments: dict[str, Any] = {
-        "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
+        **own, "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
         "max_items_per_user": unknown_size // 2 if counted else 1, "kbar": unknown_size - 2,
     }  # fmt: skip
     parameters = parameters_of(kind)
@@ -279,7 +306,7 @@ def _spec(
     k = (size - 1 if public else size - 2) if counted else 1 if public else 2
     spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), budget, amounts, groups)
     rankings = spec.rankings_of_a_user()
-    return spec if rankings == share else _spec(kind, neighbours, counted, amounts, groups, rankings)
+    return spec if rankings == share else _spec(kind, neighbours, counted, own, amounts, groups, rankings)
 
 
 def threshold_of(spec: TopK) -> int:

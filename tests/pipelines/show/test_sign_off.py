@@ -1,0 +1,118 @@
+"""What somebody signs for says what the manifest says, and names every blank; titles of items, and hidden counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from private_topk.pipelines.sinks.formats import FORMATS
+from tests.pipelines.support import command, options, write
+
+ROWS = [{"user": f"u{n}", "item": str(n % 3), "time": f"2026-01-{5 + n % 2:02}"} for n in range(300)]
+TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
+RUN = {"input": "rows.csv", "domain": "items.csv", "mechanism": "joint", "k": 2, "epsilon": 1,
+       "release_key": "file:key", "release_id": "weekly", "overwrite": True, "quiet": True}  # fmt: skip
+TWO_DAYS = {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", ROWS)
+    write(tmp_path / "items.csv", TITLES)
+    write(tmp_path / "key", "0" * 32)
+    return tmp_path
+
+
+def run(**more: object) -> None:
+    words = [word for word in options(**{"output": "r.csv", **RUN, **more}) if word]
+    done = command("run", *words)
+    assert done.status == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "on_the_sheet", "parameters", "variant"),
+    [
+        (TWO_DAYS, ["epsilon 1, delta 0", "rho 0.125 (zCDP)", "epsilon 2, delta 0"], {"epsilon": 1.0}, "Pure DP"),
+        (TWO_DAYS | {"privacy_unit": "user", "delta": 1e-6, "max_items_per_user": 1, "neighbours": "swap"},
+         ["epsilon 1, delta 1e-06", "one user's rows in all windows", "add 5.42102e-20 to delta", "replacing one user"],
+         {"epsilon": 1.0, "delta": 1e-6}, "Approximate DP"),
+    ],
+)  # fmt: skip
+def test_sheet_and_entry_say_what_the_manifest_says(
+    asked: dict[str, object], on_the_sheet: list[str], parameters: dict[str, float], variant: str
+) -> None:
+    run(**asked)
+    sheet = " ".join(command("show", "r.csv", "--sign-off").out.split())
+    assert all(said in sheet for said in on_the_sheet), sheet
+    assert "computational" in sheet and "signed name, date" in sheet
+    entry = yaml.safe_load(command("show", "r.csv", "--registry").out)
+    deployment = entry["deployment"]
+    assert deployment["privacy_loss"]["privacy_parameters"] == parameters
+    assert deployment["dp_variant"]["variant_name"] == variant
+    manifest = json.loads(Path("r.manifest.json").read_text("utf-8"))
+    assert deployment["basic"]["publication_date"] == manifest["released"]
+    assert deployment["privacy_loss"]["privacy_unit"] == manifest["privacy"]["unit"] in sheet
+
+
+def test_every_blank_of_the_entry_is_named_and_no_other_field() -> None:
+    run()
+    text = command("show", "r.csv", "--registry").out
+    named = {line.removeprefix("# to be filled in: ") for line in text.splitlines() if line.startswith("#")}
+    deployment = yaml.safe_load(text)["deployment"]
+    blank = {f"{section}.{field}" for section, fields in deployment.items() for field, value in fields.items()
+             if "TO BE FILLED IN" in str(value)}  # fmt: skip
+    assert named - blank == {"basic.data_product_sector", "deployment_model.data_source_type"}, "a choice of words"
+    assert blank < named and {"basic.data_curators", "administrative.registry_authors"} < blank
+
+
+def test_nothing_is_signed_for_without_a_promise() -> None:
+    run()
+    Path("r.manifest.json").rename("moved.json")
+    for flag in ("--sign-off", "--registry"):
+        done = command("show", "r.csv", flag)
+        assert (
+            done.status == 2 and "no manifest beside this ranking that promises anything" in done.err and not done.out
+        )
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_counts_below_a_number_are_hidden_and_nothing_else_changes(ending: str) -> None:
+    """The same key, id and rows: the same draw, whatever is hidden."""
+    write(Path("items.csv"), "item\n0\n7\n")
+    shown = []
+    for more in ({}, {"hide_counts_below": 50}, {"hide_counts_below": 10**6}):
+        run(publish_counts=1, output=f"r{ending}", **more)
+        done = command("show", f"r{ending}", "--json")
+        shown.append([(row["rank"], row["item"], row["noisy_count"]) for row in json.loads(done.out)["rows"]])
+        assert command("show", f"r{ending}", "--html", "r.html", "--overwrite").status == 0
+        assert ("about" in command("show", f"r{ending}").out) is (more.get("hide_counts_below") != 10**6)
+    whole, some, none = shown
+    assert some == [(rank, item, count if count >= 50 else None) for rank, item, count in whole] != whole
+    assert [count for *_, count in none] == [None, None]
+    assert json.loads(Path("r.manifest.json").read_text("utf-8"))["counts_hidden_below"] == 10**6
+
+
+def test_hiding_counts_needs_counts() -> None:
+    done = command("run", *[word for word in options(**RUN, output="r.csv", hide_counts_below=5) if word])
+    assert done.status == 2 and "--hide-counts-below needs --publish-counts" in done.err
+
+
+def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:
+    run(k=3)
+    assert {line[5:] for line in command("show", "r.csv", "--titles", "items.csv").out.splitlines()[1:4]} == {
+        "tea", "1", "2"}  # fmt: skip
+    assert command("show", "r.csv", "--titles", "items.csv", "--html", "r.html").status == 0
+    assert ">tea<" in Path("r.html").read_text("utf-8")
+    for words, said in (
+        (["--titles", "key"], "key must be a table with a column for items and one for titles"),
+        (["--titles", "items.csv", "--title-column", "name"], "'name'"),
+        (["--title-column", "title"], "--title-column needs --titles"),
+        (["--titles", "none.csv"], "none.csv does not exist"),
+        (["--sign-off", "--registry"], "--sign-off does not go with --registry"),
+    ):
+        done = command("show", "r.csv", *words)
+        assert done.status == 2 and said in done.err and not done.out, done

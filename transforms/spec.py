@@ -98,8 +98,8 @@ class TopK:
         units = 1 if self.amounts is None else self.amounts.cap
         if self.risers is not None:
             self._check_risers(self.risers, units)
-            units *= self.risers.width
-        self._set("mechanism", replace(self.mechanism, cap=units))
+        moves = {"cap": units} if self.risers is None else self.risers.moves(units)
+        self._set("mechanism", replace(self.mechanism, **moves))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

@@ -100,8 +100,9 @@ class Setting:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
         mechanism.head(self.k)  # raises if the mechanism does not take this k
         shared = self._share(mechanism, spare_delta)
-        cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
-        return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
+        unit = 1 if self.amounts is None else self.amounts.cap
+        moves = {"cap": unit} if self.risers is None else self.risers.moves(unit)
+        return replace(shared, mechanism=replace(shared.mechanism, **moves))
 
     def _share(self, mechanism: Mechanism, spare_delta: float | Fraction | None) -> Shared:
         """The budget shared out as in a run."""

@@ -104,7 +104,7 @@ def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, 
     of another. Under "swap" two such users, in up to four groups.
     """
     for k in (1, 2):
-        hold(replace(mechanism, neighbours="add-remove", cap=before + now), k, before, now)
+        hold(replace(mechanism, neighbours="add-remove", cap=before + now, falls=before), k, before, now)
 
 
 def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:

@@ -129,7 +129,7 @@ def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str,
     delta = None if mechanism == "laplace" else 1e-6
     bound = None if mechanism == "cdp-peeling" else 3
     whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=bound)
-    spare = 1e-6 if delta is None else None  # three rankings share a window
+    spare = 1e-6 if delta is None else None  # two rankings share a window
     drawn = resolve(
         TopK(2, whole, ["a", "b", "c"], max_items_per_user=3, amounts=Amounts.of(4), risers=Risers(Fraction(1, 2))),
         period=period,

@@ -63,6 +63,7 @@ class Guarantee:
         swap_costs_one_draw: under "swap" two draws, one over counts that a user leaves and one over others that a user
             enters, cost no more together than one over counts in which a user is replaced. So it is wherever one user
             who comes or goes costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs.
+            Likewise two draws over scores that a user moves by two parts of `cap`, as one does in risers.
         two_stage: sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
             Where sums are all there is, `select` takes a whole weight for a user.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
@@ -77,6 +78,11 @@ class Guarantee:
     swap_costs_one_draw: bool = False
     two_stage: bool = False
     publishes_weights: bool = False
+
+    @property
+    def ranks_risers(self) -> bool:
+        """Whether risers may be ranked: what is proved covers what their users move, and two draws that share it."""
+        return self.translation_invariant and self.swap_costs_one_draw
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ __all__ = [
     "spec_of",
 ]  # fmt: skip
 
-RISERS_THAT_SHARE = 3
-"""How many rankings of risers share a window with one, itself included: each is of two windows."""
+RISERS_THAT_SHARE = 2
+"""How many rankings of risers the rows of one, of two windows, are paid for. They are in two more, of one window each;
+of these both are paid as one (`Charge`).
+"""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ score by q, by -p, by q - p or not.
   moved by 0 to p + q, one way. So a mechanism whose law depends on differences of scores alone, and that is proved for
   amounts, is proved for risers with the cap p + q: it is `translation_invariant`.
 - `laplace` and `gaussian` with at most m items a user are calibrated to what a user moves in all: m (p + q) in l_1, and
-  for `gaussian` at most (p + q)**2 m (1 - m / d) squared.
+  for `gaussian` (p**2 + q**2) m - (q - p)**2 m**2 / d squared, for 2 m <= d (`order_reach`).
 - Under "swap" a score moves by up to p + q either way, as a sum under swap does with that cap.
 - A user may have counted in one group before and in another one now. Two rankings change, by p and by q, where noise is
   calibrated to p + q: both together cost one.
@@ -225,6 +225,10 @@ class Risers:
     def width(self) -> int:
         """The range of the changes that one user who is added or removed makes to scores."""
         return self.now + self.before
+
+    def moves(self, unit: int) -> dict[str, int]:
+        """By how much one user moves a score who adds up to `unit` to an item: as a mechanism is told of it."""
+        return {"cap": self.width * unit, "falls": self.before * unit}
 
     def scores(self, windows: Codes, counts: Codes, number: int) -> tuple[Codes, Codes, Codes]:
         """Counts of windows 0 to `number` as terms of the scores of the windows after the first, numbered from 0.

@@ -98,8 +98,8 @@ class TopK:
         units = 1 if self.amounts is None else self.amounts.cap
         if self.risers is not None:
             self._check_risers(self.risers, units)
-            units *= self.risers.width
-        self._set("mechanism", replace(self.mechanism, cap=units))
+        moves = {"cap": units} if self.risers is None else self.risers.moves(units)
+        self._set("mechanism", replace(self.mechanism, **moves))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -120,10 +120,10 @@ class TopK:
         if not self.domain.is_public:
             raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
                           "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
-        if not self.mechanism.guarantee.translation_invariant:
+        if not self.mechanism.guarantee.ranks_risers:
             raise Refusal("mechanism", f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
                           "move all counts one way, and one who was here before moves some down", "take a mechanism "
-                          "whose guarantee says `translation_invariant`")  # fmt: skip
+                          "whose guarantee says `translation_invariant` and `swap_costs_one_draw`")  # fmt: skip
         if self.publish_counts is not None:
             raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
                           "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
@@ -168,9 +168,8 @@ class TopK:
         if self.groups is None:
             return 1
         # In the window before, a user may have counted in other groups: one ranking moves by one part of the cap, the
-        # other by the rest. Noise is in proportion to the cap, so the two cost as one, if leaving and entering do.
-        as_one = self.risers is None or self.mechanism.guarantee.swap_costs_one_draw
-        return min(self.groups.paid_for(self.mechanism) * (1 if as_one else 2), self.groups.size)
+        # other by the rest, and both cost as one (`Guarantee.ranks_risers`).
+        return min(self.groups.paid_for(self.mechanism), self.groups.size)
 
     def rankings_of_a_newcomer(self) -> int:
         """How many rankings of a window a user can change who is in it in only one of two neighbouring datasets."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -86,16 +85,11 @@ class Windows:
         within = np.searchsorted(own_ends, ends, "right") - np.searchsorted(own_starts, starts, "left")
         return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
 
-    def halves(self) -> Windows:
-        """The windows that these are pairs of: the second of a pair starts a step after the first."""
-        found: list[Run] = []
-        for run in self.runs:
-            if run.number > 1:
-                found.append(run._replace(size=run.step, number=run.number + 1))
-                continue
-            edges = sorted({run.start, min(run.start + run.step, run.end), run.end})
-            found += [Run(low, high, high - low, high - low, 1) for low, high in pairwise(edges)]
-        return Windows(tuple(dict.fromkeys(found)))
+    def halves(self) -> tuple[Windows, Windows]:
+        """Of pairs, the first windows and the second ones, which start a step later."""
+        first = (run._replace(size=run.step) for run in self.runs)
+        second = (run._replace(start=run.start + run.step, size=run.size - run.step) for run in self.runs)
+        return Windows(tuple(first)), Windows(tuple(second))
 
     def words(self) -> str:
         """How a person reads them."""
@@ -117,13 +111,30 @@ class Charge(NamedTuple):
 
     Args:
         reach: how many of its windows one user can change, where that is bounded; None for all.
+        weight: of risers, whose windows are pairs: what rows of the first window of one cost beside those of the
+            second, which together cost `cost`. None where rows of either may cost as much as both.
+
+    Rows of one window are in two rankings of risers of weight p / q: they move scores by at most q in the one and p in
+    the other, while noise is calibrated to p + q. A pure draw of that noise costs q / (p + q) of its epsilon and, as
+    divergences are convex in it, no more of its rho: weight p / q, and both are paid as one. Of a draw of which only
+    rho counts (`Cost.adds_up`), squared distances do: exponential mechanisms' q**2 / (p + q)**2 of rho are at most
+    q**2 / (p**2 + q**2), and so is what m of d items reach by Gaussian noise, q**2 m (1 - m / d) of (p**2 + q**2) m -
+    (q - p)**2 m**2 / d (`order_reach`), as (q - p)**2 is at most p**2 + q**2: weight p**2 / q**2.
     """
 
     windows: Windows
     cost: Cost
     reach: int | None = None
+    weight: Fraction | None = None
 
-    def reached(self, overlapping: int | None = None) -> int:
+    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
+        """How many of its windows overlap each of the given stretches, in the parts that `reached` takes."""
+        if self.weight is None:
+            return self.windows.overlapping(starts, ends)
+        first, second = (half.overlapping(starts, ends) for half in self.windows.halves())
+        return self.weight.numerator * first + self.weight.denominator * second
+
+    def reached(self, overlapping: int | None = None) -> int | Fraction:
         """How many of its windows change with the rows of one user.
 
         Args:
@@ -134,6 +145,8 @@ class Charge(NamedTuple):
         """
         if overlapping is None:
             return self.windows.number if self.reach is None else self.reach
+        if self.weight is not None:
+            return Fraction(overlapping, self.weight.numerator + self.weight.denominator)
         if self.reach is None:
             return overlapping
         return min(2 * overlapping, 2 * self.reach, self.windows.number if overlapping else 0)
@@ -157,7 +170,7 @@ class Spent:
         return self.rest == self.delta
 
     @classmethod
-    def of(cls, costs: Iterable[tuple[int, Cost]]) -> Spent:
+    def of(cls, costs: Iterable[tuple[int | Fraction, Cost]]) -> Spent:
         """The sum over pairs of how many windows are reached and what each costs."""
         costs = [(n, cost) for n, cost in costs if n]
         return cls(
@@ -267,7 +280,9 @@ class Budget:
         return max(part(spent.rest, self.kept), min(added, part(spent.rho, self.rho)))
 
 
-def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
+def heaviest(
+    budget: Budget, charges: Sequence[Charge], near: Windows | None = None
+) -> list[tuple[int | Fraction, Cost]]:
     """For the unit for which the charges cost most: how many windows of every charge it is in, and the cost of each.
 
     A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
@@ -288,16 +303,17 @@ def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = N
 
 def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     """The distinct rows of: how many windows of each charge overlap one window, shape (distinct, charges)."""
-    kinds = sorted({charge.windows for charge in charges})
+    kinds = {(charge.windows, charge.weight): charge for charge in charges}
     if not kinds:
         return np.zeros((0, 0), np.int64)
-    starts, ends = (np.concatenate(parts) for parts in zip(*(kind.bounds() for kind in kinds), strict=True))
+    bounds = (windows.bounds() for windows in dict.fromkeys(windows for windows, _ in kinds))
+    starts, ends = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
     if near is not None:
         chosen = near.overlapping(starts, ends) > 0
         starts, ends = starts[chosen], ends[chosen]
-    counts = np.stack([kind.overlapping(starts, ends) for kind in kinds], axis=1)
-    distinct = np.unique(counts, axis=0)
-    return distinct[:, [kinds.index(charge.windows) for charge in charges]]
+    counts = np.stack([kind.overlapping(starts, ends) for kind in kinds.values()], axis=1)
+    places = {kind: place for place, kind in enumerate(kinds)}
+    return np.unique(counts, axis=0)[:, [places[charge.windows, charge.weight] for charge in charges]]
 
 
 def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:

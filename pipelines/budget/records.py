@@ -61,7 +61,17 @@ class Request:
 
     @property
     def charge(self) -> Charge:
-        return Charge(self.windows, self.cost, self.reach)
+        return Charge(self.windows, self.cost, self.reach, self._weight())
+
+    def _weight(self) -> Fraction | None:
+        """What `Charge` takes, of risers. Raises ValueError for a weight that is none."""
+        against = self.parameters.get("against")
+        if not isinstance(against, dict) or against.get("window") != "previous" or self.cost.rest:
+            return None
+        weight = Fraction(str(against["weight"]))
+        if not 0 <= weight <= 1:
+            raise ValueError
+        return weight if self.cost.adds_up else weight**2
 
     @property
     def bounded(self) -> Windows | None:
@@ -69,7 +79,10 @@ class Request:
         found = self.parameters
         if found.get("max_items_per_user") is None and found.get("groups") is None:
             return None
-        return self.windows if found.get("against") is None else self.windows.halves()
+        if found.get("against") is None:
+            return self.windows
+        first, second = self.windows.halves()
+        return Windows(first.runs + second.runs)
 
     def _plain(self) -> dict[str, Any]:
         return {**self.parameters, "windows": self.windows.plain()}
@@ -138,6 +151,7 @@ def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
             raise ValueError
         names = (str(row.dataset), str(row.unit), str(row.report), str(row.key_id), str(row.fingerprint))
         request = Request(*names, parameters, windows, cost, rows, reach)
+        request.charge  # noqa: B018 - raises for a weight that is none
         return Entry(row.id, request, str(row.charged), row.finished and str(row.finished), str(row.outcome))
     except _BROKEN:
         raise _damaged(ledger, f"charge {row.id} of dataset {row.dataset}") from None
@@ -159,7 +173,7 @@ def check_legible(request: Request) -> None:
         )
 
 
-_BROKEN = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
+_BROKEN = (ValueError, TypeError, AttributeError, KeyError, RecursionError, ZeroDivisionError)
 
 
 def _fraction(text: object) -> Fraction:

@@ -94,20 +94,19 @@ class Setting:
         )
         if self.amounts is not None and kind.guarantee.metric != "amounts":
             raise Refusal("", "adds up no amounts")
-        if self.risers is not None and not kind.guarantee.translation_invariant:
+        if self.risers is not None and not kind.guarantee.ranks_risers:
             raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
         mechanism.head(self.k)  # raises if the mechanism does not take this k
         shared = self._share(mechanism, spare_delta)
-        cap = (1 if self.amounts is None else self.amounts.cap) * (1 if self.risers is None else self.risers.width)
-        return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
+        unit = 1 if self.amounts is None else self.amounts.cap
+        moves = {"cap": unit} if self.risers is None else self.risers.moves(unit)
+        return replace(shared, mechanism=replace(shared.mechanism, **moves))
 
     def _share(self, mechanism: Mechanism, spare_delta: float | Fraction | None) -> Shared:
         """The budget shared out as in a run."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
-        if self.risers is not None and self.groups_per_user is not None:
-            each *= 1 if mechanism.guarantee.swap_costs_one_draw else 2
         bounds = (self.max_items_per_user, self.groups_per_user, mechanism.weighting)
         reach = Reach(
             unit=self.privacy_unit,

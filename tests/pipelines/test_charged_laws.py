@@ -44,10 +44,14 @@ def run(first: str, last: str, windows: list[tuple[int, int]], bound: bool = Tru
 WEEK, FORTNIGHT = [(5, 12)], [(5, 19)]
 SLIDING = [(5, 19), (12, 26), (19, 33)]
 SLID = {"window": "14d", "every": "7d"}
-JANUARY, FEBRUARY, MARCH = (1, 32), (32, 60), (60, 91)
+JANUARY, FEBRUARY, MARCH, APRIL = (1, 32), (32, 60), (60, 91), (91, 121)
 MONTHS = {"window": "month", "against": "previous"}
 RISERS = run("2026-02-01", "2026-03-01", [FEBRUARY], before=[JANUARY], **MONTHS)
 TWO_RISERS = run("2026-02-01", "2026-04-01", [FEBRUARY, MARCH], before=[JANUARY, FEBRUARY], **MONTHS)
+HALF_RISERS = run("2026-02-01", "2026-05-01", [FEBRUARY, MARCH, APRIL], before=[JANUARY, FEBRUARY, MARCH],
+                  against_weight=0.5, **MONTHS)  # fmt: skip
+IN_TURN = [run(f"2026-{n:02}-01", f"2026-{n + 1:02}-01", [now], before=[before], **MONTHS)
+           for n, (before, now) in enumerate([(JANUARY, FEBRUARY), (FEBRUARY, MARCH), (MARCH, APRIL)], 2)]  # fmt: skip
 WHOLE_RISERS = run("2026-01-19", "2026-02-02", [(19, 33)], before=[(5, 19)], against="previous")
 AFTER_IT = run("2026-01-12", "2026-01-26", [(12, 26)], window="14d")
 
@@ -76,6 +80,8 @@ CASES: dict[str, tuple[str, list[Asked], int]] = {
     "risers of two months, and the month between": (
         "user-window", [TWO_RISERS, run("2026-02-01", "2026-03-01", [FEBRUARY], window="month")], 2,
     ),
+    "risers of three months": ("user-window", [HALF_RISERS], 1),
+    "risers of three months, in turn": ("user-window", IN_TURN, 3),
 }  # fmt: skip
 """The unit that is asked for, what is run one after the other, and how many of it are let through."""
 
@@ -99,10 +105,10 @@ def spent(asked: Sequence[Asked], unit: str) -> tuple[list[Asked], Fraction]:
     through = []
     for number, one in enumerate(asked):
         total = EPSILON * (len(one.windows) if unit == "user" else 1)
-        three = 3 if one.before and len(one.windows) > 2 else min(len(one.windows), 3) if one.before else 1
+        two = min(len(one.windows), 2) if one.before else 1
         arguments = {
             "input": "rows.csv", "domain": "items.txt", "mechanism": "peeling", "k": 1, "output": f"{number}.csv",
-            "epsilon": float(total * (1 if unit == "user" else three)), "release_key": "file:key", "release_id": number,
+            "epsilon": float(total * (1 if unit == "user" else two)), "release_key": "file:key", "release_id": number,
             "ledger": LEDGER, "dataset": "d", "privacy_unit": unit, "quiet": True, **one.arguments,
         }  # fmt: skip
         done = command("run", *options(**arguments))
@@ -121,6 +127,14 @@ def test_no_user_s_window_tells_more_than_was_charged(folder: Path, name: str) -
     told = worst(through) if through else 0.0
     assert told <= charged + Fraction(1, 10**9)
     assert not through or told > 0.2, "the enumeration sees what a user tells"
+
+
+@pytest.mark.parametrize("name", ["risers of three months", "risers of three months, in turn"])
+def test_of_two_windows_two_rankings_are_paid_for_and_told(folder: Path, name: str) -> None:
+    """Three of them change. One ranking less would not do."""
+    unit, asked, _ = CASES[name]
+    through, charged = spent(asked, unit)
+    assert charged == pytest.approx(2 * EPSILON) and worst(through) > 1.6 * EPSILON
 
 
 @pytest.mark.parametrize(("name", "least"), [("sliding, bounded", 1.3), ("a fortnight across risers", 0.7)])
@@ -153,14 +167,14 @@ def whole(one: Asked) -> list[tuple[int, int]]:
 
 def told(one: Asked, *users: dict[tuple[int, int], frozenset]) -> float:
     """What the rankings of a run tell of one of two users from the other."""
-    total = 0.0
+    total, (first, second) = 0.0, (1, 2) if "against_weight" in one.arguments else (1, 1)
     for number, window in enumerate(one.windows):
         moves = []
         for user in users:
             now = counted(user, window, one.bound)
             before = counted(user, one.before[number], one.bound) if one.before else (0, 0)
-            moves.append(tuple(a - b for a, b in zip(now, before, strict=True)))
-        total += loss(*moves, Fraction(EPSILON, 2 if one.before else 1))
+            moves.append(tuple(second * a - first * b for a, b in zip(now, before, strict=True)))
+        total += loss(*moves, EPSILON / (first + second if one.before else 1))
     return total
 
 

@@ -117,7 +117,7 @@ def test_rises_are_those_of_two_public_windows(folder: Path) -> None:
         expected_counts({}, given)
 
 
-@pytest.mark.parametrize("mechanism", ["laplace", "cdp-peeling"])
+@pytest.mark.parametrize("mechanism", ["laplace", "cdp-peeling", "gaussian"])
 @pytest.mark.parametrize("unit", ["user", "user-window"])
 def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str, unit: str) -> None:
     asked: Any = {"against": "previous", "against_weight": Fraction(1, 2), "privacy_unit": unit, "delta": 1e-6,
@@ -126,16 +126,17 @@ def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str,
                   "period_to": datetime(2026, 2, 2, tzinfo=timezone.utc)}  # fmt: skip
     found = setting_of(asked, 2, 1).share_of(mechanism).mechanism
     period = declared_period(asked)
-    delta = 1e-6 if mechanism == "cdp-peeling" else None
-    whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=3 if mechanism == "laplace" else None)
-    spare = 1e-6 if delta is None else None  # three rankings share a window
+    delta = None if mechanism == "laplace" else 1e-6
+    bound = None if mechanism == "cdp-peeling" else 3
+    whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=bound)
+    spare = 1e-6 if delta is None else None  # two rankings share a window
     drawn = resolve(
         TopK(2, whole, ["a", "b", "c"], max_items_per_user=3, amounts=Amounts.of(4), risers=Risers(Fraction(1, 2))),
         period=period,
         privacy_unit=unit,
         spare_delta=spare,
     )
-    assert found == drawn.top_k.mechanism and found.cap == 4 * 3
+    assert found == drawn.top_k.mechanism and (found.cap, found.falls) == (4 * 3, 4 * 1)
 
 
 def test_rises_of_the_sample_have_a_preview() -> None:

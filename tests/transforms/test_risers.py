@@ -6,12 +6,13 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
@@ -37,6 +38,7 @@ from private_topk.transforms import combine as counting
 from private_topk.transforms.columnar import make_block, make_table
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
+from private_topk.transforms.mechanisms.mechanism import Guarantee
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts
@@ -86,17 +88,17 @@ def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> 
     for weight in (Fraction(1), HALF) if relation == "add-remove" else (HALF,):
         risers = Risers(weight)
         bound = {"max_items_per_user": 1} if name in ("laplace", "gaussian") else {}
-        mechanism = mechanism_of(name, relation, risers.width, **bound)
+        mechanism = replace(mechanism_of(name, relation, **bound), **risers.moves(1))
         worst = max(worst, told(name, mechanism, risers, 1 if bound else 3, relation))
     assert mechanism.cost(2).delta or worst > 0.4
 
 
-@pytest.mark.parametrize("name", ["peeling", "joint"])
+@pytest.mark.parametrize("name", ["peeling", "joint", "gaussian"])
 def test_the_width_is_needed(name: str) -> None:
     """At the sensitivity of a single window a user who changes from one item to another is seen."""
-    mechanism = mechanism_of(name, cap=1)
+    mechanism = mechanism_of(name, cap=1, **{"max_items_per_user": 1, "delta": 1e-3} if name == "gaussian" else {})
     with pytest.raises(AssertionError):
-        told(name, mechanism, Risers(1), 3, "add-remove")
+        told(name, mechanism, Risers(1), 1 if name == "gaussian" else 3, "add-remove")
 
 
 def told(name: str, mechanism: Mechanism, risers: Risers, most: int, relation: str) -> float:
@@ -272,10 +274,10 @@ def test_which_window_is_the_one_before() -> None:
 
 
 def test_what_it_costs() -> None:
-    """A ranking is of two windows, so three share a window's budget; of a user in all of them, all."""
+    """Of a window and the one before it two rankings are paid for; of a user in all of them, all."""
     for period, unit, relation, share in [
-        (ONE_DAY, "user-window", "add-remove", 1), (DAYS, "user-window", "swap", Fraction(1, 3)),
-        (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", Fraction(1, 3)),
+        (ONE_DAY, "user-window", "add-remove", 1), (DAYS, "user-window", "swap", HALF),
+        (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", HALF),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:  # fmt: skip
         spec = resolve(
@@ -292,12 +294,20 @@ def test_what_it_costs() -> None:
     assert grouped.top_k.rankings_of_a_user() == 1 and grouped.top_k.mechanism.epsilon == 1
 
 
+@dataclass(frozen=True)
+class OwnTranslationInvariant(Joint):
+    """A mechanism of one's own that says nothing of two draws: it would have to be paid for in both."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence", "amounts", translation_invariant=True)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"period": None}, "against needs a declared period"),
         ({"domain": UnknownDomain(), "mechanism": LimitDomain(1.0, 1e-6)}, "against needs a public domain"),
         ({"mechanism": TopStable(1.0, 1e-6)}, "mechanism top-stable does not rank risers"),
+        ({"mechanism": OwnTranslationInvariant(1.0)}, "says `translation_invariant` and `swap_costs_one_draw`"),
         ({"publish_counts": 1.0}, "publish_counts does not go with against"),
         ({"max_windows_per_user": 1}, "max_windows_per_user does not go with against"),
         ({"amounts": Amounts.of(2**29), "risers": Risers(1)}, "is too fine for a max_value of 536870912 units"),

@@ -27,7 +27,9 @@ class FastJoint(Mechanism):
     |C| = d!/(d-k)! is the number of sequences: with probability 1 - beta or more the loss is below tau.
 
     Guarantee: epsilon-DP, pure. One user added or removed moves the loss by at most 1, and so the truncated loss; one
-    user replaced by at most 2, and epsilon/2 takes the place of epsilon, in tau too.
+    user replaced by at most 2, and epsilon/2 takes the place of epsilon, in tau too. With k = 1 a user who moves c_1 by
+    t moves every loss by something in [t - 1, t], cut off or not, as 0 lies in it, and one replaced in [t - 1, t + 1]:
+    an interval of half the width, so that 2 epsilon takes the place of epsilon.
 
     Args:
         epsilon: the budget of one release.
@@ -57,18 +59,17 @@ class FastJoint(Mechanism):
         """The loss at which sequences of k of d items stop being told apart."""
         inverse = Fraction(math.perm(d, k)) / Fraction(self.beta)
         # 0 < beta < 1, so the logarithm of the rational is no rational and its floor always decided.
-        return floor(lambda: ball(inverse).log() / ball(self._rate)) + 1
+        return floor(lambda: ball(inverse).log() / ball(self._rate(k))) + 1
 
-    @property
-    def _rate(self) -> Fraction:
-        return Fraction(self.epsilon) / (2 * self.sensitivity)
+    def _rate(self, k: int) -> Fraction:
+        return Fraction(self.epsilon) / ((1 if k == 1 else 2) * self.sensitivity)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return self.sampler(histogram, k)(draw)
 
     def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
         """The envelope of thresholds does not depend on the bits."""
-        sequences = Sequences(histogram, k, Fraction(1, 2), self._rate, self.tau(histogram.items, k))
+        sequences = Sequences(histogram, k, Fraction(1, 2), self._rate(k), self.tau(histogram.items, k))
         envelope = Envelope(sequences)
         return lambda draw: sequences.sample(draw_threshold(envelope, draw), draw)
 

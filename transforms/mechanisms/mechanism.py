@@ -63,6 +63,7 @@ class Guarantee:
         swap_costs_one_draw: under "swap" two draws, one over counts that a user leaves and one over others that a user
             enters, cost no more together than one over counts in which a user is replaced. So it is wherever one user
             who comes or goes costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs.
+            Likewise two draws over scores that a user moves by two parts of `cap`, as one does in risers.
         two_stage: sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
             Where sums are all there is, `select` takes a whole weight for a user.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
@@ -78,6 +79,11 @@ class Guarantee:
     two_stage: bool = False
     publishes_weights: bool = False
 
+    @property
+    def ranks_risers(self) -> bool:
+        """Whether risers may be ranked: what is proved covers what their users move, and two draws that share it."""
+        return self.translation_invariant and self.swap_costs_one_draw
+
 
 @dataclass(frozen=True)
 class Mechanism(abc.ABC):
@@ -89,6 +95,8 @@ class Mechanism(abc.ABC):
     Args:
         cap: the most that one user adds to a count, in units: 1 where users are counted, more where their amounts are
             added up. What a proof says of moves of 0 or 1 it says of moves in [0, cap] with all rates divided by cap.
+        falls: of risers (`Risers`), what a user takes off a score, by items of the window before; `cap` less this is
+            what they add, by items of their own. 0 where there is one window.
     """
 
     about: ClassVar[About]
@@ -99,6 +107,12 @@ class Mechanism(abc.ABC):
         kw_only=True,
         repr=False,
         metadata={"settled": "by what is counted", "unasked": "the amounts that are asked for say it"},
+    )
+    falls: int = field(
+        default=0,
+        kw_only=True,
+        repr=False,
+        metadata={"settled": "by what is counted", "unasked": "the risers that are asked for say it"},
     )
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
@@ -214,7 +228,8 @@ class Mechanism(abc.ABC):
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter by name, in a form that JSON can hold: what a manifest and a release's seed are made of."""
-        values = {its.name: getattr(self, its.name) for its in fields(self) if its.name != "cap" or self.cap != 1}
+        told = [its for its in fields(self) if "settled" not in its.metadata or (its.name == "cap" and self.cap != 1)]
+        values = {its.name: getattr(self, its.name) for its in told}
         written = {name for name, v in values.items() if isinstance(v, Fraction)}
         # A skew of 3/5 is named so; an epsilon of 1/10 is named 0.1, as the float is.
         kinds = parameters_of(type(self)) if written else {}

@@ -141,5 +141,7 @@ def test_the_halves_of_pairs_are_the_windows_that_are_read(window: str | None, e
     pairs = Windows.pairs(reads)
     assert pairs.number == len(reads) - 1
     for held in (pairs, Windows.read(json.dumps(pairs.plain()))):
-        assert bounds(held.halves()) == bounds(Windows.of(reads))
-        assert not held.halves().cut_by(held)
+        halves = Windows(sum((half.runs for half in held.halves()), ()))
+        assert bounds(halves) == bounds(Windows.of(reads)) and not halves.cut_by(held)
+        first, second = (list(zip(*half.bounds(), strict=True)) for half in held.halves())
+        assert [a[1] for a in first] == [b[0] for b in second], "one starts where the other ends"

@@ -151,10 +151,11 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
     [
         {"parameters": {"mechanism": object()}}, {"parameters": {5: "x"}}, {"parameters": ["mechanism"]},
         {"parameters": {"windows of a user": "none"}}, {"reach": 0}, {"reach": 2},
+        *({"parameters": {"against": {"window": "previous", "weight": weight}}} for weight in (-1, 2, "1/0", None)),
         {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
         {"cost": Cost.of_any(Fraction(10**40), Fraction(0))}, {"cost": Cost.of_any(Fraction(1), Fraction(2))},
     ],
-    ids=[f"{which} {number}" for number, which in enumerate(["parameters"] * 4 + ["reach"] * 2 + ["cost"] * 3)],
+    ids=["parameters"] * 4 + ["reach"] * 2 + ["weight"] * 4 + ["cost"] * 3,
 )  # fmt: skip
 def test_nothing_is_charged_that_could_not_be_read_again(ledger: Ledger, change: dict[str, Any]) -> None:
     """One such row would refuse every later charge of its dataset, as a damaged one does."""

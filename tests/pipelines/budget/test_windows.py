@@ -12,11 +12,16 @@ import pytest
 
 from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows, heaviest
 from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.ledger import Request
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms import Gaussian, Joint
+from private_topk.transforms.metric import Risers
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, microseconds
 
 UTC = timezone.utc
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+ONE_DAY = Period(START, START + DAY)
 ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Atlantic/Azores", "America/Havana", "Africa/Casablanca")
 
 
@@ -69,6 +74,32 @@ def test_the_heaviest_window_is_that_of_all_pairs(seed: int) -> None:
         for counts in zip(*(pairs(charge.windows, unit.windows) for charge in charges), strict=True)
     ]
     assert spent == max(sums)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
+    """Whichever windows: for every pair, and every other window, the parts of all that it overlaps are added up."""
+    state = np.random.RandomState(4000 + seed)
+    period, weight = some_period(state), Fraction(int(state.randint(4)), 3)
+    try:
+        reads, other = Risers(weight).reads(period or ONE_DAY), Windows.of(some_period(state))
+    except Refusal:
+        return  # sliding windows
+    last, nothing = len(reads) - 1, Cost(Fraction(0), Fraction(0), Fraction(0))
+    parameters, total = {"against": Risers(weight).describe()}, Total(Fraction(99), Fraction(1, 2))
+    for cost, part in ((Cost.of(Joint(1.0), 1), weight), (Cost.of(Gaussian(1.0, 1e-6), 1), weight**2)):
+        charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).charge
+        edges = [edge.tolist() for edge in Windows.of(reads).bounds()]
+        sums = [
+            sum((part * (n < last) + (n > 0)) / (1 + part) for n, (a, b) in enumerate(zip(*edges, strict=True))
+                if a < end and start < b)
+            for unit in (charge.windows, other) for start, end in zip(*(e.tolist() for e in unit.bounds()), strict=True)
+        ]  # fmt: skip
+        units = (np.concatenate(both) for both in zip(charge.windows.bounds(), other.bounds(), strict=True))
+        assert [charge.reached(parts) for parts in charge.overlapping(*units).tolist()] == sums
+        spent = Spent.of(heaviest(Budget("d", "user-window", total), [charge, Charge(other, nothing)]))
+        assert spent.rho == max(sums) * cost.rho >= cost.rho
+        assert Spent.of(heaviest(Budget("d", "user", total), [charge])).rho == last * cost.rho
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -94,7 +94,8 @@ def law_of(mechanism: Mechanism, counts: list[int], sizes: list[int], k: int) ->
         logs = of_losses(counts, sizes, k, e / w, joint_loss(float(mechanism.skew)))
     elif isinstance(mechanism, FastJoint):
         tau = mechanism.tau(sum(sizes), k)
-        logs = of_losses(counts, sizes, k, e / w, lambda *both: np.minimum(joint_loss(0.5)(*both), tau / 2))
+        rate = e / w * (2 if k == 1 else 1)
+        logs = of_losses(counts, sizes, k, rate, lambda *both: np.minimum(joint_loss(0.5)(*both), tau / 2))
     elif isinstance(mechanism, JointSet):
         logs = of_losses(counts, sizes, k, e / w / 2, set_loss)
     elif isinstance(mechanism, Canonical):

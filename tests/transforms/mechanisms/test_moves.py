@@ -31,6 +31,7 @@ from private_topk.transforms.mechanisms import (
     WeightedOrder,
     noise_of_counts,
 )
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.mechanism import Guarantee
 from private_topk.transforms.mechanisms.noisy_counts import CorrelatedGaussian, IndependentLaplace, Spread
@@ -104,7 +105,29 @@ def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, 
     of another. Under "swap" two such users, in up to four groups.
     """
     for k in (1, 2):
-        hold(replace(mechanism, neighbours="add-remove", cap=before + now), k, before, now)
+        hold(replace(mechanism, neighbours="add-remove", cap=before + now, falls=before), k, before, now)
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 1), (1, 2)])
+@pytest.mark.parametrize("mechanism", TYPED, ids=repr)
+def test_a_riser_of_one_of_its_windows_costs_a_part(mechanism: Mechanism, before: int, now: int) -> None:
+    """As `budget.account.Charge` says: of what is pure the part of the cap, of the rest that of its square."""
+    for k, relation in itertools.product((1, 2, 5), ("add-remove", "swap")):
+        risers = replace(mechanism, neighbours=relation, cap=before + now, falls=before)
+        cost = risers.cost(k)
+        for step in (before, now):
+            part = Fraction(step**2, before**2 + now**2) if cost.delta else Fraction(step, before + now)
+            # Of an approximate draw divergences alone are compared: no log-ratio is above 99.
+            paid = Cost(99 if cost.delta else part * cost.epsilon, rho=part * cost.rho)
+            for pair in one_way(risers, k, step) if relation == "add-remove" else both_ways(risers, k, step):
+                check_pair(paid, *pair, slack=SLACK)
+
+
+def both_ways(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, Law]]:
+    """One user replaced, who leaves as many items as are entered."""
+    most = mechanism.parameter("max_items_per_user") or k + 1
+    for moved in sorted({1, min(most, k)}):
+        yield pair_of(mechanism, (Kind(3, 3 + step, moved), Kind(3, 3 - step, moved), Kind(3, 3, k)), k)
 
 
 def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:

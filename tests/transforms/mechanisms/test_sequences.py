@@ -92,8 +92,8 @@ def test_median_errors_on_real_counts(data: str, k: int, skew: Fraction, errors:
 
 
 def tau(d: int, k: int, epsilon: float, beta: float, relation: str) -> int:
-    """Theorem 4.1: ceil((2 sensitivity / epsilon) log(|C| / beta))."""
-    sensitivity = {"add-remove": 1, "swap": 2}[relation]
+    """Theorem 4.1: ceil((2 sensitivity / epsilon) log(|C| / beta)); of one item half as much."""
+    sensitivity = {"add-remove": 1, "swap": 2}[relation] / (2 if k == 1 else 1)
     logarithm = sum(math.log(d - i) for i in range(k)) - math.log(beta)
     return math.ceil(2 * sensitivity / epsilon * logarithm)
 
@@ -103,7 +103,7 @@ def fast_joint_law(mechanism: FastJoint, counts: tuple[int, ...], k: int) -> Law
     relation = mechanism.neighbours
     cut = tau(len(counts), k, mechanism.epsilon, mechanism.beta, relation)
     # The joint loss at skew 1/2 is half of max (c_i - c_{s_i}).
-    rate = Fraction(mechanism.epsilon) / (2 if relation == "swap" else 1)
+    rate = Fraction(mechanism.epsilon) / (2 if relation == "swap" else 1) * (2 if k == 1 else 1)
     return laws.best_sequence(counts, k, rate, "gumbel", laws.HALF, Fraction(cut, 2))
 
 
@@ -116,7 +116,7 @@ class TestFastJoint(Contract):
         for counts in [(4, 3, 1, 0), (90, 8, 3, 0), (2, 1, 1), tuple(range(500, 0, -25))]:
             named, k = Named.of(np.array(counts)), len(counts) // 2
             cut = tau(len(counts), k, mechanism.epsilon, mechanism.beta, mechanism.neighbours)
-            sequences = Sequences(named.histogram, k, Fraction(1, 2), rate, cut)
+            sequences = Sequences(named.histogram, k, Fraction(1, 2), rate * (2 if k == 1 else 1), cut)
             envelope = Envelope(sequences)
             for key in (b"1", b"2", b"3", b"4", b"5"):
                 draw = RandomBits.keyed(key).draw()
@@ -143,6 +143,9 @@ def test_no_neighbour_tells_more_than_epsilon_of_fast_joint(epsilon: float, rela
     # Wide gaps, so that one user moves sequences across tau.
     grid = [*SMALL_COUNTS, (30, 22, 9, 0), (14, 10, 3, 1), (9, 5, 4, 0)]
     check_neighbours(mechanism, partial(fast_joint_law, mechanism), grid, ks=(1, 2, 3))
+    assert check_neighbours(mechanism, partial(fast_joint_law, mechanism), grid, ks=(1,)) > epsilon / 2
+    with pytest.raises(AssertionError, match="k = 1"):
+        check_neighbours(mechanism, partial(fast_joint_law, replace(mechanism, epsilon=2 * epsilon)), grid, ks=(1,))
 
 
 @pytest.mark.parametrize(("d", "k"), [(1, 1), (5, 2), (1000, 10), (166_049, 200)])

@@ -363,6 +363,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("confidence", number, "P", "that all bounds together are right (default: 0.999)", ("audit",)),
     Option("seed", str, "TEXT", "of all keys and ids, to repeat an audit (default: fresh ones)", ("audit",)),
     Option("stop", None, "", "stop at the first check that fails", ("audit",)),
+    Option("group", str, "NAME", "only the ranking of this group", ("show",)),
+    Option("title", str, "TEXT", "with {html}: what is ranked, as in 'Most bought items'", ("show",)),
     Option("html", str, "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee",
            ("show",)),
     Option("folder", str, "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)", ("sample",)),

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.arguments import Command, options_of
@@ -16,7 +17,7 @@ from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_text, table
-from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
@@ -57,11 +58,14 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
     if arguments.html and arguments.json:
         raise Refusal("html", "does not go with {json}", "give one of them")
-    if arguments.overwrite and not arguments.html:
-        raise Refusal("overwrite", "is of {html}", "leave it out")
+    for name in ("overwrite", "title"):
+        if getattr(arguments, name) and not arguments.html:
+            raise Refusal(name, "is of {html}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
-    report = read_report(*arguments.ranking)
+    report = replace(read_report(*arguments.ranking), heading=arguments.title or "")
+    if arguments.group is not None:
+        report = _of_group(report, arguments.group)
     if arguments.html:
         name = os.path.basename(arguments.html)
         folder = os.path.dirname(arguments.html)
@@ -71,6 +75,14 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
     else:
         print_lines(in_text(report))
+
+
+def _of_group(report: PublishedReport, group: str) -> PublishedReport:
+    known = [str(name) for name in report.by_group() if name is not None]
+    if group not in known:
+        remedy = did_you_mean(group, known, f"there are {', '.join(known) or 'no groups'}")
+        raise Refusal("group", f"{verbatim(group)} has no ranking there", verbatim(remedy))
+    return report.of_group(group)
 
 
 def _read(ranking: str) -> list[str]:
@@ -85,6 +97,8 @@ def _read(ranking: str) -> list[str]:
 def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
     """Write the page, and the pages of its groups if there are any."""
     (first, _), *others = pages
+    if not first.endswith(".html"):
+        raise Refusal("html", f"must end with .html, got {verbatim(first)}")
     for path, _ in pages:
         refuse_special(path, "html")
         if not overwrite and os.path.lexists(path):

@@ -195,6 +195,11 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
         assert report(folder, *words) == status
         return "".join(capsys.readouterr())
 
+    (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
+    said = told(*first, "--check", status=2)
+    assert "weekly.yaml:23: groups.column must be another: " in said, said
+    assert "rows.csv has no column 'contry': it has: country, item, time, user: did you mean country?\n" in said
+    (folder / "weekly.yaml").write_text(year)
     left = "after this run the periods left (1 of 2) need 50.0% of the budget, and"
     said = told(*first, "--check")
     assert f"{left} 50.0% will be left\n" in said and "out/weekly-2026-01-05.csv: can be written" in said

@@ -25,7 +25,7 @@ come yet ends with 3, which Airflow tries again later."""
     start_date=datetime(2026, 1, 5, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=10)},
+    default_args={"retries": 48, "retry_delay": timedelta(hours=1)},
     tags=["privacy"],
 )
 def private_report() -> None:

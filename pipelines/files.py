@@ -63,15 +63,16 @@ def match(pattern: str) -> list[FileInfo]:
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
     if not files:
         refuse_folder(pattern)
-        raise refused(f"{pattern} matches no file: check the path, and quote a glob so that the shell "
-                         "leaves it alone")  # fmt: skip
+        raise refused(f"{pattern} matches no file: check the path, and quote a glob on a command line")
     return files
 
 
 def refuse_folder(pattern: str) -> None:
     """Raise Refusal for the path of a folder, where paths of files are wanted."""
     if is_local(pattern) and os.path.isdir(pattern):
-        raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.avro'")
+        found = [name for name in sorted(os.listdir(pattern)) if "." in name[1:]]
+        ending = found[0].rpartition(".")[2] if found else "avro"
+        raise refused(f"{pattern} is a folder: name its files, as in '{pattern.rstrip('/')}/*.{ending}'")
 
 
 def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:

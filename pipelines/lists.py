@@ -65,5 +65,6 @@ def groups_of(options: Options) -> Groups | None:
     try:
         labels = read_domain(options["groups"], options["group_column"])
     except Refusal as error:
-        raise Refusal("groups", error.rule, error.remedy) from None
+        field = "group_column" if error.field == "domain_column" else "groups"
+        raise Refusal(field, error.rule, error.remedy) from None
     return Groups(labels, options.get("groups_per_user", 1))

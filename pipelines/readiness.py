@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.published import check_repeat
+from private_topk.pipelines.files import exists
+from private_topk.pipelines.published import check_repeat, count_published
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
@@ -34,21 +35,28 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     spec = report.spec
     yield "input", f"{report.source.place}: {_columns(report)}"
     yield "domain", spec.top_k.domain.words()
+    groups = spec.top_k.groups
+    if groups is not None:
+        yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
     yield "windows", _windows(spec)
     yield "draw", f"{_mechanism(spec)}, k {spec.top_k.k}{_measure(spec)}"
     yield "privacy", _privacy(spec)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
-    yield "output", f"{report.sink.place}: can be written"
+    yield "output", f"{report.sink.place}: {_output(report)}"
     yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
+
+
+def _output(report: Report) -> str:
+    if count_published(report) == (1 if report.spec.period is None else len(report.spec.period)):
+        return "published before"
+    there = report.sink.overwrite and any(map(exists, report.sink.files(report.spec.period) or ()))
+    return "replaces what is published there" if there else "can be written"
 
 
 def _columns(report: Report) -> str:
     source, period = report.source, report.spec.reads
-    names = {"user": source.columns.user, "item": source.columns.item}
-    if period is not None and source.columns.time is not None:
-        names["time"] = source.columns.time
-    return ", ".join(f"{role} {name}" for role, name in names.items())
+    return ", ".join(f"{role} {name}" for role, name in source.columns.within(period).by_role().items())
 
 
 def _windows(spec: ReportSpec) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command, options_of
@@ -16,6 +17,7 @@ from private_topk.transforms.options import require
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report import Report
+    from private_topk.pipelines.report_file.ahead import Ahead
     from private_topk.pipelines.run import Done
     from private_topk.runners import Launch
 
@@ -123,7 +125,9 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     return run(report, launch, again, say, bool(arguments.exact_counters), health)
 
 
-def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict[str, object]:
+def tell_readiness(
+    report: Report, launch: Launch, arguments: Namespace, more: Iterable[Ahead] = ()
+) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
 
     Returns the same as a document, which with `--json` the caller prints.
@@ -131,7 +135,7 @@ def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness
 
-    facts = list(readiness(report, launch))
+    facts = [*readiness(report, launch), *((fact.name, fact.text) for fact in more)]
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))

@@ -17,7 +17,7 @@ from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_text, table
-from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
@@ -59,16 +59,19 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     asked = [name for name in ("html", "json", "sign_off", "registry") if getattr(arguments, name)]
     if len(asked) > 1:
         raise Refusal(asked[0], f"does not go with {{{asked[1]}}}", "give one of them")
+    for name in ("overwrite", "title"):
+        if getattr(arguments, name) and not arguments.html:
+            raise Refusal(name, "is of {html}", "leave it out")
     for name in ("title_column", "item_column"):
-        if getattr(arguments, name) and not arguments.titles:
-            raise Refusal(name, "needs {titles}: the table that it is a column of")
-    if arguments.overwrite and not arguments.html:
-        raise Refusal("overwrite", "is of {html}", "leave it out")
+        if getattr(arguments, name) and not arguments.item_titles:
+            raise Refusal(name, "needs {item_titles}: the table that it is a column of")
     if arguments.html:
         refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
-    report = read_report(*arguments.ranking)
-    if arguments.titles:
+    report = replace(read_report(*arguments.ranking), heading=arguments.title or "")
+    if arguments.item_titles:
         report = _titled(report, arguments)
+    if arguments.group is not None:
+        report = _of_group(report, arguments.group)
     if arguments.html:
         name = os.path.basename(arguments.html)
         folder = os.path.dirname(arguments.html)
@@ -88,8 +91,16 @@ def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     """The report with its items by their titles; what has none, or one that others have too, keeps its own name."""
     from private_topk.pipelines.sources.domain import read_titles
 
-    titles = read_titles(arguments.titles, arguments.item_column or "item", arguments.title_column or "title")
+    titles = read_titles(arguments.item_titles, arguments.item_column or "item", arguments.title_column or "title")
     return replace(report, rows=[{**row, "item": titles.get(row["item"], row["item"])} for row in report.rows])
+
+
+def _of_group(report: PublishedReport, group: str) -> PublishedReport:
+    known = [str(name) for name in report.by_group() if name is not None]
+    if group not in known:
+        remedy = did_you_mean(group, known, f"there are {', '.join(known) or 'no groups'}")
+        raise Refusal("group", f"{verbatim(group)} has no ranking there", verbatim(remedy))
+    return report.of_group(group)
 
 
 def _read(ranking: str) -> list[str]:
@@ -104,6 +115,8 @@ def _read(ranking: str) -> list[str]:
 def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
     """Write the page, and the pages of its groups if there are any."""
     (first, _), *others = pages
+    if not first.endswith(".html"):
+        raise Refusal("html", f"must end with .html, got {verbatim(first)}")
     for path, _ in pages:
         refuse_special(path, "html")
         if not overwrite and os.path.lexists(path):

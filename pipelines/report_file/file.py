@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from private_topk.pipelines.report_file.schedule import Schedule
-from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.errors import Refusal, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.options import RENAMED, Option, rows
 from private_topk.transforms.texts import printable_text
 
@@ -152,8 +152,8 @@ class Scheduled:
         names = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
         meant = [names[field] for field in error.fields() if field in names]
         place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
-        located = self.document.error(place, error.shown(lambda field: names.get(field, field)))
-        return type(error)(located.field, located.rule)
+        where = self.document.error(place, "").rule
+        return type(error)("", where + literal(error.shown(lambda field: names.get(field, field))))
 
 
 def read_report(path: str) -> Scheduled:
@@ -176,6 +176,9 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     every, horizon = values["window.every"], values["window.horizon"]
     if every == "month" and first.astimezone(zone).day > 28:
         raise document.error("window.first", "window.first must be a day from 1 to 28: not every month has more")
+    if every == "week" and first.astimezone(zone).weekday():
+        raise document.error("window.first", "window.first must be a Monday with window.every: week; 7d starts on any "
+                             "day")  # fmt: skip
     if values["budget.privacy_unit"] == "user" and horizon is None:
         raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
                              "is split over its periods")  # fmt: skip

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from private_topk.pipelines.budget.ledger import tell_operator
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
+from private_topk.pipelines.report_file.ahead import Ahead, ahead
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
@@ -60,15 +62,18 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             self._forewarn(report, self.options(number), number)
+            for fact in ahead(self, report, number):
+                if fact.warns:
+                    tell_operator(fact.text)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
-    def look(self, number: int, tell: Callable[[Report, Launch], None]) -> None:
+    def look(self, number: int, tell: Callable[[Report, Launch, Iterator[Ahead]], None]) -> None:
         """Pass a period's report to a function that checks whether it is ready. Raises Refusal as `publish` does."""
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
             self._forewarn(report, self.options(number), number)
-            tell(report, launch)
+            tell(report, launch, ahead(self, report, number))
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
 from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE, rendered
 from private_topk.pipelines.show.words import how_to_read, in_symbols, in_words, parameters, promise, what_is_ranked
+from private_topk.pipelines.sinks.files import escaped
 
 __all__ = ["page", "pages", "snippet"]
 
@@ -42,16 +44,14 @@ def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:
     if len(listings) <= _GROUPS_ON_A_PAGE:
         yield name, page(report)
         return
-    folder, up = f"{name.removesuffix('.html')}-groups", f"../{name}"
-    digits = len(str(len(listings)))
-    files = {group: f"{number:0{digits}}.html" for number, group in enumerate(listings, 1)}
-    hrefs = {group: f"{folder}/{file}" for group, file in files.items()}
-    yield name, page(report, index=_index(listings, hrefs))
+    folder, up = f"{name.removesuffix('.html')}-groups", f"../{quote(name)}"
+    files = {group: f"{escaped(str(group))}.html" for group in listings}
+    yield name, page(report, index=_index(listings, {group: quote(f"{folder}/{files[group]}") for group in files}))
     names = list(listings)
     for number, group in enumerate(names):
-        near = [(files[names[n]], f"{arrow} {names[n]}") for n, arrow in ((number - 1, "←"), (number + 1, "→"))
+        near = [(quote(files[names[n]]), f"{arrow} {names[n]}") for n, arrow in ((number - 1, "←"), (number + 1, "→"))
                 if 0 <= n < len(names)]  # fmt: skip
-        yield hrefs[group], page(report.of_group(group), [(up, "All groups"), *near])
+        yield f"{folder}/{files[group]}", page(report.of_group(group), [(up, "All groups"), *near])
 
 
 def snippet(report: PublishedReport, name: str) -> str:

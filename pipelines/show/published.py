@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -65,11 +65,13 @@ class PublishedReport:
         rows: the columns of `FIELDS`, and perhaps one more that names a group.
         facts: the manifest; empty if there is none. What is missing in it is not shown.
         group: the name of the column of the group; by default `group`, if there is one.
+        heading: what is ranked, as its title begins.
     """
 
     rows: Rows
     facts: Mapping[str, Any] = field(default_factory=dict)
     group: str | None = None
+    heading: str = ""
 
     def __post_init__(self) -> None:
         if self.group is None and self.rows and "group" in self.rows[0]:
@@ -93,7 +95,8 @@ class PublishedReport:
         )
         of = "" if groups in ([], [None]) else f" of {groups[0]}" if len(groups) == 1 else f" of {len(groups):,} groups"
         what = f"{_rhythm(windows)} top {'items' if k is None else f'{k:,}'}".strip()
-        what = what[0].upper() + what[1:] + (" risers" if self.facts.get("against") else "") + of
+        what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
+        what += (" risers" if self.facts.get("against") else "") + of
         zone = str(self.facts.get("time_zone", "UTC"))
         return f"{what}, {_span(windows[0][0], max(end for _, end in windows), zone)}" if windows else what
 
@@ -125,7 +128,7 @@ class PublishedReport:
         """The report of one group, with the same guarantee."""
         rows = [row for row in self.rows if row.get(self.group or "") == group]
         windows = [window for window in self.facts.get("windows") or () if window.get("group") in (group, None)]
-        return PublishedReport(rows, {**self.facts, "windows": windows} if self.facts else {}, self.group)
+        return replace(self, rows=rows, facts={**self.facts, "windows": windows} if self.facts else {})
 
 
 def _rhythm(windows: Sequence[Any]) -> str:

@@ -64,15 +64,15 @@ def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
 
 def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], dict[str, Any]]]) -> None:
     """Raise Refusal unless the files have the same parameters, and no window occurs twice."""
-    question: dict[str, Any] | None = None
+    first, question = "", None
     whose: dict[tuple[Any, ...], str] = {}
     for file, (rows, facts) in contents.items():
         if facts:
-            question = question or facts
+            first, question = (file, facts) if question is None else (first, question)
             for name in _ASKED:
                 if facts.get(name) != question.get(name):
-                    raise Refusal("", f"{verbatim(file)} asks something else than the files before it: its {name} is "
-                                  "another", "give the files of one question")  # fmt: skip
+                    one, other = (verbatim(_differing(name, *pair)) for pair in ((question, facts), (facts, question)))
+                    raise Refusal("", f"{verbatim(first)} has {one}, {verbatim(file)} has {other}", "show them apart")
         for window in dict.fromkeys((row["window_start"], row["window_end"], row.get("group")) for row in rows):
             if window in whose:
                 when = "" if window[0] is None else f" of {window[0]:%Y-%m-%d %H:%M}"
@@ -84,6 +84,14 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], dict[str, A
     if "share_of_a_window" in privacy and len(contents) > 1 and len(numbers) > privacy["windows"]:
         raise Refusal("", f"these are {len(numbers)} windows, and their budget is of {privacy['windows']}",
                       "give the files of one total")  # fmt: skip
+
+
+def _differing(name: str, facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+    """What a manifest says of the first setting, within what a fact consists of, in which another differs."""
+    value, other = facts.get(name), others.get(name)
+    if isinstance(value, dict) and isinstance(other, dict):
+        return _differing(next(key for key in {**value, **other} if value.get(key) != other.get(key)), value, other)
+    return f"{name} {value}" if value is not None else f"no {name}"
 
 
 def _files(path: str) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import expand_schema
 
-from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows, texts_of, to_microseconds
+from private_topk.pipelines.sources.columns import Columns, Rows, no_column, texts_of, to_microseconds
 from private_topk.transforms.errors import refused
 
 __all__ = [
@@ -144,9 +144,9 @@ def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns:
 
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
     """Raise Refusal, naming where they are, unless the fields have the columns, of types that can be read."""
-    for name in columns.names():
+    for role, name in columns.by_role().items():
         if name not in fields:
-            raise refused(f"{where} has no column {name!r}: it has: {', '.join(sorted(fields))}; {SAY_WHICH}")
+            raise no_column(where, role, name, fields)
         allowed = {columns.time: _TIMES, columns.value: _NUMBERS}.get(name, _LABELS)
         meanings = {branch.meaning for branch in fields[name]}
         if not meanings <= allowed | {"null"}:

@@ -12,23 +12,21 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.identity import IF_GIVEN
 from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, is_text, make_block, type_name
-from private_topk.transforms.errors import Refusal, refused, verbatim
+from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
 from private_topk.transforms.metric import NUMERAL, as_numbers
 
 __all__ = [
     "ROLES",
-    "SAY_WHICH",
     "Columns",
     "Rows",
     "as_bytes",
     "block_of",
     "check_types",
+    "no_column",
     "read_rows",
     "texts_of",
     "to_microseconds",
 ]
-
-SAY_WHICH = "name the column that is meant as the user, item, time, value, group or domain column"
 
 ROLES = ("user", "item", "time", "value", "group")
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -49,6 +47,8 @@ class Columns:
     """
 
     identity_tag: ClassVar[str] = "columns"
+    public: ClassVar[bool] = False
+    """Whether the first line of a CSV file may be shown where it is no header, and so perhaps a row."""
 
     user: str = "user"
     item: str = "item"
@@ -210,11 +210,17 @@ def _any(masks: Iterable[pa.Array]) -> pa.Array:
     return pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
 
 
+def no_column(path: str, role: str, name: str, known: Iterable[str]) -> Refusal:
+    """The refusal of a column, one of `ROLES`, that is not there, with those that are."""
+    rule = f"{path} has no column {name!r}: it has: {', '.join(sorted(known))}"
+    return Refusal(f"{role}_column", f"must be another: {verbatim(rule)}", verbatim(did_you_mean(name, known)))
+
+
 def check_types(path: str, kinds: dict[str, pa.DataType], columns: Columns) -> None:
     """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers."""
     for role, name in columns.by_role().items():
         if name not in kinds:
-            raise refused(f"{path} has no column {name!r}: it has: {', '.join(sorted(kinds))}; {SAY_WHICH}")
+            raise no_column(path, role, name, kinds)
         rule = columns.why_not(role, kinds[name])
         if rule is not None:
             raise refused(f"{path}: column {name!r} cannot be used: {rule}")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content
-from private_topk.pipelines.sources.columns import SAY_WHICH, Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, no_column
 from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
 from private_topk.transforms.errors import refused
 
@@ -82,10 +82,12 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
         raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
                          "UTF-8, that ends with a line feed")  # fmt: skip
     names, header = parsed
-    for name in columns.names():
-        if names.count(name) != 1:  # what stands in the first line may be data, so it is not shown
+    for role, name in columns.by_role().items():
+        if names.count(name) != 1:  # what stands in the first line may be data: it is shown if it has two of the names
             other = next((by for sign, by in _OTHERS.items() if len(names) == 1 and sign in names[0]), None)
-            remedy = f"name the columns there, or {SAY_WHICH}" if other is None else f"write commas in place of {other}"
+            if not other and name not in names and (columns.public or len({*names} & {*columns.names()}) > 1):
+                raise no_column(path, role, name, names)
+            remedy = "name the columns there" if other is None else f"write commas in place of {other}"
             raise refused(f"{path}: the first line must name one column {name!r}, got {names.count(name)} of "
                              f"{len(names)}: {remedy}")  # fmt: skip
     return header

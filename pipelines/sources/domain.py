@@ -22,6 +22,13 @@ from private_topk.transforms.labels import check_items, digest_of
 __all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group", "read_titles"]
 
 
+_ROLES = {"user_column": "domain_column", "group_column": "domain_group_column"}
+
+
+class _Listed(Columns):
+    public = True
+
+
 @dataclass(frozen=True)
 class DomainFile:
     """Reads the items of a domain file, at the launch and again on every worker, so that no job carries them."""
@@ -53,7 +60,7 @@ def _columns_of(path: str, column: str, group_column: str | None = None) -> tupl
 
     The file is public, and whoever wrote it vouches for all of it: titles may hold line ends.
     """
-    columns = Columns(column, column, quoted_line_ends=True, group=group_column)
+    columns = _Listed(column, column, quoted_line_ends=True, group=group_column)
     file, module = match(path)[0], reader_of(path)
     module.check(file, columns)
     items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
@@ -89,11 +96,11 @@ def read_domain_by_group(path: str, column: str, group_column: str, groups: Publ
 def read_titles(path: str, column: str, title_column: str) -> dict[str, str]:
     """The titles of the items in a table; none for an item whose title another one has too. Raises Refusal."""
     if not has_columns(path):
-        raise Refusal("titles", f"{verbatim(path)} must be a table with a column for items and one for titles")
+        raise Refusal("item_titles", f"{verbatim(path)} must be a table with a column for items and one for titles")
     try:
         items, titles = _columns_of(_found_at(path), column, title_column)
     except Refusal as error:
-        raise Refusal("titles", error.rule, error.remedy) from None
+        raise Refusal("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
     times = Counter(named.values())
     return {item: title for item, title in named.items() if title and times[title] == 1}
@@ -107,6 +114,8 @@ def _about(path: str) -> Iterator[None]:
     except Refusal as error:
         if error.field == "domain" and error.rule.startswith(verbatim(path)):
             raise
+        if error.field in _ROLES:
+            raise Refusal(_ROLES[error.field], error.rule, error.remedy) from None
         rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
         raise Refusal("domain", f"{verbatim(path)} {rule}", error.remedy) from None
 

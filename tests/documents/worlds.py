@@ -110,7 +110,9 @@ def plays_of_a_shop(folder: Path) -> None:
 def small_plays(folder: Path, name: str = "plays.avro", start: str = "2026-01-05") -> None:
     """Plays in the columns that are the defaults."""
     begin = datetime.fromisoformat(start).replace(tzinfo=timezone.utc)
-    schema = avro_schema(user="string", item="string", time={"type": "long", "logicalType": "timestamp-millis"})
-    rows = [{"user": f"u{n}", "item": f"Track {n * n % 30}", "time": begin + timedelta(hours=n)} for n in range(150)]
+    schema = avro_schema(user="string", item="string", country="string",
+                         time={"type": "long", "logicalType": "timestamp-millis"})  # fmt: skip
+    rows = [{"user": f"u{n}", "item": f"Track {n * n % 30}", "country": "DE", "time": begin + timedelta(hours=n)}
+            for n in range(150)]  # fmt: skip
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(to_avro(rows, schema))

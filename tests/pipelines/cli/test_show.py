@@ -73,14 +73,21 @@ def test_releases_of_one_question_are_a_series_as_files_and_as_a_folder(tmp_path
 
 def test_many_groups_have_pages_in_a_folder_of_their_own(tmp_path: Path) -> None:
     null = {"window_start": None, "window_end": None, "noisy_count": None, "k": 1, "returned": 1, "release_id": "x"}
-    rows = [{**null, "rank": 1, "item": "tea", "group": f"g{n}"} for n in range(5)]
+    rows = [{**null, "rank": 1, "item": "tea", "group": group} for group in ("g0", "g1", "g2", "g3", "/")]
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    page, first = tmp_path / "r.html", tmp_path / "r-groups" / "1.html"
-    done = command("show", f"{tmp_path}/r.jsonl", "--html", page)
-    assert done.out == f"page: {page}, and 5 in {tmp_path}/r-groups\n" and "Top 1 of g0" in first.read_text()
+    page, first = tmp_path / "r.html", tmp_path / "r-groups" / "g0.html"
+    done = command("show", f"{tmp_path}/r.jsonl", "--html", page, "--title", "Drinks")
+    assert done.out == f"page: {page}, and 5 in {tmp_path}/r-groups\n"
+    assert "<h1>Drinks, top 1 of g0</h1>" in first.read_text() and "<h1>Drinks, top 1 of 5 groups<" in page.read_text()
+    assert 'href="r-groups/%252F.html">/</a>' in page.read_text() and (tmp_path / "r-groups" / "%2F.html").exists()
+    assert command("show", f"{tmp_path}/r.jsonl", "--group", "g1").out.startswith("g1, All rows\n  1  tea\n\nHow")
+    assert (
+        "--group G1 has no ranking there: did you mean g1?"
+        in command("show", tmp_path / "r.jsonl", "--group", "G1").err
+    )
     page.unlink()
     again = command("show", f"{tmp_path}/r.jsonl", "--html", page)
-    assert again.status == 2 and "r-groups/1.html exists and is kept" in again.err and not page.exists()
+    assert again.status == 2 and "r-groups/g0.html exists and is kept" in again.err and not page.exists()
     assert command("show", f"{tmp_path}/r.jsonl", "--html", page, "--overwrite").status == 0
 
 
@@ -124,12 +131,15 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "two"], "two/b.csv has a window of 1970-01-01 00:00 that two/a.csv has too: give one of them"),
         (
             ["show", "two/a.csv", "other.csv"],
-            "other.csv asks something else than the files before it: its k is another",
+            "two/a.csv has k 2, other.csv has k 3: show them apart",
         ),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite is of --html: leave it out"),
         (["show", "good.csv", "--html", "no/such/folder.html"], "cannot be written: No such file or directory"),
         (["show", "rows.csv", "--htm", "x"], "did you mean --html?"),
+        (["show", "rows.csv", "--title", "x"], "--title is of --html: leave it out"),
+        (["show", "good.csv", "--html", "web"], "--html must end with .html, got web"),
+        (["show", "two/a.csv", "apart.csv"], "two/a.csv has epsilon 1.0, apart.csv has epsilon 2.0: show them apart"),
     ],
 )
 def test_what_cannot_be_shown(
@@ -143,6 +153,8 @@ def test_what_cannot_be_shown(
         (tmp_path / name).write_bytes(content)
     (tmp_path / "other.csv").write_bytes(ranking)
     (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"k": 3}))
+    (tmp_path / "apart.csv").write_bytes(ranking)
+    (tmp_path / "apart.manifest.json").write_bytes(manifest.replace(b'"epsilon": 1.0', b'"epsilon": 2.0'))
     (tmp_path / "two").mkdir()
     for name in ("a", "b"):
         other = json.loads(manifest) | {"report": name}

@@ -178,6 +178,43 @@ def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.C
     assert "does not suffice" in capsys.readouterr().err
 
 
+def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """A correction, or a period that is published again with another k, costs what a later period needs."""
+    year = CHARGED.replace("horizon: 4", "horizon: 2").replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user")
+    year = year.replace("dataset: plays", "dataset: year") + "groups:\n  column: country\n  file: countries.txt\n"
+    (folder / "weekly.yaml").write_text(year)
+    (folder / "countries.txt").write_text("DE\nFR\n")
+    head, *rows = (folder / "rows.csv").read_text().splitlines()
+    (folder / "rows.csv").write_text("\n".join([f"{head},country", *(f"{row},DE" for row in rows)]) + "\n")
+    assert main(["budget", "create", "--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "year", "--epsilon", "2",
+                 "--privacy-unit", "user"]) == 0  # fmt: skip
+    first = ["--window-end", "2026-01-12"]
+
+    def told(*words: str, status: int = 0) -> str:
+        capsys.readouterr()
+        assert report(folder, *words) == status
+        return "".join(capsys.readouterr())
+
+    (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
+    said = told(*first, "--check", status=2)
+    assert "weekly.yaml:23: groups.column must be another: " in said, said
+    assert "rows.csv has no column 'contry': it has: country, item, time, user: did you mean country?\n" in said
+    (folder / "weekly.yaml").write_text(year)
+    left = "after this run the periods left (1 of 2) need 50.0% of the budget, and"
+    said = told(*first, "--check")
+    assert f"{left} 50.0% will be left\n" in said and "out/weekly-2026-01-05.csv: can be written" in said
+    assert "time time, group country" in said and "groups   2, a ranking each" in said
+    assert "periods left" not in told(*first)
+    assert ".csv: published before" in (said := told(*first, "--check")) and f"{left} 50.0% will be left\n" in said
+    said = told(*first, "--correction", "1", "--check")
+    assert f"{left} 0.0% will be left, so the last ones will be refused" in said and "replaces what is" in said
+    shutil.rmtree(folder / "out")
+    (folder / "weekly.yaml").write_text(year.replace("k: 3", "k: 2"))
+    assert "for another question: this one costs epsilon 1 too" in (said := told(*first)) and f"{left} 0.0%" in said
+    said = told("--window-end", "2026-01-19", status=2)
+    assert "\n  adding up epsilon: 2 spent + 1 asked = 3, over 2\n" in said
+
+
 def test_a_corrected_period_is_published(folder: Path, capsys: pytest.CaptureFixture) -> None:
     """Whoever catches up later meets a correction in the place of the first ranking, or a part of one."""
     until = ["--catch-up", "--until", "2026-01-12"]
@@ -258,6 +295,7 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("  k: 3\n", "  k: 3\n  kbar: 5\n", "mechanism.kbar does not apply to joint"),
         ("file:key", "a key that stands here itself", "release_key must be given as file:PATH"),
         ("  file: items.txt\n", "  unknown: true\n", "joint needs a public domain: over an unknown one,"),
+        ("first: 2026-01-05", "first: 2026-01-06", "window.first must be a Monday with window.every: week; 7d starts"),
         ("sink:\n", "runner:\n  shards: 3\nsink:\n", "17: runner.shards must be a power of two from 1 to 65536, got 3"),
     ],
 )

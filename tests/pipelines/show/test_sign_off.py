@@ -103,15 +103,15 @@ def test_hiding_counts_needs_counts() -> None:
 
 def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:
     run(k=3)
-    assert {line[5:] for line in command("show", "r.csv", "--titles", "items.csv").out.splitlines()[1:4]} == {
+    assert {line[5:] for line in command("show", "r.csv", "--item-titles", "items.csv").out.splitlines()[1:4]} == {
         "tea", "1", "2"}  # fmt: skip
-    assert command("show", "r.csv", "--titles", "items.csv", "--html", "r.html").status == 0
+    assert command("show", "r.csv", "--item-titles", "items.csv", "--html", "r.html").status == 0
     assert ">tea<" in Path("r.html").read_text("utf-8")
     for words, said in (
-        (["--titles", "key"], "key must be a table with a column for items and one for titles"),
-        (["--titles", "items.csv", "--title-column", "name"], "'name'"),
-        (["--title-column", "title"], "--title-column needs --titles"),
-        (["--titles", "none.csv"], "none.csv does not exist"),
+        (["--item-titles", "key"], "key must be a table with a column for items and one for titles"),
+        (["--item-titles", "items.csv", "--title-column", "name"], "'name'"),
+        (["--title-column", "title"], "--title-column needs --item-titles"),
+        (["--item-titles", "none.csv"], "none.csv does not exist"),
         (["--sign-off", "--registry"], "--sign-off does not go with --registry"),
     ):
         done = command("show", "r.csv", *words)

@@ -113,6 +113,7 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
         (b"alice,secret\nb,y\n", "the first line must name one column 'user', got 0 of 2"),
         (b"user;item\nsecret;y\n", "got 0 of 1: write commas in place of semicolons"),
         (b"user\titem\nsecret\ty\n", "got 0 of 1: write commas in place of tabs"),
+        (b"alice,item\nb,y\n", "must name one column 'user', got 0 of 2: name the columns there$"),
         (b"user,item,user\na,b,c\n", "got 2 of 3"),
         (b"user;item\na;b\n", "got 0 of 1"),
         ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8"),

@@ -134,7 +134,9 @@ class TestPatterns:
 
     def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "rows.jsonl").mkdir()
-        with pytest.raises(Refusal, match="is a folder: name its files") as refusal:
+        for name in ("_SUCCESS", "part-0.parquet"):
+            (tmp_path / "rows.jsonl" / name).touch()
+        with pytest.raises(Refusal, match="is a folder: name its files, as in '.*/rows.jsonl/\\*.parquet'") as refusal:
             source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
         assert refusal.value.field == "input"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pandas as pd
@@ -374,6 +376,32 @@ def test_a_notebook_shows_table_guarantee_and_chart() -> None:
     assert shown.count("<table") == 2 and shown.count("<svg viewBox") == 1 and "not private" in shown
     assert HOSTILE not in shown and "&lt;script&gt;" in shown
     assert "<svg" in ranked(counts=0.5)._repr_html_() and "<svg" not in ranked()._repr_html_()
+
+
+NOTEBOOK = """
+import sys
+sys.modules["pandas"] = None
+import polars
+from private_topk import Joint, rank
+rank(polars.DataFrame({"user": ["ana"], "item": ["tea"]}), k=1, mechanism=Joint(epsilon=1.0), domain=["tea", "cake"])
+"""
+
+
+@pytest.mark.long
+def test_it_runs_in_a_kernel_without_pandas() -> None:
+    pytest.importorskip("ipykernel")
+    client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    cell = nbformat.v4.new_code_cell(NOTEBOOK)
+    client.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3").execute()
+    assert [sorted(output["data"]) for output in cell.outputs] == [["text/html", "text/plain"]], cell.outputs
+
+
+def test_beam_sees_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its part for notebooks needs an old pandas, and has the notebook load scripts from elsewhere."""
+    shell = SimpleNamespace(get_ipython=lambda: "a shell")
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "apache_beam.runners.interactive", None)
+    assert ranked().items and sys.modules["IPython"] is shell
 
 
 def test_two_pictures_of_a_notebook_have_identifiers_of_their_own() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -30,15 +30,17 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
-from private_topk.transforms.domain import Domain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.domain import Domain, PublicDomain
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
+from private_topk.transforms.labels import as_integers
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.validation import check_kinds, named_as_arguments
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Picture", "Rankings", "rank"]
 
 
+@named_as_arguments()
 def rank(
     rows: object,
     k: int,
@@ -57,7 +60,7 @@ def rank(
     epsilon: Fraction | float | None = None,
     user: str = "user",
     item: str = "item",
-    time: str = "time",
+    time: str | None = None,
     time_unit: str = "s",
     period: Period | None = None,
     max_items_per_user: int | None = None,
@@ -67,9 +70,9 @@ def rank(
     horizon: int | None = None,
     delta: Fraction | float | None = None,
     amounts: Amounts | None = None,
-    value: str = "value",
+    value: str | None = None,
     groups: Groups | Iterable[str | int] | None = None,
-    group: str = "group",
+    group: str | None = None,
     max_windows_per_user: int | None = None,
     risers: Risers | None = None,
     ledger: str | None = None,
@@ -89,8 +92,9 @@ def rank(
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
             path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
         epsilon: of a mechanism that is given by its name.
-        user, item, time: names of columns. Users and items are texts or whole numbers. The time is read where there is
-            a period; what its values mean is what they mean in a file (docs/formats.md).
+        user, item: names of columns, of texts or whole numbers.
+        time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
+            in a file (docs/formats.md).
         time_unit: what a plain number in the time column counts since 1970 UTC: s, ms or us.
         period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or
             not. Without it all rows are one window.
@@ -104,10 +108,10 @@ def rank(
         delta: of a mechanism that is given by its name, where it has one. Otherwise, with the unit user, it pays for
             composing windows.
         amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
-        value: with amounts: the name of their column.
-        groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
-            them a user counts in: docs/groups.md. Where `domain` is a dict of lists, one for each group, these.
-        group: with groups: the name of their column.
+        value: with amounts: the name of their column, by default "value".
+        groups: a ranking for every group of a public list, such as countries: the list, or `Groups(list, per_user=2)`
+            where a user counts in several: docs/groups.md. A `domain` that is a dict of lists names them itself.
+        group: with groups: the name of their column, by default "group".
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows-per-user.md.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
@@ -127,6 +131,7 @@ def rank(
     if user == item:
         raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
                       "ranked")  # fmt: skip
+    check_kinds(release=release)
     account = account_of(
         {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
     )
@@ -135,7 +140,7 @@ def rank(
                       'give Release(ReleaseKey.parse("file:key"), "an id")')  # fmt: skip
     if isinstance(mechanism, str):
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
-    elif epsilon is not None:
+    elif isinstance(mechanism, Mechanism) and epsilon is not None:
         raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
     if isinstance(domain, str | os.PathLike):
         domain = read_domain(os.fspath(domain), item)
@@ -148,15 +153,23 @@ def rank(
         privacy_unit=privacy_unit,
         horizon=horizon,
     )
-    grouped = spec.top_k.groups is not None
-    columns = _columns(
-        user, item, time if period else None, time_unit, value if amounts else None, group if grouped else None
+    groups = spec.top_k.groups
+    columns = Columns(
+        user,
+        item,
+        _column("time", time, "period", period),
+        time_unit,
+        value=_column("value", value, "amounts", amounts),
+        group=_column("group", group, "groups", groups),
     )
     frame = Frame(table_of(rows, columns), columns)
+    if groups is not None:
+        _kind_of_labels("groups", frame.table[columns.group], groups.labels)
+    kind = _kind_of_labels("domain", frame.table[item], spec.top_k.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
         run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
-        return Rankings(pq.read_table(path), _manifest(path))
+        return Rankings(_with_items(pq.read_table(path), kind), _manifest(path))
 
 
 def _manifest(path: str) -> dict[str, Any]:
@@ -165,11 +178,32 @@ def _manifest(path: str) -> dict[str, Any]:
     return manifest
 
 
-def _columns(user: str, item: str, time: str | None, time_unit: str, value: str | None, group: str | None) -> Columns:
-    try:
-        return Columns(user, item, time, time_unit, value=value, group=group)
-    except Refusal as refusal:
-        raise Refusal(refusal.field.removesuffix("_column"), refusal.rule, refusal.remedy) from None
+def _column(role: str, name: str | None, partner: str, its: object) -> str | None:
+    """The name of a column that is read where its partner is given. Raises Refusal for a name without it."""
+    if its is None and name is not None:
+        raise Refusal(role, f"needs {{{partner}}}: no other ranking reads that column", "leave it out otherwise")
+    return None if its is None else role if name is None else name
+
+
+def _kind_of_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> pa.DataType:
+    """The type of the labels that are released, which no row decides: integers where the column and the list are of
+    integers. Raises Refusal if the list has none that the column can hold.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not pa.types.is_integer(kind):
+        return pa.string()
+    if not isinstance(domain, PublicDomain):
+        return pa.int64() if domain.is_public else kind
+    integer = as_integers(domain.index().labels)[1]
+    if not integer.any():
+        raise Refusal(field, "has no integer, and its column in the rows has nothing else: no row would count",
+                      "give them as they are in the rows")  # fmt: skip
+    return pa.int64() if integer.all() else pa.string()
+
+
+def _with_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
+    place = table.column_names.index("item")
+    return table.set_column(place, "item", table["item"].cast(kind))
 
 
 @dataclass(frozen=True)
@@ -182,7 +216,9 @@ class Picture:
         return f'<div class="ptk"><style>{STYLE}</style>{self.svg}</div>'
 
     def save(self, path: str) -> None:
-        """Write the drawing as a file of its own, with its colours."""
+        """Write the drawing as an .svg file of its own, with its colours."""
+        if not path.endswith(".svg"):
+            raise Refusal("path", f"must end with .svg, got {verbatim(path)}", "other tools convert it")
         inside = self.svg.replace(">", f' class="ptk"><style>{STYLE}</style>', 1)
         with open(path, "w", encoding="utf-8") as sink:
             sink.write(inside)
@@ -195,7 +231,8 @@ class Rankings:
     A sequence of windows: `rankings[0].items`, and `start`, `end` and `rows` of each.
 
     Args:
-        table: one row for each released item, with the columns of a ranking file.
+        table: one row for each released item, with the columns of a ranking file. Items that are integers in the rows
+            and in the domain are integers again.
         facts: what the manifest says.
     """
 
@@ -223,10 +260,10 @@ class Rankings:
 
     @cached_property
     def windows(self) -> list[Listing]:
-        return self.report().listings()
+        return replace(self.report(), rows=self.to_rows()).listings()
 
     @property
-    def items(self) -> tuple[str, ...]:
+    def items(self) -> tuple[Any, ...]:
         """The items of the only window. Raises Refusal where there are several."""
         if len(self) != 1:
             raise Refusal("", f"items are those of one window, and there are {len(self)}",
@@ -258,9 +295,16 @@ class Rankings:
         except ImportError:
             raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
 
-    def plot(self) -> Picture:
-        """Places over the windows; of one window its published counts with their noise. Raises Refusal otherwise."""
-        listings = self.report().listings()
+    def plot(self, group: str | None = None) -> Picture:
+        """Places over the windows; of one window its published counts with their noise. Raises Refusal otherwise.
+
+        Args:
+            group: whose, where there are several.
+        """
+        by_group = self.report().by_group()
+        if group not in by_group:
+            raise Refusal("group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a picture is of one")
+        listings = by_group[group]
         if has_places(listings):
             return Picture(bump_chart(listings, "places"))
         if len(listings) == 1 and listings[0].counted:
@@ -275,15 +319,18 @@ class Rankings:
     def write(self, path: str, overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
-        rows = format_of(path).encode(self.to_rows(), Shape.of(self.facts))
+        rows = format_of(path).encode(self._texts(), Shape.of(self.facts))
         of_file = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
         manifest = json.dumps({**self.facts, **of_file}, indent=2, ensure_ascii=False) + "\n"
         publish(path, rows, manifest.encode(), overwrite)
 
     def report(self) -> PublishedReport:
-        """The rankings as a report that can be shown."""
+        """The rankings as a report that can be shown; items are texts, as in a file."""
         facts = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
-        return PublishedReport(self.to_rows(), facts, "group" if "group" in self.table.column_names else None)
+        return PublishedReport(self._texts(), facts, "group" if "group" in self.table.column_names else None)
+
+    def _texts(self) -> list[dict[str, Any]]:
+        return _with_items(self.table, pa.string()).to_pylist()
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

@@ -6,6 +6,8 @@ import io
 import os
 import re
 import shutil
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
@@ -48,6 +50,7 @@ from private_topk.transforms.validation import check_key
 __all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", "run"]
 
 _PLACES = ("input", "domain", "output", "snapshot")
+_HIDING = threading.Lock()
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 _LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 _REFUSAL = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
@@ -195,11 +198,28 @@ def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
 
 def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
     try:
-        build(pipeline, report, launch, live)
+        with _no_notebook():
+            build(pipeline, report, launch, live)
     except Refusal:
         raise
     except ValueError as error:  # Beam's own check of a place; there is no data yet that it could show
         raise refused(error) from None
+
+
+@contextmanager
+def _no_notebook() -> Iterator[None]:
+    """Inside, IPython cannot be imported. In a notebook Beam would otherwise label transforms by their cell, for which
+    it needs an old pandas, and makes the notebook load scripts from elsewhere.
+    """
+    with _HIDING:
+        held = sys.modules.get("IPython")
+        if held is not None:
+            sys.modules["IPython"] = None  # type: ignore[assignment]  # Python's own way to say that there is none
+        try:
+            yield
+        finally:
+            if held is not None:
+                sys.modules["IPython"] = held
 
 
 @contextmanager

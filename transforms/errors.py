@@ -38,6 +38,12 @@ class Refusal(ValueError):
         sentence = _OTHER.sub(lambda match: name(match[1]) if match[1] else match[0][0], template)
         return f"{name(self.field)} {sentence}" if self.field else sentence
 
+    def renamed(self, name: Callable[[str], str]) -> Refusal:
+        """The same refusal, with every field by another name."""
+        rule, remedy = (_OTHER.sub(lambda match: f"{{{name(match[1])}}}" if match[1] else match[0], text)
+                        for text in (self.rule, self.remedy))  # fmt: skip
+        return type(self)(name(self.field), rule, remedy)
+
     def fields(self) -> list[str]:
         """Every field that is meant, the one that breaks the rule first."""
         others = [match[1] for match in _OTHER.finditer(self.rule + self.remedy) if match[1]]

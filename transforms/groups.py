@@ -31,7 +31,10 @@ class Groups:
     compose; the mechanism's budget is that of each of them.
 
     Args:
-        labels: the public list. As for items, it must not come from the data.
+        labels: the public list, as a `PublicDomain` or any iterable of labels. It must not come from the data.
+
+    Raises:
+        Refusal: an argument breaks its rule.
     """
 
     identity_tag: ClassVar[str] = "groups"
@@ -42,17 +45,16 @@ class Groups:
     @classmethod
     def of(cls, labels: Groups | PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
         """The groups of a list. Raises Refusal."""
-        if isinstance(labels, Groups):
-            return labels
-        if isinstance(labels, str | bytes):
-            raise Refusal("groups", "must be a list of groups, got a single text")
-        try:
-            listed = PublicDomain.of(labels)
-        except Refusal as error:
-            raise Refusal("groups", error.rule, error.remedy) from None
-        return cls(listed, per_user)
+        return labels if isinstance(labels, Groups) else cls(labels, per_user)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        given: Any = self.labels
+        if isinstance(given, str | bytes):
+            raise Refusal("groups", "must be a list of groups, got a single text")
+        try:
+            object.__setattr__(self, "labels", PublicDomain.of(given))
+        except Refusal as error:
+            raise Refusal("groups", error.rule, error.remedy) from None
         try:
             object.__setattr__(self, "per_user", check_parameter("max_items_per_user", self.per_user))
         except Refusal as error:

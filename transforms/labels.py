@@ -76,8 +76,7 @@ def _refuse_repeated(labels: pa.Array) -> None:
     tally = pc.value_counts(labels)
     repeated = tally.filter(pc.greater(tally.field("counts"), 1))
     if len(repeated):
-        example = verbatim(repr(repeated[0]["values"].as_py()))
-        raise Refusal("domain", f"must hold every item once, got {len(repeated)} repeated, such as {example}")
+        raise Refusal("domain", f"must hold every item once, got {len(repeated):,} repeated", _CATALOGUE)
 
 
 def _list_key(attempt: int) -> bytes:
@@ -118,11 +117,11 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
 def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arrow
     names = list(getattr(frame, "column_names", frame.columns))
     if len(names) != 1:
-        raise Refusal("domain", f"must be one column, got a frame of {len(names)}", "give the column, such as "
-                      "frame['item']")  # fmt: skip
+        raise Refusal("domain", f"must be one column, got a frame of {len(names)}", _CATALOGUE)
     return frame[names[0]]
 
 
+_CATALOGUE = "give a catalogue, which is not made from the rows, or an unknown domain"
 _ZEROS = np.uint64(0x3030303030303030)
 _ONES = np.uint64(0x0101010101010101)
 _DIGITS = 18

@@ -28,6 +28,7 @@ from private_topk.transforms.validation import (
     check_key,
     check_kinds,
     check_windowing,
+    named_as_arguments,
 )
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.assign import AssignWindows, EveryWindow
@@ -92,6 +93,7 @@ class PrivateTopK(beam.PTransform):
             without rows.
     """
 
+    @named_as_arguments()
     def __init__(
         self,
         k: int,
@@ -121,7 +123,7 @@ class PrivateTopK(beam.PTransform):
             mechanism, unused = with_budget(mechanism, epsilon, delta, max_items_per_user)
             if unused is not None:
                 raise Refusal("delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out")
-        elif (epsilon, delta) != (None, None):
+        elif isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
             raise Refusal("delta" if epsilon is None else "epsilon", "is of a mechanism that is given by its name",
                           "the object has its own")  # fmt: skip
         for name, flag in (("waits_for_timers", waits_for_timers), ("reveal_active_windows", reveal_active_windows)):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineRunner
@@ -12,7 +15,7 @@ from private_topk.transforms.release import Release, ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_key", "check_kinds", "check_windowing"]
+__all__ = ["check_all_windows", "check_key", "check_kinds", "check_windowing", "named_as_arguments"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -26,6 +29,18 @@ def check_kinds(**given: object) -> None:
         kind, remedy = _KINDS[name]
         if value is not None and not isinstance(value, kind):
             raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
+
+
+_ARGUMENTS = {"against": "risers", "against_weight": "risers", "period_from": "period"}
+
+
+@contextmanager
+def named_as_arguments() -> Iterator[None]:
+    """Refusals inside name arguments as Python does, and not options; nor do they show the way to where they arose."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise refusal.renamed(lambda name: _ARGUMENTS.get(name, name.removesuffix("_column"))) from None
 
 
 def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:

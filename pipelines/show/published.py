@@ -24,7 +24,7 @@ class Listing(NamedTuple):
     zone: str = "UTC"
 
     @property
-    def items(self) -> tuple[str, ...]:
+    def items(self) -> tuple[Any, ...]:
         return tuple(row["item"] for row in self.rows)
 
     @property
@@ -48,6 +48,11 @@ class Listing(NamedTuple):
         """The start in local time of the zone."""
         assert self.start is not None
         return self.start.astimezone(_zone(self.zone))
+
+    def __repr__(self) -> str:
+        from private_topk.pipelines.show.words import table
+
+        return "\n".join(table(self))
 
     def title(self) -> str:
         return when(self.start, self.end, self.zone)

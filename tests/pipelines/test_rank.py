@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pandas as pd
@@ -27,6 +29,7 @@ from private_topk import (
     Rankings,
     Release,
     ReleaseKey,
+    Risers,
     UnknownDomain,
     rank,
 )
@@ -36,6 +39,7 @@ from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn, table_of
 from private_topk.runners import prepare
+from private_topk.transforms.domain import Domain, RangeDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.testing import fixed_release
@@ -47,12 +51,12 @@ ROWS = pl.DataFrame(
     {
         "listener": [f"u{n % 41}" for n in range(600)],
         "track": [f"track {(n * n + n // 7) % 14}" for n in range(600)],
-        "played": [START + timedelta(hours=n * n % 700) for n in range(600)],
+        "time": [START + timedelta(hours=n * n % 700) for n in range(600)],
         "price": [n / 7 for n in range(600)],
         "shop": [f"shop {n % 3}" for n in range(600)],
     }
 )
-NAMES = {"user": "listener", "item": "track", "time": "played"}
+NAMES = {"user": "listener", "item": "track"}
 KEY = ReleaseKey.fresh()
 PERIOD = Period.of("2026-01-05", "2026-02-02", "7d")
 
@@ -109,7 +113,7 @@ def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release:
     words = [word.format(tmp_path) for word in words]
     unknown = ["--unknown-domain"] if arguments.get("domain") == UnknownDomain() else []
     domain = unknown or ([] if "--domain" in words else ["--domain", f"{tmp_path}/items.txt"])
-    names = ["--user-column", "listener", "--item-column", "track", "--time-column", "played"]
+    names = ["--user-column", "listener", "--item-column", "track"]
     keyed = ["--release-key", release.key.source, "--release-id", release.id]
     budget = [] if "--epsilon" in words else ["--epsilon", "1"]
     places = ["--input", f"{tmp_path}/rows.parquet", "--output", f"{tmp_path}/run.avro"]
@@ -154,8 +158,8 @@ HOLDERS: dict[str, Callable[[], object]] = {
     "a batch": lambda: ROWS.to_arrow().combine_chunks().to_batches()[0],
     "a stream": Capsule,
     **{name: lambda name=name: Relation(name) for name in ("to_arrow", "fetch_arrow_table", "arrow")},
-    "times as text": lambda: ROWS.with_columns(pl.col("played").dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
-    "times as numbers": lambda: ROWS.with_columns(pl.col("played").dt.epoch("s")),
+    "times as text": lambda: ROWS.with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%SZ")),
+    "times as numbers": lambda: ROWS.with_columns(pl.col("time").dt.epoch("s")),
 }
 
 
@@ -165,7 +169,7 @@ def of_duckdb(held: pa.Table) -> object:
 
 def read(rows: object) -> list[dict[str, Any]]:
     """The rows as they are counted."""
-    columns = Columns(**NAMES)
+    columns = Columns(**NAMES, time="time")
     blocks = [block_of(part, columns)[0] for part in Frame(table_of(rows, columns), columns).rows(PERIOD) or ()]
     return [row for block in blocks for row in block.to_pylist()]
 
@@ -184,7 +188,7 @@ def test_users_are_counted_and_not_rows(release: Release) -> None:
 
 def test_many_rows_come_in_parts() -> None:
     rows = pl.concat([ROWS] * 300)
-    frame = Frame(table_of(rows, Columns(**NAMES)), Columns(**NAMES))
+    frame = Frame(table_of(rows, Columns(**NAMES, time="time")), Columns(**NAMES, time="time"))
     assert [len(part.columns["listener"]) for part in frame.rows(PERIOD)] == [1 << 17, 180_000 - (1 << 17)]
     with pytest.raises(Refusal, match="runner prism cannot see a table in the memory of this process: use direct"):
         frame.check_runner(replace(prepare("direct", []), name="prism"))
@@ -224,7 +228,7 @@ def test_the_same_rows_are_one_table_however_they_came_about() -> None:
 
 def test_a_table_is_there_as_long_as_anybody_reads_it() -> None:
     """Two calls over the same rows on two threads: the one that ends first takes nothing from the other."""
-    columns = Columns(**NAMES)
+    columns = Columns(**NAMES, time="time")
     mine = Frame(table_of(ROWS, columns), columns)
     assert Frame(table_of(ROWS.clone(), columns), columns).table is mine.table
     gc.collect()
@@ -247,10 +251,21 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
                                 "rows", "must hand over its columns as Arrow's, and raised InvalidOperationError"),
     "columns that are no arrays": (pd.DataFrame({"listener": pd.arrays.SparseArray([SECRET]), "track": ["b"]}), {},
                                    "rows", "must hand over its columns as Arrow's, and raised ArrowTypeError"),
-    "no time": (ROWS.drop("played"), {"period": PERIOD}, "time", "must name a column of the table, got 'played'"),
+    "no time": (ROWS, {"period": PERIOD, "time": "played"}, "time", "must name a column of the table, got 'played'"),
     "truths as times": (ROWS, {"period": PERIOD, "time": "true"}, "time", "must name a column"),
     "a period as text": (ROWS, {"period": "2026-01-05"}, "period", "must be a Period, got str"),
     "an id alone": (ROWS, {"release": "weekly"}, "release", "must be a Release, got str"),
+    "an id with a ledger": (ROWS, {"release": "weekly", "ledger": "sqlite:///b.db", "dataset": "d"}, "release",
+                            "must be a Release, got str"),
+    "a time without a period": (ROWS, {"time": "time"}, "time", "needs period"),
+    "amounts without a bound": (ROWS, {"value": "price"}, "value", "needs amounts"),
+    "a group without a list": (ROWS, {"group": "shop"}, "group", "needs groups"),
+    "the rows as the domain": (ROWS.with_columns(track=pl.lit(SECRET)), {"domain": pl.Series([SECRET] * 9)}, "domain",
+                               "once, got 1 repeated: give a catalogue, which is not made from the rows"),
+    "names for ids": (ROWS.with_columns(track=pl.lit(7)), {}, "domain", "has no integer, and its column in the rows"),
+    "names for codes": (ROWS.with_columns(shop=pl.lit(7)).to_pandas(),
+                        {"groups": Groups(["DE", "FR"], per_user=2), "group": "shop"}, "groups", "no integer"),
+    "risers without windows": (ROWS, {"risers": Risers(0.5)}, "risers", "needs a declared period"),
     "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us"),
     "an empty name": (ROWS, {"user": ""}, "user", "must be the name of a column"),
 }  # fmt: skip
@@ -262,6 +277,39 @@ def test_what_is_wrong_is_told_by_its_argument(mistake: str) -> None:
     with pytest.raises(Refusal) as caught:
         rank(rows, **{"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, **NAMES, **changes})
     assert caught.value.field == field and message in str(caught.value) and SECRET not in str(caught.value)
+
+
+def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
+    with pytest.raises(Refusal) as caught:
+        rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
+    assert len(caught.traceback) <= 4 and caught.value.__suppress_context__
+    with pytest.raises(TypeError, match="mechanism must be a Mechanism such as Joint"):
+        rank(ROWS, "joint", 10, ITEMS, epsilon=1, **NAMES)  # type: ignore[arg-type]
+
+
+IDS = pl.DataFrame({"user": range(300), "item": [7, 8, 9] * 100}, schema_overrides={"item": pl.UInt8})
+KINDS: dict[str, tuple[Domain | list[int] | list[str], pl.DataType]] = {
+    "a list of ids": ([1, 5000], pl.Int64()),
+    "a range": (RangeDomain(0, 27), pl.Int64()),
+    "any": (UnknownDomain(), pl.UInt8()),
+    "an id and a name": (["1", "tea"], pl.String()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integers_come_back_as_integers(kind: str, tmp_path: Path) -> None:
+    domain, expected = KINDS[kind]
+    unknown = domain == UnknownDomain()
+    mechanism = LimitDomain(2.0, 1e-2, max_items_per_user=3) if unknown else Joint(1.0)
+    found = rank(IDS, 2, mechanism, domain, release=fixed_release())
+    assert found.to_polars().schema["item"] == expected and found.to_polars()["item"].to_list() == list(found.items)
+    named = found.to_pandas().merge(pd.DataFrame({"item": found.items, "name": "its name"}), on="item")
+    assert len(named) == len(found.items) == len(found.to_rows())
+    found.write(str(tmp_path / "ranking.avro"))
+    assert "What it promises" in str(found) and str(found.items[0]) in found._repr_html_()
+    as_texts = rank(IDS.cast(pl.String), 2, mechanism, domain, release=fixed_release())
+    as_texts.write(str(tmp_path / "texts.avro"))
+    assert (tmp_path / "ranking.avro").read_bytes() == (tmp_path / "texts.avro").read_bytes()
 
 
 def test_the_domain_has_to_be_said() -> None:
@@ -376,6 +424,32 @@ def test_a_notebook_shows_table_guarantee_and_chart() -> None:
     assert "<svg" in ranked(counts=0.5)._repr_html_() and "<svg" not in ranked()._repr_html_()
 
 
+NOTEBOOK = """
+import sys
+sys.modules["pandas"] = None
+import polars
+from private_topk import Joint, rank
+rank(polars.DataFrame({"user": ["ana"], "item": ["tea"]}), k=1, mechanism=Joint(epsilon=1.0), domain=["tea", "cake"])
+"""
+
+
+@pytest.mark.long
+def test_it_runs_in_a_kernel_without_pandas() -> None:
+    pytest.importorskip("ipykernel")
+    client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    cell = nbformat.v4.new_code_cell(NOTEBOOK)
+    client.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3").execute()
+    assert [sorted(output["data"]) for output in cell.outputs] == [["text/html", "text/plain"]], cell.outputs
+
+
+def test_beam_sees_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its part for notebooks needs an old pandas, and has the notebook load scripts from elsewhere."""
+    shell = SimpleNamespace(get_ipython=lambda: "a shell")
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "apache_beam.runners.interactive", None)
+    assert ranked().items and sys.modules["IPython"] is shell
+
+
 def test_two_pictures_of_a_notebook_have_identifiers_of_their_own() -> None:
     first, second = (ranked(periodic=periodic, counts=0.5)._repr_html_() for periodic in (False, True))
     assert {part.split('"')[0] for part in first.split('id="')[1:]}.isdisjoint(
@@ -390,6 +464,13 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     picture.save(str(tmp_path / "counts.svg"))
     written = (tmp_path / "counts.svg").read_text()
     assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
+    with pytest.raises(Refusal, match=r"path must end with \.svg, got .*x\.png"):
+        picture.save("x.png")
+    of_groups = rank(ROWS, 2, Joint(1.0), ITEMS, groups=["shop 1", "shop 2"], group="shop", publish_counts=0.5, **NAMES)
+    with pytest.raises(Refusal, match="group must be one of shop 1, shop 2: a picture is of one"):
+        of_groups.plot()
+    assert "Noisy counts" in of_groups.plot("shop 2").svg
+    assert repr(of_groups[0]).startswith("shop 1, All rows\n  1  track ")
     assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())
     with pytest.raises(Refusal, match="nothing to draw but its order: give publish_counts, or a period"):
         ranked().plot()

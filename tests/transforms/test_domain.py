@@ -72,7 +72,7 @@ def test_a_list_is_known_by_its_items_in_order() -> None:
     ("items", "message"),
     [
         ([], "at least one item"),
-        (["a", "b", "a"], "every item once, got 1 repeated, such as 'a'"),
+        (["a", "b", "a"], "every item once, got 1 repeated: give a catalogue"),
         ([5, "5"], "every item once"),
         (["a", None], "strings or integers, got NoneType"),
         (pa.array(["a", None]), "must not hold empty items, got 1: remove them"),

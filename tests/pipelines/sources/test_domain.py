@@ -62,7 +62,7 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
         ("d.txt", "", "at least one item"),
         ("d.txt", "\n \n", "at least one item"),
         ("d.txt", "a\n\nb\n", "must not hold empty items, got 1: remove them"),
-        ("d.txt", "a\nb\na\n", "every item once, got 1 repeated, such as 'a'"),
+        ("d.txt", "a\nb\na\n", "every item once, got 1 repeated: give a catalogue"),
         ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
         ("d.txt.gz", b"abc", "not a whole gzip file"),
         ("d.csv", "name\na\n", "domain_column must be another: .* has no column 'item': it has: name$"),

@@ -143,7 +143,7 @@ OPTIONS: tuple[Option, ...] = (
            field="source.payload_schema", path=True),
     Option("user_column", str, "NAME", "who (default: user)", RUN, _INPUT, field="source.user_column", beam="user"),
     Option("item_column", str, "NAME",
-           _both("what is ranked (default: item)") | {"show": "with {item_titles}: the column of the items (default: item)"},
+           _both("what is ranked (default: item)") | {"show": "with {item_titles}: the items there (default: item)"},
            group=_INPUT, field="source.item_column", beam="item"),
     Option("time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT,
            field="source.time_column"),

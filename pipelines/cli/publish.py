@@ -104,13 +104,13 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     require(options, *(_STREAMS if watch else _FILES))
     reach_files(others, options)
     report = report_of(options, watch=watch)
-    warning = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
-    if warning is not None:
-        warn(warning, options)
+    noisy, expected = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
+    if noisy:
+        warn(expected, options)
     again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:
-        facts = tell_readiness(report, launch, arguments)
+        facts = tell_readiness(arguments, report, launch, expected)
         if arguments.json:
             print_json(facts)
         return None
@@ -123,15 +123,18 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     return run(report, launch, again, say, bool(arguments.exact_counters), health)
 
 
-def tell_readiness(report: Report, launch: Launch, arguments: Namespace) -> dict[str, object]:
+def tell_readiness(arguments: Namespace, report: Report, launch: Launch, expected: str) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
+
+    Args:
+        expected: what is publicly known of the ranking's quality.
 
     Returns the same as a document, which with `--json` the caller prints.
     """
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness
 
-    facts = list(readiness(report, launch))
+    facts = [*readiness(report, launch), ("recall", expected)]
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))

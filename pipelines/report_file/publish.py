@@ -62,13 +62,15 @@ class ScheduledReport(Periods):
             self._forewarn(report, self.options(number), number)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
-    def look(self, number: int, tell: Callable[[Report, Launch], None]) -> None:
-        """Pass a period's report to a function that checks whether it is ready. Raises Refusal as `publish` does."""
+    def look(self, number: int, tell: Callable[[Report, Launch, str], None]) -> None:
+        """Pass a period's report, and what is known of its quality, to a function that checks whether it is ready.
+
+        Raises Refusal as `publish` does.
+        """
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
-            self._forewarn(report, self.options(number), number)
-            tell(report, launch)
+            tell(report, launch, self._forewarn(report, self.options(number), number))
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()
@@ -87,12 +89,13 @@ class ScheduledReport(Periods):
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
-    def _forewarn(self, report: Report, options: Options, number: int) -> None:
-        """Print a warning if earlier published periods show that this one would be close to noise."""
+    def _forewarn(self, report: Report, options: Options, number: int) -> str:
+        """What is publicly known of a period's quality. Prints a warning if it would be close to noise."""
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        warning = forewarned(report.spec, options.get("like"), before)
-        if warning is not None:
-            warn(warning, options, f"{self.name}, {self.words(number)}")
+        noisy, expected = forewarned(report.spec, options.get("like"), before)
+        if noisy:
+            warn(expected, options, f"{self.name}, {self.words(number)}")
+        return expected
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)

@@ -24,6 +24,7 @@ from private_topk.transforms.texts import (
     number,
     output_template,
     report_name,
+    sizes,
     template,
     whole,
     whole_or_power,
@@ -248,7 +249,12 @@ OPTIONS: tuple[Option, ...] = (
            ("preview",), _KNOWN),
     Option("items", whole_or_power, "D", "with {zipf}: how many items there are, by default those of the domain",
            ("preview",), _KNOWN, ("preview",)),
-    Option("users", whole_or_power, "U", "with {zipf}: how many users a window has", ("preview",), _KNOWN),
+    Option("users", sizes, "U", "with {zipf}: how many users a window has; or each group, as in 8500,1200,225, or a "
+           "public file of such numbers as {counts} has them, its items being groups", ("preview",), _KNOWN),
+    Option("groups", count, "N", "with {zipf}: so many groups share the users, and each has a ranking", ("preview",),
+           _KNOWN),
+    Option("groups_zipf", number, "S", "with {groups}: the n-th largest group has n^-S times the users of the largest "
+           "(default: 1)", ("preview",), _KNOWN),
     Option("items_per_user", number, "N", "with {zipf}: how many different items a user has in a window",
            ("preview",), _KNOWN),
     Option("amount", number, "A", "with {max_value}: what a user adds to an item that they hold, on average and after "

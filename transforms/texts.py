@@ -16,7 +16,8 @@ from private_topk.transforms.windows.period import duration, moment, window_leng
 
 __all__ = [
     "BY_KIND", "OneOf", "count", "duration", "fraction", "listed", "mechanism", "moment", "name_and_value", "number",
-    "output_template", "printable_text", "report_name", "template", "whole", "whole_or_power", "window_length", "zone",
+    "output_template", "printable_text", "report_name", "sizes", "template", "whole", "whole_or_power", "window_length",
+    "zone",
 ]  # fmt: skip
 
 _LONGEST_NAME = 200
@@ -66,6 +67,11 @@ def listed(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
         return tuple(read(part.strip()) for part in text.split(","))
 
     return read_all
+
+
+def sizes(text: str) -> tuple[int, ...] | str:
+    """Whole numbers with commas between them, or the path of a file of them."""
+    return text if text.lower().endswith((".csv", ".npy")) else listed(whole_or_power)(text)
 
 
 def fraction(text: str) -> Fraction:

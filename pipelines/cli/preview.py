@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.planning import Plan
-    from private_topk.pipelines.preview import Expected, Preview, Setting
+    from private_topk.pipelines.preview import Expected, GroupsPreview, Outlook, Preview, Setting
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
 __all__ = ["COMMANDS"]
@@ -44,7 +45,8 @@ _PLAN = """examples:
 The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
 
 _VALUES = ("items", "k", "epsilon")
-_OWN = ("zipf", "items", "users", "items_per_user", "amount", "counts", "counts_before", "these_counts_are_public")
+_OWN = ("zipf", "items", "users", "items_per_user", "groups", "groups_zipf", "amount", "counts", "counts_before",
+        "these_counts_are_public")  # fmt: skip
 _WHY_NOT = {
     "basic": "",
     "optimal": "for up to 1000 windows and with a delta",
@@ -57,6 +59,8 @@ _BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")
 
 def _preview(arguments: Namespace, others: list[str]) -> None:
     """Print the preview of one setting in full, or of several the recall of each."""
+    from private_topk.pipelines.preview import GroupsPreview
+
     options = options_of(arguments)
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
@@ -67,6 +71,9 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
         _check_plot(arguments, ks, epsilons)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     previews = _previews(options, arguments, ks, epsilons)
+    if isinstance(previews, GroupsPreview):
+        print_json(previews.plain()) if arguments.json else _print_groups(previews)
+        return
     if arguments.plot is not None:
         previews[0].plot(arguments.plot)
     if arguments.json:
@@ -83,9 +90,11 @@ def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
         raise Refusal("plot", "draws one setting: give one {k}, one {epsilon} and one number of {items}")
 
 
-def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> list[Preview]:
+def _previews(
+    options: Options, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
+) -> list[Preview] | GroupsPreview:
     from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.preview.from_options import expected_counts
+    from private_topk.pipelines.preview.from_options import expected_counts, setting_of
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
@@ -96,9 +105,15 @@ def _previews(options: Options, arguments: Namespace, ks: Sequence[Any], epsilon
         for shape, k, epsilon in settings:
             if len(settings) > 1 and not sys.stderr.isatty():
                 print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
-            expected = expected_counts(options, shape)
+            by_group, tried = expected_counts(options, shape), names or tuple(MECHANISMS)
+            if list(by_group) != [""]:
+                if len(settings) > 1 or arguments.recall is not None or arguments.plot is not None:
+                    raise Refusal("", "groups have a preview of one {k}, one {epsilon} and one number of {items}, "
+                                  "without {recall} and {plot}")  # fmt: skip
+                asked = setting_of(options, k, epsilon)
+                return preview(by_group, asked, mechanisms=tried, draws=arguments.draws, tell=tell)
+            expected = by_group[""]
             setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
-            tried = names or tuple(MECHANISMS)
             previews.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
     return previews
 
@@ -153,7 +168,7 @@ def _print(previews: Sequence[Preview], recall: object) -> None:
 
     first, differing = previews[0], _differing(previews)
     others = " (and other numbers of items)" if "items" in differing else ""
-    print(f"Expected: {first.expected}{others}. Nothing is charged.")
+    print(f"Expected: {first.expected.words()}{others}. Nothing is charged.")
     sought = "" if recall is None else f", found for a recall of {float(cast(float, recall)):g}"
     print(f"Asked: {_question(first, differing)}{sought}\n")
     if len(previews) == 1:
@@ -163,12 +178,26 @@ def _print(previews: Sequence[Preview], recall: object) -> None:
         print("\n".join(comparison(columns)))
         noisy = [_named(preview, differing) for preview in previews if preview.close_to_noise]
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
-    for why, names in _left_out(first).items():
+    _print_left_out(first)
+    if len(previews) == 1 and not first.close_to_noise:
+        print(f"\nIn a run: {_run(first, first.best)}")
+
+
+def _print_groups(found: GroupsPreview) -> None:
+    largest = next(iter(found.previews.values()))
+    print(f"Expected of the largest of {found.groups:,} groups: {largest.expected.words()}. Nothing is charged.")
+    print(f"Asked: {_question(largest, ())}\n")
+    print(found)
+    _print_left_out(largest)
+    if found.worth:
+        print(f"\nIn a run: {_run(largest, largest[found.best])}")
+
+
+def _print_left_out(preview: Preview) -> None:
+    for why, names in _left_out(preview).items():
         print(f"\nNot tried ({why}): {', '.join(names)}", end="")
-    if first.left_out:
+    if preview.left_out:
         print()
-    if len(previews) == 1:
-        print(f"\nIn a run: {_run(first)}")
 
 
 def _differing(previews: Sequence[Preview]) -> list[str]:
@@ -189,7 +218,8 @@ def _named(preview: Preview, differing: Sequence[str]) -> str:
 def _left_out(preview: Preview) -> dict[str, list[str]]:
     by_reason: dict[str, list[str]] = {}
     for name, error in preview.left_out.items():
-        by_reason.setdefault(error.shown(flag).replace(f" for {name}", ""), []).append(name)
+        needs = f"needs {flag(error.field)}" if error.rule.startswith("must be given") else error.shown(flag)
+        by_reason.setdefault(re.sub("^needs ", "they need ", needs), []).append(name)
     return by_reason
 
 
@@ -208,9 +238,9 @@ def _question(preview: Preview, differing: Sequence[str]) -> str:
     )
 
 
-def _run(preview: Preview) -> str:
+def _run(preview: Preview, best: Outlook) -> str:
     """The arguments of a run as recommended."""
-    best, setting = preview.best, preview.setting
+    setting = preview.setting
     words = [flag("mechanism"), best.name, flag("k"), str(setting.k), flag("epsilon"), f"{float(setting.epsilon):g}"]
     composes = preview.privacy[best.name].total is not None
     if setting.delta is not None and (best.mechanism.parameter("delta") is not None or composes):
@@ -295,8 +325,8 @@ def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
     if preview is None:
         return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
     chosen = next((outlook for outlook in preview.outlooks if outlook.name == name), None)
-    best = f"Best: {short(preview.best)}."
-    return [f"Judging by {preview.expected}:", *([] if chosen in (None, preview.best) else [f"{short(chosen)}."]), best]
+    judging, best = f"Judging by {preview.expected.words()}:", f"Best: {short(preview.best)}."
+    return [judging, *([] if chosen in (None, preview.best) else [f"{short(chosen)}."]), best]
 
 
 def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | None:
@@ -308,7 +338,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     a_week = Period(start, start + timedelta(days=7))  # for the sample, of which a window is taken
-    expected = expected_of(options["like"], None, a_week)
+    expected, *_ = expected_of(options["like"], None, a_week).values()
     shared = {**options, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
     setting = setting_of(shared, k, options["epsilon"])

@@ -17,7 +17,6 @@ from private_topk.transforms.options import require
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report import Report
-    from private_topk.pipelines.report_file.ahead import Ahead
     from private_topk.pipelines.run import Done
     from private_topk.runners import Launch
 
@@ -106,13 +105,13 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     require(options, *(_STREAMS if watch else _FILES))
     reach_files(others, options)
     report = report_of(options, watch=watch)
-    warning = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
-    if warning is not None:
-        warn(warning, options)
+    noisy, expected = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
+    if noisy:
+        warn(expected, options)
     again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     if arguments.check:
-        facts = tell_readiness(report, launch, arguments)
+        facts = tell_readiness(arguments, report, launch, [("recall", expected)])
         if arguments.json:
             print_json(facts)
         return None
@@ -126,16 +125,19 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
 
 
 def tell_readiness(
-    report: Report, launch: Launch, arguments: Namespace, more: Iterable[Ahead] = ()
+    arguments: Namespace, report: Report, launch: Launch, more: Iterable[tuple[str, str]]
 ) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
+
+    Args:
+        more: facts beside the report's own, by their names.
 
     Returns the same as a document, which with `--json` the caller prints.
     """
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness
 
-    facts = [*readiness(report, launch), *((fact.name, fact.text) for fact in more)]
+    facts = [*readiness(report, launch), *more]
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))

@@ -55,7 +55,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
     for number in numbers:
-        report.look(number, lambda of_it, launch, more: document.update(tell_readiness(of_it, launch, arguments, more)))
+        report.look(number, lambda *found: document.update(tell_readiness(arguments, *found)))
     if arguments.json:
         print_json(document)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from private_topk.pipelines.budget.sharing import Privacy, Shared
 from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, weight_of
-from private_topk.pipelines.preview.words import ranks_table, reasons, table
+from private_topk.pipelines.preview.solving import fewest_windows, largest_k, noise_in, reaching
+from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-__all__ = ["Preview", "preview"]
+__all__ = ["GroupsPreview", "Preview", "preview"]
+
+_FEW = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +32,6 @@ class Preview:
     """The preview of one setting, for every mechanism that applies to it.
 
     Args:
-        expected: the counts in words.
         items: how many items there are.
         outlooks: of every mechanism that applies, the best first.
         privacy: what is protected, for each of these.
@@ -37,7 +40,7 @@ class Preview:
     """
 
     setting: Setting
-    expected: str
+    expected: Expected
     items: int
     outlooks: tuple[Outlook, ...]
     privacy: Mapping[str, Privacy]
@@ -73,8 +76,28 @@ class Preview:
         return next(iter(self.privacy.values())).windows
 
     def reasons(self) -> list[str]:
-        """The recommendation with its reasons, in sentences."""
-        return reasons(self.outlooks, self.windows)
+        """The recommendation with its reasons, in sentences; of what is close to noise, what would be better."""
+        return [*reasons(self.outlooks), *([self.advice()] if self.close_to_noise else [])]
+
+    def advice(self) -> str:
+        """What would find at least half of the top k, by more draws of the same."""
+        setting, best, better = self.setting, self.best, []
+        with suppress(Refusal):
+            smaller = largest_k(self.expected, setting, NOISE, [best.name]).setting.k
+            if smaller < setting.k:
+                better.append(f"k = {smaller}")
+        times = fewest_windows(self.expected, setting, NOISE, best.name)
+        if times is not None:
+            alike = f" or {times} such groups merged" if setting.groups_per_user is not None else ""
+            better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
+        if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.privacy}]:
+            with suppress(Refusal):
+                other = preview(self.expected, setting, mechanisms=others, draws=self.draws or _FEW).best
+                if other.recall.low > best.recall.high and other.recall.value >= NOISE:
+                    better.append(f"{other.name}, which was not asked for")
+        said = "; or with ".join(better)
+        return f"At least half of the top k would be found with {said}." if said else (
+            "Neither a smaller k nor 100 times the users would be enough.")  # fmt: skip
 
     def __repr__(self) -> str:
         setting = self.setting
@@ -103,7 +126,7 @@ class Preview:
         """Draw each rank's chance to be found, and the l_1 errors, as a picture file. Needs the extra `plot`."""
         from private_topk.pipelines.preview.plot import plot
 
-        plot(self.outlooks, path, self.expected, "users" if self.setting.amounts is None else "amounts")
+        plot(self.outlooks, path, self.expected.words(), "users" if self.setting.amounts is None else "amounts")
 
     def __str__(self) -> str:
         parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
@@ -118,7 +141,7 @@ class Preview:
         """As JSON."""
         setting = self.setting
         return {
-            "expected": self.expected,
+            "expected": self.expected.words(),
             "items": self.items,
             "k": setting.k,
             "epsilon": float(setting.epsilon),
@@ -133,8 +156,57 @@ class Preview:
         }
 
 
+@dataclass(frozen=True, repr=False)
+class GroupsPreview:
+    """The preview of one setting for groups, which one mechanism ranks.
+
+    Args:
+        previews: of the largest, the median and the smallest group, by their names.
+        best: the recommended mechanism: of those that are recommended for one of these, the one with which most groups
+            are worth publishing.
+        worth: the groups that are, the largest first: in which at least half of the top k is expected to be found.
+        groups: how many there are.
+    """
+
+    previews: Mapping[str, Preview]
+    best: str
+    worth: tuple[str, ...]
+    groups: int
+
+    def reasons(self) -> list[str]:
+        """The recommendation, in sentences."""
+        largest, smallest = list(self.previews.values())[0], list(self.previews.values())[-1]
+        if not self.worth:
+            return largest.reasons()
+        which = "all" if len(self.worth) == self.groups else f"{len(self.worth)} of"
+        said = f"Take {self.best}: {which} {self.groups:,} groups are worth publishing ({named(self.worth)})."
+        advice = smallest.advice() if smallest.close_to_noise else ""
+        return [said, *([f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else [])]
+
+    def __str__(self) -> str:
+        columns = {name: one.outlooks for name, one in self.previews.items()}
+        return "\n".join([*comparison(columns), "", *self.reasons()])
+
+    def __repr__(self) -> str:
+        return f"GroupsPreview(best={self.best!r}, worth={len(self.worth)} of {self.groups} groups)"
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"recommended": self.best, "groups": self.groups, "worth_publishing": list(self.worth),
+                "reasons": self.reasons(),
+                "previews": {name: one.plain() for name, one in self.previews.items()}}  # fmt: skip
+
+
+@overload
+def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> GroupsPreview: ...  # noqa: ANN401
+
+
+@overload
+def preview(expected: Expected, *args: Any, **asked: Any) -> Preview: ...  # noqa: ANN401
+
+
 def preview(
-    expected: Expected,
+    expected: Expected | Mapping[str, Expected],
     k: int | Setting,
     epsilon: float | Fraction | None = None,
     delta: float | Fraction | None = None,
@@ -143,15 +215,16 @@ def preview(
     draws: int | None = None,
     tell: Callable[[str], None] | None = None,
     **asked: Any,  # noqa: ANN401 - what the fields of a setting are
-) -> Preview:
+) -> Preview | GroupsPreview:
     """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
-            groups those of one group; with amounts `InAmounts`.
+            amounts `InAmounts`; of groups those of each by its name, the largest first, such as
+            `Zipf(...).in_groups(group_sizes(users, groups))`.
         k, epsilon, delta: as for the run; or in place of k a `Setting`, which has all of it.
         mechanisms: their names; all built-in ones by default.
-        draws: how many for each mechanism: 400 by default, fewer where they are slow.
+        draws: how many for each mechanism: 400 by default, fewer where they are slow; 100 for groups.
         tell: is called with the name of every mechanism before it is tried.
         asked: the other fields of a `Setting`, by name, such as `unknown_domain=True` or `publish_counts`.
 
@@ -167,6 +240,8 @@ def preview(
     else:
         given = {name: value for name, value in asked.items() if value is not None}
         setting = Setting(k=k, epsilon=epsilon, delta=delta, **given)
+    if isinstance(expected, Mapping):
+        return _of_groups(expected, setting, tuple(mechanisms), draws or _FEW, tell)
     histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
     shared, left_out = _admissible(setting, mechanisms, histogram.items, expected)
     worth = 1.0 if setting.amounts is None else float(setting.amounts.value_resolution)
@@ -177,7 +252,29 @@ def preview(
         weight = weight_of(share.mechanism, expected)
         outlooks.append(look(share.mechanism, histogram, setting.k, draws, _pure(share), weight, worth))
     privacy = {name: share.privacy for name, share in shared.items()}
-    return Preview(setting, expected.words(), histogram.items, tuple(_ordered(outlooks)), privacy, left_out, draws)
+    return Preview(setting, expected, histogram.items, tuple(_ordered(outlooks)), privacy, left_out, draws)
+
+
+def _of_groups(
+    by_group: Mapping[str, Expected],
+    setting: Setting,
+    names: tuple[str, ...],
+    draws: int,
+    tell: Callable[[str], None] | None,
+) -> GroupsPreview:
+    setting = replace(setting, groups_per_user=setting.groups_per_user or 1)
+    groups = list(by_group)
+    some = dict.fromkeys((groups[0], groups[len(groups) // 2], groups[-1]))
+    previews = {one: preview(by_group[one], setting, mechanisms=names, draws=draws, tell=tell) for one in some}
+    noisy: dict[str, list[str]] = {}
+    for name in dict.fromkeys(one.best.name for one in previews.values()):
+
+        def noise(group: str, name: str = name) -> bool:
+            return not reaching(by_group[group], setting, NOISE, draws)[1](setting, name)
+
+        noisy[name] = noise_in(groups, noise)
+    best = min(noisy, key=lambda name: len(noisy[name]))
+    return GroupsPreview(previews, best, tuple(one for one in groups if one not in noisy[best]), len(groups))
 
 
 def _pure(share: Shared) -> bool:

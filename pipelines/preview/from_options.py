@@ -23,8 +23,18 @@ from private_topk.pipelines.files import as_path, exists, open_content, open_fil
 from private_topk.pipelines.lists import domain_of
 from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
-from private_topk.pipelines.preview.words import short
+from private_topk.pipelines.preview.shapes import (
+    Expected,
+    InAmounts,
+    PublicCounts,
+    Released,
+    Rises,
+    Zipf,
+    group_sizes,
+    weight_of,
+)
+from private_topk.pipelines.preview.solving import noise_in
+from private_topk.pipelines.preview.words import named, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, ReportSpec, counts_of, declared_period, risers_of
@@ -37,14 +47,19 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.texts import number, whole_or_power
+from private_topk.transforms.texts import count, listed, number, whole_or_power
 from private_topk.transforms.windows import Period
 
-__all__ = ["earlier_ranking", "expected_counts", "expected_of", "forewarned", "setting_of", "warn"]
+__all__ = ["earlier_rankings", "expected_counts", "expected_of", "forewarned", "setting_of", "warn"]
+
+ByGroup = dict[str, Expected]
 
 _ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
-_SHAPE = {"zipf": number, "items": whole_or_power, "users": whole_or_power, "items_per_user": number}
-_DRAWS, _PLACES, _NAMED = 100, 4, 5
+_NEEDED = ("zipf", "items", "users", "items_per_user")
+_SHAPE = (*_NEEDED, "groups", "groups_zipf")
+_IN_TEXT = {"zipf": number, "items": whole_or_power, "users": listed(whole_or_power), "items_per_user": number,
+            "groups": count, "groups_zipf": number, "amount": number}  # fmt: skip
+_DRAWS, _PLACES = 100, 4
 
 
 def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
@@ -85,12 +100,12 @@ def _amounts(options: Options) -> Amounts | None:
     return Amounts.of(options["max_value"], options.get("value_resolution"))
 
 
-def expected_counts(options: Options, given: Mapping[str, Any]) -> Expected:
-    """The expected counts of a preview.
+def expected_counts(options: Options, given: Mapping[str, Any]) -> ByGroup:
+    """The expected counts of a preview, by group.
 
     Args:
-        given: those of the fields `zipf`, `items`, `users`, `items_per_user`, `amount`, `counts`, `counts_before` and
-            `these_counts_are_public` that were given.
+        given: those of the fields of a shape, `amount`, `counts`, `counts_before` and `these_counts_are_public` that
+            were given.
 
     Raises:
         Refusal: not exactly one kind of them is given; or the counts may be private.
@@ -100,36 +115,28 @@ def expected_counts(options: Options, given: Mapping[str, Any]) -> Expected:
     if len(kinds) != 1:
         raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
                       "{like} sample is the project's own sample")  # fmt: skip
-    items, amounts = _items(options), _amounts(options)
-    if "amount" in given and (amounts is None or kinds == ["counts"]):
-        raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
-    if amounts is not None and "amount" not in given and (shape or options.get("like") == "sample"):
-        raise Refusal("amount", "must be given with {max_value}: what a user adds to an item on average")
-    expected = _users_or_sums(options, given, shape, items)
-    return expected if amounts is None else InAmounts(expected, amounts, given.get("amount"))
-
-
-def _users_or_sums(options: Options, given: Mapping[str, Any], shape: Mapping[str, Any], items: int | None) -> Expected:
-    if "these_counts_are_public" in given and "counts" not in given:
+    items, amounts, risers = _items(options), _amounts(options), risers_of(options)
+    said, sizes = given.get("these_counts_are_public", False), given.get("users")
+    if said and "counts" not in given and not isinstance(sizes, str):
         raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
-    risers, said = risers_of(options), given.get("these_counts_are_public", False)
     if ("counts_before" in given) != (risers is not None and "counts" in given):
         raise Refusal("counts_before", "goes with {counts} and with {against} previous: the counts of the same items "
                       "in the window before")  # fmt: skip
-    if risers is not None:
-        if "counts" in given:
-            now, before = (_public_counts(options, given[name], said, name) for name in ("counts", "counts_before"))
-            return Rises(now.counts, before.counts, risers, now.name)
-        if options.get("like") == "sample":
-            return _sample_rises(declared_period(options), options.get("max_items_per_user"), risers)
-        raise Refusal("against", "can be previewed from {counts} with {counts_before}, or from {like} sample: "
-                      "neither a shape nor an earlier ranking tells how items rise",
-                      "give public counts of two windows of something alike")  # fmt: skip
-    if shape:
-        return _zipf_of(shape, items)
-    if "like" in options:
-        return expected_of(options["like"], items, declared_period(options))
-    return _public_counts(options, given["counts"], said)
+    if "counts" in given:
+        if "amount" in given:
+            raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
+        now = _public_counts(options, given["counts"], said)
+        expected: Expected = now
+        if risers is not None:
+            before = _public_counts(options, given["counts_before"], said, "counts_before")
+            expected = Rises(now.counts, before.counts, risers, now.name)
+        return {"": expected if amounts is None else InAmounts(expected, amounts)}
+    if isinstance(sizes, str):
+        _public_counts(options, sizes, said, "users")
+        read = read_counts(sizes)
+        shape["users"] = dict(zip(read.items or range(1, len(read.values) + 1), read.values.tolist(), strict=True))
+    each, most = given.get("amount"), options.get("max_items_per_user")
+    return expected_of(shape or options["like"], items, declared_period(options), amounts, risers, each, most)
 
 
 def _items(options: Options) -> int | None:
@@ -143,9 +150,9 @@ def _items(options: Options) -> int | None:
 def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
     """Counts that the operator declares public, checked for signs that they are not."""
     if not said:
-        raise Refusal("these_counts_are_public", "must be given with {counts}: what a preview says of private counts "
-                      "is a release, and no budget pays for it", "if they are public or made up, say so with this "
-                      "word; otherwise give {like} or {zipf}")  # fmt: skip
+        raise Refusal("these_counts_are_public", f"must be given with {{{field}}}: what a preview says of private "
+                      "counts is a release, and no budget pays for it", "if they are public or made up, say so with "
+                      "this word; otherwise give {like} or {zipf}")  # fmt: skip
     user = options.get("user_column", "user")
     if path.lower().endswith(".csv") and user in _header(path):
         raise Refusal(field, f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
@@ -194,20 +201,48 @@ def _header(path: str) -> list[str]:
         return []  # reading the file later reports what is wrong with it
 
 
-def expected_of(like: str, items: int | None, period: Period | None) -> Expected:
-    """The expected counts that a text describes: `sample`, a shape, or the file of an earlier ranking with counts.
+def expected_of(
+    like: str | Mapping[str, Any],
+    items: int | None,
+    period: Period | None,
+    amounts: Amounts | None = None,
+    risers: Risers | None = None,
+    each: Fraction | float | None = None,
+    max_items_per_user: int | None = None,
+    groups: int = 1,
+) -> ByGroup:
+    """The expected counts of every group that a text describes, the largest group first; of "" where it names none.
 
     Args:
-        like: such as `zipf=1.1,users=1e6,items_per_user=20`, or a path.
+        like: `sample`, the file of an earlier ranking with counts, or a shape such as
+            `zipf=1.1,users=1e6,items_per_user=20`, perhaps read already.
         items: the size of the public domain, or None if there is none.
         period: the period whose windows the counts are of.
+        each: what a user adds to an item on average, where amounts are ranked; a shape may say it too.
+        groups: how many a shape has that says `groups_zipf` alone.
 
     Raises:
-        Refusal: of the field `like`.
+        Refusal: it describes nothing, or not what is ranked.
     """
+    by_group: ByGroup
+    if risers is not None and like != "sample":
+        raise Refusal("against", "can be previewed from {counts} with {counts_before}, or from {like} sample: "
+                      "neither a shape nor an earlier ranking tells how items rise",
+                      "give public counts of two windows of something alike")  # fmt: skip
     if like == "sample":
-        return _Sample(period)
-    return earlier_ranking(like, items) if names_a_file(like) else _zipf_of(_named(like), items)
+        sample = _Sample(period) if risers is None else _sample_rises(period, max_items_per_user, risers)
+        by_group = {"": sample}
+    elif isinstance(like, str) and names_a_file(like):
+        if each is None:
+            return {**earlier_rankings(like, items, amounts)}
+        by_group = {**earlier_rankings(like, items)}
+    else:
+        shape = _named(like) if isinstance(like, str) else like
+        by_group, each = _zipf_of(shape, items, groups), shape.get("amount", each)
+    if (amounts is None) != (each is None):
+        raise Refusal("", "{max_value} goes with what a user adds to an item on average: {amount} 12, or amount=12 in "
+                      "a shape")  # fmt: skip
+    return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
 
 
 def _sample_rises(period: Period | None, max_items_per_user: int | None, risers: Risers) -> Rises:
@@ -221,44 +256,49 @@ def _sample_rises(period: Period | None, max_items_per_user: int | None, risers:
     return Rises(now, before, risers, f"the sample's made-up plays, its second {days:g} days against the first")
 
 
-def _zipf_of(shape: Mapping[str, Any], items: int | None) -> Zipf:
-    """The shape from its four numbers; items may be left out if there is a domain. Raises Refusal."""
+def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGroup:
+    """The shape from its numbers, of every group; items may be left out if there is a domain. Raises Refusal."""
     values = {**({"items": items} if items is not None else {}), **shape}
-    missing = [f"{{{name}}}" for name in _SHAPE if name not in values]
+    missing = [f"{{{name}}}" for name in _NEEDED if name not in values]
     if missing:
         raise Refusal("", f"{', '.join(missing)} must be given too: a shape takes them all")
-    return Zipf(float(values["zipf"]), values["items"], values["users"], float(values["items_per_user"]))
+    sizes = values["users"]
+    users = sum(sizes.values() if isinstance(sizes, dict) else sizes)
+    whole = Zipf(float(values["zipf"]), values["items"], users, float(values["items_per_user"]))
+    if {"groups", "groups_zipf"} & set(values):
+        if len(sizes) > 1:
+            raise Refusal("groups", "shares out one number of {users}: leave it out, or give their sum")
+        sizes = group_sizes(users, values.get("groups", groups), float(values.get("groups_zipf", 1)))
+    elif len(sizes) == 1:
+        return {"": whole}
+    return {**whole.in_groups(sizes)}
 
 
 def _named(text: str) -> dict[str, Any]:
     shape: dict[str, Any] = {}
-    for part in re.split(r"[,\s]+", text.strip()):
+    for part in re.split(r"[,\s]+(?=[^,\s]*=)", text.strip()):
         name, _, value = part.partition("=")
         name = name.replace("-", "_")
-        if name not in _SHAPE:
+        if name not in _IN_TEXT:
             rule = f"must be a shape such as zipf=1.1,items=1e6,users=1e6,items_per_user=20; got {verbatim(part)}"
-            raise Refusal("like", rule, did_you_mean(name, tuple(_SHAPE), f"it is made of {', '.join(_SHAPE)}"))
+            raise Refusal("like", rule, did_you_mean(name, tuple(_IN_TEXT), f"it is made of {', '.join(_IN_TEXT)}"))
         try:
-            shape[name] = _SHAPE[name](value)
+            shape[name] = _IN_TEXT[name](value)
         except ValueError as error:
             raise Refusal("like", f"{verbatim(part)}: {name} {verbatim(error)}") from None
     return shape
 
 
-def earlier_ranking(path: str, items: int | None) -> Released:
-    """The noisy counts of a ranking's last window that has any above 0, with the number of items of its manifest.
+def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = None) -> dict[str, Released]:
+    """The noisy counts of a ranking's last window that has any above 0, of every group that has such a window, the
+    largest first; of "" where there are no groups.
+
+    Args:
+        items: the size of the domain; by default that of its manifest.
+        amounts: what is asked for are sums of amounts, in units of their resolution.
 
     Raises:
-        Refusal: as `earlier_rankings`.
-    """
-    return list(earlier_rankings(path, items).values())[-1]
-
-
-def earlier_rankings(path: str, items: int | None) -> dict[str | None, Released]:
-    """Likewise of every group that has any count above 0; of None where there are no groups.
-
-    Raises:
-        Refusal: of the field `like`: there is no such ranking, or it was published without counts.
+        Refusal: of the field `like`: there is no such ranking, or it was published without counts, or with others.
     """
     with _about(path):
         place = as_path(path, "like")
@@ -274,22 +314,28 @@ def earlier_rankings(path: str, items: int | None) -> dict[str | None, Released]
             manifest = json.load(source)
         if manifest.get("ranking_sha256") != hashlib.sha256(content).hexdigest():
             raise Refusal("like", f"{verbatim(path)} is not the ranking that its manifest is of")
-        if "amounts" in manifest:
-            raise Refusal("like", f"{verbatim(path)} ranks by amounts, and a preview is of numbers of users")
+        if ("amounts" in manifest) != (amounts is not None):
+            rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
+            raise Refusal("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
         if not manifest["privacy"]["noisy_counts"]:
             raise Refusal("like", f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
                           "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip
         rows = form.decode(content)
         size = items if items is not None else manifest["domain"].get("size")
-    rankings: dict[str | None, Released] = {}
-    for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], row.get("group"))):
+    rankings: dict[str, Released] = {}
+    unit = Fraction(1) if amounts is None else amounts.value_resolution
+    for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], row.get("group", ""))):
         ranking = list(members)
-        counts = [row["noisy_count"] for row in ranking if row["noisy_count"] is not None]
+        counts = [round(Fraction(row["noisy_count"]) / unit) for row in ranking if row["noisy_count"] is not None]
         if max(counts, default=0) > 0:
             rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
     if not rankings:
         raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
-    return rankings
+    return _falling(rankings)
+
+
+def _falling(rankings: dict[str, Released]) -> dict[str, Released]:
+    return dict(sorted(rankings.items(), key=lambda one: -sum(one[1].noisy_counts)))
 
 
 @contextmanager
@@ -326,12 +372,10 @@ class _Sample:
         return (window.end - window.start).total_seconds() / 86400
 
 
-def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> str | None:
-    """A warning of one line if surely less than half of the top k is expected to be found; None otherwise, or if that
-    is not known.
+def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str] = ()) -> tuple[bool, str]:
+    """Whether surely less than half of the top k is expected to be found, in any group; and in one line what is known.
 
-    Of groups, by the counts that each had; a declared shape is that of every group. Of amounts and rises nothing is
-    known: what is expected are numbers of users.
+    Of groups, by the counts that each had; a declared shape that names none is that of every group.
 
     Args:
         spec: the specification, whose mechanism has the budget of one window.
@@ -342,45 +386,46 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
     Raises:
         Refusal: `like` is no shape and no ranking, or does not apply.
 
-    Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group of an earlier ranking;
-    nothing where nothing is known.
+    Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group, and for some of more than
+    100; nothing where nothing is known.
     """
     top_k = spec.top_k
-    if top_k.risers is not None:
-        if like is not None:
-            raise Refusal("like", "is of the counts of a window, and {against} ranks by how they rise", "leave it out")
-        return None
-    if top_k.amounts is not None:
-        if like is not None:
-            raise Refusal("like", "is of numbers of users, and {value_column} adds up amounts", "leave it out")
-        return None
-    if top_k.mechanism.weighting is not None:
-        return None  # it adds up weights of users, which numbers of users do not determine
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
-    if like is None:
-        by_group = _published_before(earlier, items, groups)
-    elif groups > 1 and names_a_file(like):
-        by_group = {**earlier_rankings(like, items)}
+    most, amounts, risers = top_k.max_items_per_user, top_k.amounts, top_k.risers
+    by_group: ByGroup
+    if like is not None:
+        by_group = expected_of(like, items, spec.period, amounts, risers, None, most, groups)
+        if len(by_group) > 1 and len(by_group) != groups and not names_a_file(like):
+            raise Refusal("like", f"has {len(by_group):,} groups, and {groups:,} are ranked")
+    elif risers is not None:
+        return False, "not known: no ranking that was published tells how items rise"
+    elif top_k.mechanism.weighting is not None:
+        return False, f"not known: {top_k.mechanism.about.name} publishes no counts, and no shape is declared"
     else:
-        by_group = {None: expected_of(like, items, spec.period)}
-    noisy: dict[str | None, Outlook] = {}
-    expected: Expected
-    for group, expected in by_group.items():
-        histogram = expected.histogram(top_k.max_items_per_user, unknown)
-        if unknown or histogram.items >= top_k.k:
-            outlook = look(top_k.mechanism, histogram, top_k.k, _DRAWS)
-            if outlook.recall.high < NOISE:
-                noisy[group] = outlook
+        by_group = _published_before(earlier, items, groups, amounts)
+
+    looked: dict[str, Outlook] = {}
+
+    def noise(group: str) -> bool:
+        expected = by_group[group]
+        weight, histogram = weight_of(top_k.mechanism, expected), expected.histogram(most, unknown)
+        if histogram.items < top_k.k and not unknown:
+            return False
+        looked[group] = look(top_k.mechanism, histogram, top_k.k, _DRAWS, weight=weight)
+        return looked[group].recall.high < NOISE
+
+    noisy = noise_in(list(by_group), noise)
+    if not looked:
+        return False, "not known: there is no earlier ranking with noisy counts, and no shape is declared"
+    worst = min(looked, key=lambda group: looked[group].recall.value)
+    judging = f"judging by {by_group[worst].words()}, {short(looked[worst])}"
     if not noisy:
-        return None
-    worst = min(noisy, key=lambda group: noisy[group].recall.value)
-    judging = f"judging by {by_group[worst].words()}, {short(noisy[worst])}"
+        return False, judging
     if len(by_group) > 1:
-        some = ", ".join(str(group) for group in list(noisy)[:_NAMED])
-        more = ", ..." if len(noisy) > _NAMED else ""
-        judging = f"{len(noisy)} of {len(by_group)} groups ({some}{more}); the worst, {judging}"
-    return f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends nothing"
+        judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); the worst, {judging}"
+    return True, (f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends "
+                  "nothing")  # fmt: skip
 
 
 def warn(text: str, options: Options, who: str = "private-topk") -> None:
@@ -391,12 +436,12 @@ def warn(text: str, options: Options, who: str = "private-topk") -> None:
         print(f"{who}: {text}", file=sys.stderr, flush=True)
 
 
-def _published_before(places: Iterable[str], items: int | None, groups: int) -> dict[str | None, Expected]:
+def _published_before(places: Iterable[str], items: int | None, groups: int, amounts: Amounts | None) -> ByGroup:
     """What the first of some rankings tell, until there is one for every group."""
-    rankings: dict[str | None, Expected] = {}
+    rankings: dict[str, Released] = {}
     for place in islice(places, _PLACES * groups):
         with suppress(Refusal):
-            rankings = {**earlier_rankings(place, items), **rankings}
+            rankings = {**earlier_rankings(place, items, amounts), **rankings}
         if len(rankings) >= groups:
             break
-    return rankings
+    return {**_falling(rankings)}

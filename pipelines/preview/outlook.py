@@ -101,7 +101,8 @@ class Outlook:
         found: for each of the true ranks, the chance that its item is among those returned; of items with equal counts,
             how many of those that the top k has room for.
         so_far: for each place of a sequence, the chance that it and all before it are right.
-        recall: how much of the top k is returned; of fewer items, where fewer are held and the domain is unknown.
+        recall: how much of the top k is returned; of fewer items, where fewer are held and the domain is unknown. An
+            item that nobody has counts as missed.
         order: how many of the places are right, as a part of k; 0 for a set.
         l_inf, l_1: the largest and the sum of the differences between the counts of the top k and of what is returned,
             rank by rank; a place that stays empty counts as 0, and a set is put in order first.
@@ -234,6 +235,7 @@ class _Top:
         off = np.abs(self.counts - np.maximum(places, 0))
         found = np.zeros(k)
         found[: self.wanted] = np.minimum(self._alike(ordered), self._spots) / self._spots
+        found[self.counts == 0] = 0  # an item that nobody has is no find
         total = int(self.counts.sum())
         return _Seen(
             right=places == self.counts,

@@ -6,8 +6,8 @@ Every class gives a histogram, and one line of words that describes its origin.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,13 +22,13 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.metric import Amounts, Risers
 
-__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "weight_of"]
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "group_sizes", "weight_of"]
 
 Floats = NDArray[np.float64]
 
 _SINGLE = 20_000
 _GROWTH = 1.001
-_MOST_ITEMS, _MOST_USERS = 10**12, 10**12
+_MOST_ITEMS, _MOST_USERS, _MOST_GROUPS = 10**12, 10**12, 10**5
 
 
 class Expected(Protocol):
@@ -124,6 +124,12 @@ class Zipf:
     def items_of_a_user(self, most: int) -> int:
         """How many items every user has, where at most so many are counted: a whole number."""
         return max(1, round(min(self.items_per_user, most)))
+
+    def in_groups(self, sizes: Sequence[int] | Mapping[str, int]) -> dict[str, Zipf]:
+        """The shape of each group, the largest first: as this one, with a number of users of its own."""
+        named = sizes if isinstance(sizes, Mapping) else enumerate(sorted(sizes, reverse=True), 1)
+        falling = sorted(dict(named).items(), key=lambda one: -one[1])
+        return {f"{name}: {users:,} users": replace(self, users=users) for name, users in falling}
 
     def words(self) -> str:
         return (f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
@@ -251,6 +257,16 @@ class Released:
         return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
 
 
+def group_sizes(users: int, groups: int, exponent: float = 1) -> list[int]:
+    """The users of each group if the n-th largest has n^-exponent times those of the largest: in all about `users`."""
+    if not 1 <= groups <= _MOST_GROUPS:
+        raise Refusal("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
+    if not 0 <= exponent <= 10:
+        raise Refusal("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
+    parts = np.arange(1, groups + 1) ** -float(exponent)
+    return [max(1, round(users * part)) for part in (parts / parts.sum()).tolist()]
+
+
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
     """The weight that a user adds to an item, in the units of a mechanism that adds up weights; 1 if users are counted.
 
@@ -262,7 +278,9 @@ def weight_of(mechanism: Mechanism, expected: Expected) -> int:
         return 1
     if not isinstance(expected, Zipf):
         raise Refusal(
-            "", "adds up weights of users, which numbers of users do not tell", "give a shape, such as {zipf}"
+            "like",
+            "must be a shape, such as zipf=1,users=2e4,items_per_user=10: the mechanism adds up weights of users, "
+            "which numbers of users do not tell",
         )
     return weighting.weight(expected.items_of_a_user(weighting.limit))
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import TypeVar
 
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, weight_of
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
-__all__ = ["Solved", "largest_k", "least_epsilon"]
+__all__ = ["Solved", "fewest_windows", "largest_k", "least_epsilon", "noise_in", "reaching"]
+
+Group = TypeVar("Group")
 
 _DECADES = range(-4, 3)
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in _DECADES for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MOST_K = 1 << 17
+_MOST_WINDOWS = 100
+_ALL_GROUPS = 100
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def least_epsilon(
     Raises:
         Refusal: no such epsilon is enough.
     """
-    (_, reaches), names = _reaching(expected, setting, recall), _names(mechanisms)
+    (_, reaches), names = reaching(expected, setting, recall), _names(mechanisms)
     best, winner = len(_EPSILONS), ""
     for name in names:
 
@@ -85,7 +91,7 @@ def largest_k(
     Raises:
         Refusal: not even k = 1 is reached.
     """
-    (items, reaches), names = _reaching(expected, setting, recall), _names(mechanisms)
+    (items, reaches), names = reaching(expected, setting, recall), _names(mechanisms)
     most, best, winner = min(items, _MOST_K), 0, ""
     for name in names:
 
@@ -106,27 +112,55 @@ def largest_k(
     return Solved(replace(setting, k=best), winner)
 
 
+def fewest_windows(expected: Expected, setting: Setting, recall: float, name: str) -> int | None:
+    """How many windows at least have to be merged into one for a mechanism to find so much; None beyond 100.
+
+    A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
+    for groups that are merged. Recall is taken to grow with them.
+    """
+    _, reaches = reaching(expected, setting, recall)
+
+    def enough(times: int) -> bool:
+        return reaches(setting, name, times)
+
+    return _first(enough, 1, _MOST_WINDOWS) if enough(_MOST_WINDOWS) else None
+
+
+def noise_in(groups: Sequence[Group], noise: Callable[[Group], bool]) -> list[Group]:
+    """Those groups that are noise. Of more than 100 groups, the largest first, only some are looked at: recall is taken
+    to grow with their size.
+    """
+    if len(groups) <= _ALL_GROUPS:
+        return [group for group in groups if noise(group)]
+    if not noise(groups[-1]):
+        return []
+    return list(groups[_first(lambda place: noise(groups[place]), 0, len(groups) - 1) :])
+
+
 def _names(mechanisms: Iterable[str] | None) -> Iterable[str]:
     sequences = [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
     return sequences if mechanisms is None else mechanisms
 
 
-def _reaching(expected: Expected, setting: Setting, recall: float) -> tuple[int, Callable[[Setting, str], bool]]:
+def reaching(
+    expected: Expected, setting: Setting, recall: float, draws: int | None = None
+) -> tuple[int, Callable[..., bool]]:
     """How many items there are; and a function that tells whether a mechanism reaches the recall in a setting, False if
-    it does not apply.
+    it does not apply; perhaps of so many times the counts.
     """
     if not 0 < recall <= 1:
         raise Refusal("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
 
     histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
 
-    def reaches(tried: Setting, name: str) -> bool:
+    def reaches(tried: Setting, name: str, times: int = 1) -> bool:
         try:
             mechanism = tried.share_of(name).mechanism
             weight = weight_of(mechanism, expected)
         except Refusal:
             return False
-        return tried.k <= histogram.items and look(mechanism, histogram, tried.k, weight=weight).recall.value >= recall
+        merged = Histogram(histogram.values * times, histogram.sizes)
+        return tried.k <= merged.items and look(mechanism, merged, tried.k, draws, weight=weight).recall.value >= recall
 
     return histogram.items, reaches
 

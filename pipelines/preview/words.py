@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook, pooled
 
-__all__ = ["comparison", "ranks_table", "reasons", "short", "table"]
+__all__ = ["comparison", "named", "ranks_table", "reasons", "short", "table"]
 
 _SURE = 0.9
 _HEAD = ("mechanism", "answer", "recall", "places right", "l_inf", "l_1", "score ratio", "returned")
-_ALL_RANKS = 12
+_ALL_RANKS, _NAMED = 12, 4
 _SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
 
 
@@ -94,23 +94,17 @@ def _number(estimate: Estimate) -> str:
     return f"{estimate.value:,.{digits}f} ±{off:,.{digits}f}"
 
 
-def reasons(outlooks: Sequence[Outlook], windows: int) -> list[str]:
-    """Sentences: which mechanism to take, what it will give, which places are noise, and what else was close or better.
+def reasons(outlooks: Sequence[Outlook]) -> list[str]:
+    """Sentences: which mechanism to take, what it will give, which places are noise, and what else was close or better;
+    or that none is worth it.
 
     Args:
         outlooks: the recommended one first.
-        windows: how many share the budget.
     """
     best = outlooks[0]
-    return [
-        f"Take {best.name}: it finds {_of_top(best)}."
-        if best.recall.value >= NOISE
-        else f"Nothing here is worth publishing: the best, {best.name}, finds {_of_top(best)}.",
-        *_order(best),
-        *_noise(best),
-        *_rivals(outlooks),
-        *([_verdict(windows)] if best.recall.value < NOISE else []),
-    ]
+    if best.recall.value < NOISE:
+        return [f"Nothing here is worth publishing: the best, {best.name}, finds {_of_top(best)}.", *_order(best)]
+    return [f"Take {best.name}: it finds {_of_top(best)}.", *_order(best), *_noise(best), *_rivals(outlooks)]
 
 
 def short(best: Outlook) -> str:
@@ -119,11 +113,9 @@ def short(best: Outlook) -> str:
     return f"{best.name} finds {_of_top(best)}" + (f"; {first[0].lower()}{first[1:]}" if first else "")
 
 
-def _verdict(windows: int) -> str:
-    """A sentence that the result is close to noise, and on what may help."""
-    fewer = ", fewer windows that one user can be in" if windows > 1 else ""
-    return ("This is close to noise: most of what is published would be wrong. A larger epsilon, a smaller k"
-            f"{fewer} or more users in a window make it better.")  # fmt: skip
+def named(names: Sequence[str]) -> str:
+    """Some names and the last."""
+    return ", ".join((*names[:_NAMED], "...", names[-1]) if len(names) > _NAMED + 1 else names)
 
 
 def _of_top(outlook: Outlook) -> str:

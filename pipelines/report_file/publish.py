@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 
 from private_topk.pipelines.budget.ledger import tell_operator
 from private_topk.pipelines.drawing import mechanism_of
@@ -12,7 +13,7 @@ from private_topk.pipelines.lists import check_domain, check_groups, check_unkno
 from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
-from private_topk.pipelines.report_file.ahead import Ahead, ahead
+from private_topk.pipelines.report_file.ahead import ahead
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
@@ -67,13 +68,17 @@ class ScheduledReport(Periods):
                     tell_operator(fact.text)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
-    def look(self, number: int, tell: Callable[[Report, Launch, Iterator[Ahead]], None]) -> None:
-        """Pass a period's report to a function that checks whether it is ready. Raises Refusal as `publish` does."""
+    def look(self, number: int, tell: Callable[[Report, Launch, Iterable[tuple[str, str]]], None]) -> None:
+        """Pass a period's report, and what is known of it besides, to a function that checks whether it is ready.
+
+        Raises Refusal as `publish` does.
+        """
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
-            self._forewarn(report, self.options(number), number)
-            tell(report, launch, ahead(self, report, number))
+            expected = self._forewarn(report, self.options(number), number)
+            more = ((fact.name, fact.text) for fact in ahead(self, report, number))
+            tell(report, launch, chain([("recall", expected)], more))
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()
@@ -92,12 +97,13 @@ class ScheduledReport(Periods):
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
-    def _forewarn(self, report: Report, options: Options, number: int) -> None:
-        """Print a warning if earlier published periods show that this one would be close to noise."""
+    def _forewarn(self, report: Report, options: Options, number: int) -> str:
+        """What is publicly known of a period's quality. Prints a warning if it would be close to noise."""
         before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        warning = forewarned(report.spec, options.get("like"), before)
-        if warning is not None:
-            warn(warning, options, f"{self.name}, {self.words(number)}")
+        noisy, expected = forewarned(report.spec, options.get("like"), before)
+        if noisy:
+            warn(expected, options, f"{self.name}, {self.words(number)}")
+        return expected
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)

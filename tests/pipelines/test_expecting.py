@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import Released, Zipf
-from private_topk.pipelines.preview.from_options import earlier_ranking, expected_of, names_a_file
+from private_topk.pipelines.preview.from_options import earlier_rankings, expected_of, names_a_file
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]
+
+
+def earlier_ranking(path: str, items: int | None) -> Released:
+    (found,) = earlier_rankings(path, items).values()
+    return found
 
 
 @pytest.fixture
@@ -38,7 +43,7 @@ def test_an_earlier_ranking_tells_its_counts(folder: Path, ending: str) -> None:
     truth = [120, 80, 60, 30]
     assert np.abs(np.array(found.noisy_counts) - truth).max() <= 2
     assert earlier_ranking(f"file://{folder}/out.{ending}", 30).items == 30
-    assert isinstance(expected_of(f"out.{ending}", None, None), Released)
+    assert isinstance(expected_of(f"out.{ending}", None, None)[""], Released)
 
 
 def test_the_last_window_is_the_one(folder: Path) -> None:
@@ -98,6 +103,6 @@ def test_rankings_that_tell_no_counts_are_refused(folder: Path) -> None:
 
 
 def test_a_shape_takes_its_items_from_the_domain() -> None:
-    assert expected_of("zipf=1.1, users=1e4, items-per-user=2", 50, None) == Zipf(1.1, 50, 10_000, 2)
-    assert expected_of("zipf=1.1 items=60 users=1e4 items_per_user=2", 50, None) == Zipf(1.1, 60, 10_000, 2)
+    assert expected_of("zipf=1.1, users=1e4, items-per-user=2", 50, None) == {"": Zipf(1.1, 50, 10_000, 2)}
+    assert expected_of("zipf=1.1 items=60 users=1e4 items_per_user=2", 50, None) == {"": Zipf(1.1, 60, 10_000, 2)}
     assert [names_a_file(text) for text in ("sample", "zipf=1", "./sample", "out.avro")] == [False, False, True, True]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.preview.from_options import forewarned
-from private_topk.pipelines.report_spec import resolve
+from private_topk.pipelines.preview import group_sizes
+from private_topk.pipelines.preview.from_options import earlier_rankings, forewarned
+from private_topk.pipelines.report_spec import ReportSpec, declared_period, resolve
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import Joint, Peeling, WeightedGaussian
+from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows.period import moment
 from tests.pipelines.support import command, options, write
 
 ITEMS = [f"item {n}" for n in range(60)]
@@ -91,18 +96,88 @@ def test_a_text_that_is_no_shape_is_refused_before_anything(folder: Path) -> Non
     assert not (folder / "out.avro").exists()
 
 
+def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> None:
+    write(folder / "lands.txt", "\n".join(f"land {n}" for n in range(30)))
+    asked = {"group_column": "land", "groups": "lands.txt", "k": 3, "epsilon": 0.5}
+    write(folder / "rows.csv", [{"user": "u", "item": ITEMS[0], "land": "land 1"}])
+    said = run(**asked, like="zipf=1,users=9000,items_per_user=3,groups_zipf=2.5")
+    assert "25 of 30 groups (6: 76 users, 7: 52 users, 8: 37 users, 9: 28 users, ..., 30: 1 users)" in said, said
+    assert "30 of 30 groups" in run("--overwrite", **asked, like=SHAPE + ",groups=30")
+    listed = command("run", *options(input="rows.csv", domain="items.txt", mechanism="joint", output="o.csv",
+                                     like="zipf=1,users=9000,20,items_per_user=3", **asked))  # fmt: skip
+    assert listed.status == 2 and "--like has 2 groups, and 30 are ranked" in listed.err
+
+
+def test_a_thousand_groups_are_judged_by_some_of_them() -> None:
+    sizes = group_sizes(200_000, 1000, 1)
+    spec = resolve(TopK(3, Joint(epsilon=0.5), ITEMS, groups=Groups(PublicDomain.of(map(str, range(1000))))))
+    shape = "zipf=1,items_per_user=3,users="
+    noisy, said = forewarned(spec, f"{shape}2e5,groups_zipf=1")
+    first = int(said.partition("groups (")[2].partition(":")[0])
+    assert noisy and said.startswith(f"close to noise: {1001 - first} of 1000 groups"), said
+    alone = resolve(TopK(3, Joint(epsilon=0.5), ITEMS))
+    assert forewarned(alone, f"{shape}{sizes[first - 1]}")[0] and not forewarned(alone, f"{shape}{sizes[first - 2]}")[0]
+
+
+def test_amounts_are_judged_by_sums(folder: Path) -> None:
+    """Those of an earlier release are in amounts, and noise is in units of the resolution times the cap."""
+    rows = [{"user": f"u{n}", "item": ITEMS[n % m], "minutes": 0.5} for m in (1, 2, 3, 4) for n in range(400)]
+    write(folder / "rows.csv", rows)
+    asked = {"value_column": "minutes", "max_value": 1, "value_resolution": 0.01, "k": 3}
+    assert "noise" not in run(**asked, epsilon=50, publish_counts=50)
+    said = run("--overwrite", **asked, epsilon=0.02, publish_counts=50)
+    assert "close to noise: judging by out.avro: 3 noisy counts" in said
+    assert "noise" not in run("--overwrite", **asked, epsilon=1)
+    shape = "zipf=1,users=4000,items_per_user=3,amount="
+    assert "who add 0.05 each" in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}0.05")
+    assert "noise" not in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}1")
+    assert "noise" not in run("--overwrite", epsilon=50, publish_counts=50), "of numbers of users"
+    with pytest.raises(Refusal, match="out.avro ranks by numbers of users, and amounts are asked for"):
+        earlier_rankings("out.avro", 60, Amounts.of(1))
+
+
+@pytest.mark.parametrize("unit", ["user", "user-window"])
+def test_weights_are_judged_by_a_shape(unit: str) -> None:
+    windows = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-05"),
+                               "period_to": moment("2026-02-02")})  # fmt: skip
+
+    def spec(epsilon: float) -> ReportSpec:
+        weighing = WeightedGaussian(epsilon, 1e-6, max_items_per_user=3, whole_items=1)
+        return resolve(TopK(5, weighing, UnknownDomain(), max_items_per_user=3), period=windows, privacy_unit=unit)
+
+    shape = "zipf=1,items=500,items_per_user=5,users="
+    for users, noisy in (("100", True), ("1e4", False)):
+        assert forewarned(spec(1), shape + users)[0] is noisy
+    # With the unit user a window has a share of the budget.
+    assert forewarned(spec(1), shape + "300")[0] is (unit == "user")
+    assert forewarned(spec(1)) == (False, "not known: weighted-gaussian publishes no counts, and no shape is declared")
+    with pytest.raises(Refusal, match="like must be a shape"):
+        forewarned(spec(1), "sample")
+
+
+def test_rises_are_judged_by_the_sample_alone() -> None:
+    period = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-12"),
+                              "period_to": moment("2026-02-02")})  # fmt: skip
+
+    def spec(epsilon: float) -> ReportSpec:
+        return resolve(TopK(5, Peeling(epsilon), ITEMS, risers=Risers()), period=period)
+
+    assert forewarned(spec(0.1), "sample")[0] and not forewarned(spec(90), "sample")[0]
+    assert forewarned(spec(0.1)) == (False, "not known: no ranking that was published tells how items rise")
+    with pytest.raises(Refusal, match="neither a shape nor an earlier ranking tells how"):
+        forewarned(spec(0.1), SHAPE)
+
+
 def test_questions_of_which_nothing_is_known() -> None:
     spec = resolve(TopK(3, Joint(epsilon=0.001), ITEMS))
-    assert forewarned(spec) is None
-    assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) is None
-    found = forewarned(spec, SHAPE)
-    assert found is not None and found.startswith(
-        "close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each"
-    )
-    assert forewarned(resolve(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE) is None
+    nothing = (False, "not known: there is no earlier ranking with noisy counts, and no shape is declared")
+    assert forewarned(spec) == nothing
+    assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) == nothing
+    noisy, found = forewarned(spec, SHAPE)
+    assert noisy and found.startswith("close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each")
+    sure, found = forewarned(resolve(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE)
+    assert not sure and found.startswith("judging by Zipf 0.8") and "joint finds 3 of the top 3" in found
     with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
-    amounts = resolve(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60)))
-    assert forewarned(amounts, earlier=["nowhere.avro"]) is None
-    with pytest.raises(Refusal, match="like is of numbers of users"):
-        forewarned(amounts, SHAPE)
+    with pytest.raises(Refusal, match="max_value goes with what a user adds"):
+        forewarned(resolve(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))), SHAPE)

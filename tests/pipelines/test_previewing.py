@@ -91,7 +91,7 @@ def test_rises_are_those_of_two_public_windows(folder: Path) -> None:
     write(folder / "before.csv", "item,count\na,1\nb,3\nc,9\n")
     given = {"counts": "now.csv", "counts_before": "before.csv", "these_counts_are_public": True}
     asked: Any = {"against": "previous", "against_weight": Fraction(1, 2)}
-    found = expected_counts(asked, given)
+    found = expected_counts(asked, given)[""]
     assert found.words() == "now.csv: how 3 items rise, the largest score 4.5"
     histogram = found.histogram(None, False)  # 2 * 5 - 1, 2 * 3 - 3, 2 * 9 - 9, less 3
     assert (histogram.values.tolist(), histogram.sizes.tolist()) == ([6, 0], [2, 1])
@@ -166,7 +166,7 @@ def test_counts_want_a_word(folder: Path) -> None:
     given = {"counts": "counts.csv"}
     with pytest.raises(Refusal, match="these_counts_are_public must be given with counts: .* no budget pays for it"):
         expected_counts({}, given)
-    found = expected_counts({}, {**given, "these_counts_are_public": True})
+    found = expected_counts({}, {**given, "these_counts_are_public": True})[""]
     assert found.histogram(None, False).counts().tolist() == [5, 3]
     assert found.words() == "counts.csv: 2 items, the largest count 5"
 

@@ -63,6 +63,7 @@ def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
         "ledger   none: nobody adds up what is spent",
         "output   out.csv: can be written",
         "runner   direct: here, ",
+        "recall   not known: there is no earlier ranking with noisy counts, and no shape is declared",
         "ready: nothing was drawn, charged or published",
     ):
         assert line in done.out, done.out

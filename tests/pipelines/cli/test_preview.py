@@ -30,7 +30,7 @@ def test_one_setting_whole() -> None:
                    horizon=10)  # fmt: skip
     assert said.startswith("Expected: Zipf 1: 200 items, 3,000 users with 4 each in a window. Nothing is charged.\n")
     assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
-    assert "Not tried (--max-items-per-user must be given" in said
+    assert "Not tried (they need --max-items-per-user): restricted-normal" in said
     assert "Take " in said
     assert said.rstrip().endswith("--k 3 --epsilon 1 --delta 1e-06 --privacy-unit user --horizon 10")
 
@@ -51,7 +51,7 @@ def test_the_command_that_is_printed_is_what_was_previewed() -> None:
 
 def test_nothing_is_recommended_where_the_best_is_noise() -> None:
     said = preview(k=10, epsilon=1e-4, mechanism="joint,peeling")
-    assert "Nothing here is worth publishing: the best, " in said and "Take " not in said
+    assert "Nothing here is worth publishing: the best, " in said and "Take " not in said and "In a run" not in said
 
 
 def test_a_comma_in_a_number_is_told() -> None:
@@ -59,6 +59,24 @@ def test_a_comma_in_a_number_is_told() -> None:
     assert (
         done.status == 2 and "--users must be a number, got '225,8500': decimals take a point, as in 100.00" in done.err
     )
+
+
+def test_groups_by_their_sizes(tmp_path: Path) -> None:
+    """Of a list, a file with names, or a shape; the smallest is noise, and the largest is not."""
+    asked = {"k": 3, "epsilon": 0.5, "mechanism": "joint,peeling"}
+    said = preview(users="20,30000,225", **asked)
+    assert "Expected of the largest of 3 groups: Zipf 1: 200 items, 30,000 users" in said
+    assert "1: 30,000 users  2: 225 users  3: 20 users" in said
+    assert "2 of 3 groups are worth publishing (1: 30,000 users, 2: 225 users)." in said and "In the smallest, " in said
+    assert said.rstrip().endswith("--groups-per-user 1")
+    (tmp_path / "sizes.csv").write_text("item,count\nFR,20\nUS,30000\nDE,225\n")
+    named = preview("--these-counts-are-public", users=tmp_path / "sizes.csv", **asked)
+    assert "US: 30,000 users  DE: 225 users  FR: 20 users" in named
+    assert "1: 16,364 users  2: 8,182 users  3: 5,455 users" in preview(users=30001, groups=3, **asked)
+    found = json.loads(preview("--json", users=600, groups=30, groups_zipf=0, **asked))
+    assert found["groups"] == 30 and found["worth_publishing"] == []
+    nothing = preview(users=600, groups=30, groups_zipf=0, **asked)
+    assert "Nothing here is worth publishing" in nothing and "In a run" not in nothing
 
 
 def test_several_settings_as_a_table() -> None:
@@ -95,6 +113,11 @@ def test_a_picture_of_one_setting(tmp_path: Path) -> None:
         ({"k": 300, "epsilon": 1}, "--k must be at most the number of items, got k = 300 and 200 items"),
         ({"k": 3, "epsilon": 1, "mechanism": "jiont"}, "did you mean joint?"),
         ({"k": 3, "epsilon": 1, "mechanism": "gaussian"}, "needs --delta"),
+        ({"k": 3, "epsilon": 1, "users": "5,x"}, "--users must be a number, got 'x'"),
+        ({"k": 3, "epsilon": 1, "users": "s.csv"}, "--these-counts-are-public must be given with --users"),
+        ({"k": 3, "epsilon": 1, "users": "5,9", "groups": 2}, "--groups shares out one number of --users"),
+        ({"k": "3,4", "epsilon": 1, "groups": 2}, "groups have a preview of one --k"),
+        ({"k": 3, "epsilon": 1, "groups": 2, "groups_zipf": 11}, "--groups-zipf must be from 0 to 10"),
         ({"k": 3, "epsilon": 1, "items": "many"}, "--items must be a number"),
         ({"k": 3, "epsilon": 1, "items": "2.5"}, "--items must be a whole number such as 1000 or 1e6"),
         ({"k": 3, "epsilon": 1, "horizon": 4}, "--horizon needs --privacy-unit user"),

@@ -21,6 +21,7 @@ from private_topk.pipelines.preview import (
     PublicCounts,
     Setting,
     Zipf,
+    group_sizes,
     preview,
 )
 from private_topk.pipelines.preview.comparing import _ordered
@@ -54,7 +55,7 @@ def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
     assert wide.best.name == "joint" and wide["joint"].recall.value > wide["peeling"].recall.high
     assert not wide.close_to_noise and wide.best.recall.value > 0.95
     noise = preview(CLOSE, 10, 0.01, draws=100)
-    assert noise.close_to_noise and noise.reasons()[-1].startswith("This is close to noise")
+    assert noise.close_to_noise and noise.reasons()[-1].startswith("Neither a smaller k nor 100 times")
     many = preview(Zipf(1.0, 5000, 12_000, 10), 100, 0.5, 1e-6, mechanisms=("joint", "cdp-peeling"), draws=20)
     assert many.best.name == "cdp-peeling" and not many.close_to_noise
     assert "to 100 are noise" in many.reasons()[2] and "It beats joint" in many.reasons()[3]
@@ -119,17 +120,55 @@ def test_recall_decides_then_order_then_purity() -> None:
     assert _ordered([a, b, c])[0].name == "c", "as much is found, and more of it in its place"
     d = outlook_of("d", 0.9, 0.905, pure=False)
     assert _ordered([a, d, c])[0].name == "c", "the same, without a delta"
-    assert "d finds as many" in " ".join(reasons(_ordered([a, d, c]), 1))
-    assert "but needs a delta" in " ".join(reasons(_ordered([d, c]), 1))
-    assert "It beats b" in " ".join(reasons(_ordered([a, b]), 1))
+    assert "d finds as many" in " ".join(reasons(_ordered([a, d, c])))
+    assert "but needs a delta" in " ".join(reasons(_ordered([d, c])))
+    assert "It beats b" in " ".join(reasons(_ordered([a, b])))
 
 
 def test_places_in_words() -> None:
     assert _ranges([3]) == "Rank 3"
     assert _ranges([8, 9, 10]) == "Ranks 8 to 10"
     assert _ranges([1, 3, 4, 7]) == "Ranks 1, 3 to 4 and 7"
-    noise = preview(CLOSE, 10, 0.01, draws=10, mechanisms=("joint",)).outlooks
-    assert "fewer windows" in reasons(noise, 52)[-1] and "fewer windows" not in reasons(noise, 1)[-1]
+
+
+def test_advice_holds_where_it_is_taken() -> None:
+    """Half of the top k is found with the k and the users that are named, and not with one more or less."""
+    shape, names = Zipf(1.0, 300, 1000, 5), ("peeling", "cdp-peeling")
+    found = preview(shape, 20, 0.4, 1e-6, mechanisms=["peeling"])
+    said = found.reasons()[-1]
+    pattern = (r"At least half of the top k would be found with k = (\d+); or with (\d+) times the users, as windows "
+               r"\2 times as long may have; or with (\S+), which was not asked for\.")  # fmt: skip
+    parts = re.fullmatch(pattern, said)
+    assert parts is not None, said
+    k, times = int(parts[1]), int(parts[2])
+
+    def recall(name: str = names[0], k: int = 20, times: int = 1) -> float:
+        counts = shape.histogram(None, False)
+        merged = Histogram(counts.values * times, counts.sizes)
+        return look(Setting(k, 0.4, 1e-6).share_of(name).mechanism, merged, k).recall.value
+
+    assert recall(k=k) >= 0.5 > recall(k=k + 1)
+    assert recall(times=times) >= 0.5 > recall(times=times - 1)
+    assert recall(parts[3]) >= 0.5 > recall()
+
+
+def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
+    """Every group that is called worth publishing is, and no other: all 30 are looked at again, alone."""
+    shape, names = Zipf(1.1, 300, 1, 5), ("joint", "cdp-peeling")
+    by_group = shape.in_groups(group_sizes(50_000, 30, 1.2))
+    found = preview(by_group, 5, 0.2, 1e-6, mechanisms=names, neighbours="swap")
+    assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
+    alone = {name: preview(one, 5, 0.2, 1e-6, mechanisms=[found.best], draws=100, groups_per_user=1, neighbours="swap")
+             for name, one in by_group.items()}  # fmt: skip
+    assert found.worth == tuple(name for name, one in alone.items() if not one.close_to_noise)
+    assert 0 < len(found.worth) < 30
+    said = str(found)
+    assert f"Take {found.best}: {len(found.worth)} of 30 groups are worth publishing (1: " in said
+    assert "In the smallest, at least half of the top k would be found with" in said and "such groups merged" in said
+    assert json.loads(json.dumps(found.plain()))["worth_publishing"] == list(found.worth)
+    named = shape.in_groups({"small": 9, "large": 10**6})
+    assert list(named) == ["large: 1,000,000 users", "small: 9 users"]
+    assert sum(group_sizes(1000, 7, 1)) == pytest.approx(1000, abs=4) and group_sizes(5, 5, 0) == [1] * 5
 
 
 def test_tables_hold_what_was_found() -> None:

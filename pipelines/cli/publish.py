@@ -17,7 +17,6 @@ from private_topk.transforms.options import require
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report import Report
-    from private_topk.pipelines.report_file.ahead import Ahead
     from private_topk.pipelines.run import Done
     from private_topk.runners import Launch
 
@@ -126,7 +125,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
 
 
 def tell_readiness(
-    report: Report, launch: Launch, arguments: Namespace, more: Iterable[Ahead] = ()
+    report: Report, launch: Launch, arguments: Namespace, more: Iterable[tuple[str, str, bool]] = ()
 ) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
 
@@ -135,7 +134,7 @@ def tell_readiness(
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness
 
-    facts = [*readiness(report, launch), *((fact.name, fact.text) for fact in more)]
+    facts = [*readiness(report, launch), *(fact[:2] for fact in more)]
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))

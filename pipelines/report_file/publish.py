@@ -12,7 +12,7 @@ from private_topk.pipelines.lists import check_domain, check_groups, check_unkno
 from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
-from private_topk.pipelines.report_file.ahead import Ahead, ahead
+from private_topk.pipelines.report_file.ahead import ahead
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
@@ -62,12 +62,12 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             self._forewarn(report, self.options(number), number)
-            for fact in ahead(self, report, number):
-                if fact.warns:
-                    tell_operator(fact.text)
+            for _, text, warns in ahead(self, report, number):
+                if warns:
+                    tell_operator(text)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
-    def look(self, number: int, tell: Callable[[Report, Launch, Iterator[Ahead]], None]) -> None:
+    def look(self, number: int, tell: Callable[[Report, Launch, Iterator[tuple[str, str, bool]]], None]) -> None:
         """Pass a period's report to a function that checks whether it is ready. Raises Refusal as `publish` does."""
         self._check_place(number)
         report, launch = self._made(number)

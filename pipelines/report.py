@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from private_topk.pipelines.budget.ledger import Account
+from private_topk.pipelines.budget.composition import Total
+from private_topk.pipelines.budget.ledger import Account, NoBudget
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
@@ -16,8 +19,9 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.errors import NotYet, Refusal, verbatim
+from private_topk.transforms.errors import NotYet, Refusal, literal, printable, verbatim
 from private_topk.transforms.options import Options, require
+from private_topk.transforms.stated import number
 from private_topk.transforms.validation import check_all_windows
 
 __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
@@ -136,11 +140,27 @@ def report_of(options: Options, *, watch: bool = False) -> Report:
     """
     require(options, "input", "output", "mechanism", "k", "epsilon")
     sink, account = sink_for(options, watch=watch), account_of(options)
-    unit = options.get("privacy_unit", "user-window")
-    spec = spec_of(options, account.budget(unit).total if account else None)
+    spec = spec_of(options, _held(account, options) if account else None)
     return Report(spec, source_for(options, watch=watch), sink, account, options.get("shards"),
                   options.get("success_file"), options.get("expect_rows_at_least"),
                   tuple(protected_files(options)))  # fmt: skip
+
+
+def _held(account: Account, options: Options) -> Total:
+    """The total that a ledger holds. Raises Refusal, with the command that opens a budget for these options."""
+    unit = options.get("privacy_unit", "user-window")
+    try:
+        return account.budget(unit).total
+    except NoBudget as error:
+        epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names)
+                          for names in (("epsilon", "publish_counts"), ("delta", "publish_counts_delta")))  # fmt: skip
+        words = {"ledger": "URL" if "@" in account.ledger else account.ledger, "dataset": account.dataset,
+                 "epsilon": number(epsilon), "delta": delta and number(delta), "privacy-unit": unit,
+                 "release-delta": unit == "user-window" and delta and number(delta),  # by default half of delta
+                 "neighbours": options.get("neighbours")}  # fmt: skip
+        flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
+        remedy = f"this command opens one:\n  private-topk budget create {printable(flags)}"
+        raise Refusal(error.field, error.rule, literal(remedy)) from None
 
 
 def source_for(options: Options, *, watch: bool = False) -> Source:

@@ -29,11 +29,7 @@ _RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
 def number(text: str) -> Fraction | float:
     """A number in decimal or scientific notation, exactly: 0.1 is 1/10. 1_5 is none, though Python takes it for 15."""
     if not _NUMBER.fullmatch(text.strip()):
-        how = (
-            "decimals take a point, as in 100.00, and a number stands alone"
-            if "," in str(text)
-            else "write it such as 0.5 or 1e-6"
-        )
+        how = "one number, decimals with a point: 100.00" if "," in str(text) else "write it such as 0.5 or 1e-6"
         raise ValueError(f"must be a number, got {text!r}: {how}")
     return decimal(text.strip())
 

@@ -14,14 +14,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.budget.account import Budget, Charge, Spent, explain, heaviest
-from private_topk.pipelines.budget.records import Entry, Request, check_legible
+from private_topk.pipelines.budget.records import Entry, NoBudget, Request, check_legible
 from private_topk.transforms.errors import Refusal, literal, verbatim
 from private_topk.transforms.windows import utc_text
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.tables import Connection
 
-__all__ = ["Account", "Entry", "Ledger", "Receipt", "Request", "charge", "tell_operator"]
+__all__ = ["Account", "Entry", "Ledger", "NoBudget", "Receipt", "Request", "charge", "tell_operator"]
 
 _RESUME = ("the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
            "and draw from the same key and input")  # fmt: skip
@@ -223,11 +223,11 @@ def _own(connection: Connection, budgets: list[Budget], dataset: str, unit: str)
     found = {budget.unit: budget for budget in budgets}
     if not found:
         there = verbatim(", ".join(connection.datasets()) or "none")
-        raise Refusal("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
-                      "open one with `private-topk budget create`")  # fmt: skip
+        raise NoBudget("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
+                       "open one with `private-topk budget create`")  # fmt: skip
     if unit not in found:
         missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
-        raise Refusal("dataset", f"{missing}, only for {', '.join(sorted(found))}")
+        raise NoBudget("dataset", f"{missing}, only for {', '.join(sorted(found))}")
     return found[unit]
 
 

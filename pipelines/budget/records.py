@@ -14,12 +14,16 @@ from private_topk.pipelines.budget.account import Budget, Charge, Windows
 from private_topk.pipelines.budget.composition import Cost, Total
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["Entry", "Request", "budget_in", "check_legible", "columns_of", "entry_in"]
+__all__ = ["Entry", "NoBudget", "Request", "budget_in", "check_legible", "columns_of", "entry_in"]
 
 _ROWS, _REACH = "rows of the dataset", "windows of a user"  # as no parameter is called, since a field has no spaces
 _MOST = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _COSTS = ("epsilon", "delta", "rho", "rest")
+
+
+class NoBudget(Refusal):
+    """The error of a budget that was never opened."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import sqlalchemy as sql
 
 from private_topk.pipelines.budget.account import Budget
-from private_topk.pipelines.budget.records import Entry, Request, budget_in, columns_of, entry_in
+from private_topk.pipelines.budget.records import Entry, NoBudget, Request, budget_in, columns_of, entry_in
 from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["Connection", "Database"]
@@ -143,10 +143,10 @@ class Database:
     def alone(self) -> Iterator[Connection]:
         """A connection on which nobody else charges until the block ends; undone if it raises."""
         if self.file is not None and not os.path.exists(self.file):
-            raise Refusal("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
+            raise NoBudget("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
         with self._transaction() as connection:
             if not sql.inspect(connection).has_table(_LEDGER.name):
-                raise Refusal("ledger", f"{self._said} holds no budgets", "make one with `private-topk budget create`")
+                raise NoBudget("ledger", f"{self._said} holds no budgets", "make one with `private-topk budget create`")
             version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
             if version != _VERSION:
                 raise Refusal("ledger", f"{self._said} has format {version}, this version reads {_VERSION}")

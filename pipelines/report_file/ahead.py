@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from private_topk.pipelines.budget.account import Spent, heaviest
 from private_topk.pipelines.budget.ledger import Ledger, Receipt
@@ -13,21 +12,16 @@ from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.requests import request_of
 from private_topk.transforms.stated import number
 
-__all__ = ["Ahead", "ahead"]
+__all__ = ["ahead"]
 
 
-class Ahead(NamedTuple):
-    """A fact for the operator; `warns` where it should be read before anything is charged."""
-
-    name: str
-    text: str
-    warns: bool
-
-
-def ahead(periods: Periods, report: Report, period: int) -> Iterator[Ahead]:
+def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
     """Whether a period that was charged before would be charged again, and whether the periods left still fit.
 
     Reads the input, for its identity, only if the release was charged before. Raises Refusal as the charge would.
+
+    Yields:
+        The name of a fact, its text, and whether it is a warning.
     """
     account, spec, horizon = report.account, report.spec, periods.schedule.horizon
     if account is None:
@@ -36,7 +30,7 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[Ahead]:
     earlier = books.find(spec.release.id, spec.release.key.key_id())
     costs = not (earlier and isinstance(books.quote(request_of(report, account.dataset)), Receipt))
     if earlier and costs:
-        yield Ahead("again", f"{spec.release.id} was charged on {earlier[0].charged} for another question: this one "
+        yield ("again", f"{spec.release.id} was charged on {earlier[0].charged} for another question: this one "
                     f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
                     True)  # fmt: skip
     entries = books.read(account.dataset)[1]
@@ -48,6 +42,6 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[Ahead]:
     spent, left = heaviest(budget, [entry.charge for entry in entries]), horizon - len(known)
     now, then = (min(budget.used(Spent.of([*spent, (windows, each)])) for each in cost.readings())
                  for windows in (costs, costs + left))  # fmt: skip
-    yield Ahead("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
+    yield ("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
                 f"the budget, and {max(1 - float(now), 0):.1%} will be left"
                 f"{', so the last ones will be refused' if then > 1 else ''}", then > 1)  # fmt: skip

@@ -63,9 +63,9 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             self._forewarn(report, self.options(number), number)
-            for fact in ahead(self, report, number):
-                if fact.warns:
-                    tell_operator(fact.text)
+            for _, text, warns in ahead(self, report, number):
+                if warns:
+                    tell_operator(text)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
     def look(self, number: int, tell: Callable[[Report, Launch, Iterable[tuple[str, str]]], None]) -> None:
@@ -73,6 +73,12 @@ class ScheduledReport(Periods):
 
         Raises Refusal as `publish` does.
         """
+        self._check_place(number)
+        report, launch = self._made(number)
+        with self._pointing():
+            expected = self._forewarn(report, self.options(number), number)
+            more = (fact[:2] for fact in ahead(self, report, number))
+            tell(report, launch, chain([("recall", expected)], more))
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():

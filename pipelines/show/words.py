@@ -179,6 +179,10 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         settings.append(("items asked for", f"{facts.get('k') or report.rows[0]['k']:,}"))
     if domain:
         settings.append(("items to choose from", _items(domain)))
+    if groups := facts.get("groups"):
+        settings.append(
+            ("groups", f"{groups.get('size')}, a ranking each; a user counts in {groups['per_user']} of them")
+        )
     if "unit" in privacy:
         settings.append(("protected unit", str(privacy["unit"])))
         if privacy.get("accounting"):

@@ -210,7 +210,10 @@ def test_runs_of_a_horizon_fill_the_ledger_exactly(
         (["--horizon", "6"], "--horizon needs --privacy-unit user"),
         (["--horizon", "1", "--privacy-unit", "user"], "--horizon must be at least the 2 windows of this run, got 1"),
         (["--ledger", "sqlite:///b.db"], "--ledger and --dataset go together"),
-        (["--ledger", "sqlite:///b.db", "--dataset", "x"], "does not exist: make it with `private-topk budget create`"),
+        (
+            ["--ledger", "sqlite:///b.db", "--dataset", "x"],
+            "does not exist: this command opens one:\n  private-topk budget create --ledger sqlite:///b.db",
+        ),
         (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "--delta must be given for cdp-peeling"),
         (["--privacy-unit", "user", "--delta", "2"], "--delta must lie strictly between 0 and 1"),
         (["--privacy-unit", "user", "--gamma", "1"], "--gamma does not apply to joint"),

@@ -57,7 +57,8 @@ def test_nothing_is_recommended_where_the_best_is_noise() -> None:
 def test_a_comma_in_a_number_is_told() -> None:
     done = command("preview", "--users", "225,8500")
     assert (
-        done.status == 2 and "--users must be a number, got '225,8500': decimals take a point, as in 100.00" in done.err
+        done.status == 2
+        and "--users must be a number, got '225,8500': one number, decimals with a point: 100.00" in done.err
     )
 
 

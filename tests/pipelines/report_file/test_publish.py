@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -186,8 +187,6 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     (folder / "countries.txt").write_text("DE\nFR\n")
     head, *rows = (folder / "rows.csv").read_text().splitlines()
     (folder / "rows.csv").write_text("\n".join([f"{head},country", *(f"{row},DE" for row in rows)]) + "\n")
-    assert main(["budget", "create", "--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "year", "--epsilon", "2",
-                 "--privacy-unit", "user"]) == 0  # fmt: skip
     first = ["--window-end", "2026-01-12"]
 
     def told(*words: str, status: int = 0) -> str:
@@ -195,6 +194,9 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
         assert report(folder, *words) == status
         return "".join(capsys.readouterr())
 
+    rule, line = told(*first, "--check", status=2).splitlines()[1:]
+    assert "ledger.dataset year has no budget in this ledger, which knows plays: this command opens one:" in rule
+    assert line.endswith(" --dataset year --epsilon 2 --privacy-unit user") and main(shlex.split(line)[1:]) == 0
     (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
     said = told(*first, "--check", status=2)
     assert "weekly.yaml:23: groups.column must be another: " in said, said

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Picture", "Rankings", "rank"]
 
 
-@named_as_arguments()
+@named_as_arguments
 def rank(
     rows: object,
     k: int,

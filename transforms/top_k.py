@@ -93,7 +93,7 @@ class PrivateTopK(beam.PTransform):
             without rows.
     """
 
-    @named_as_arguments()
+    @named_as_arguments
     def __init__(
         self,
         k: int,

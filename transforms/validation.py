@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
@@ -31,16 +32,23 @@ def check_kinds(**given: object) -> None:
             raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _ARGUMENTS = {"against": "risers", "against_weight": "risers", "period_from": "period"}
 
 
-@contextmanager
-def named_as_arguments() -> Iterator[None]:
-    """Refusals inside name arguments as Python does, and not options; nor do they show the way to where they arose."""
-    try:
-        yield
-    except Refusal as refusal:
-        raise refusal.renamed(lambda name: _ARGUMENTS.get(name, name.removesuffix("_column"))) from None
+def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The same call; its refusals name arguments and not options, and do not show the way to where they arose."""
+
+    @wraps(call)
+    def refusing(*args: _P.args, **given: _P.kwargs) -> _T:
+        try:
+            return call(*args, **given)
+        except Refusal as refusal:
+            told = refusal.renamed(lambda name: _ARGUMENTS.get(name, name.removesuffix("_column")))
+        raise told  # outside the handler, so that it has no context
+
+    return refusing
 
 
 def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:

@@ -184,6 +184,8 @@ README = [
 RUN = [
     Held("private-topk run", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),
     Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
+    Held("$ (umask 077; head"),
+    Held("import polars as pl", "python", says="^ledger: charged plays of January to dataset plays; 25.0% of the"),
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from functools import cached_property
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
@@ -88,8 +88,8 @@ class Period:
     @classmethod
     def of(
         cls,
-        start: str | datetime,
-        end: str | datetime,
+        start: str | date,
+        end: str | date,
         window: str | timedelta | Windowing | None = None,
         *,
         every: str | timedelta | None = None,
@@ -99,7 +99,7 @@ class Period:
         """A period as it is written, as on the command line: `Period.of("2026-01-05", "2026-02-02", "7d")`.
 
         Args:
-            start, end: moments in ISO 8601, of the time zone where they name none.
+            start, end: moments, also in ISO 8601, or dates; of the time zone where they name none.
             window: how long the windows are, such as 7d or 12h; or day, week or month, of the time zone's calendar;
                 None for one window.
             every: how often a window starts, where they slide.
@@ -110,7 +110,7 @@ class Period:
         """
         zone = zone_named(time_zone)
         windowing = _windowing(_read("window", window, window_length), _read("every", every, duration), time_zone)
-        first, last = _read("period_from", start, moment), _read("period_to", end, moment)
+        first, last = _read("start", start, moment), _read("end", end, moment)
         return cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, duration), time_zone)
 
     @property
@@ -202,6 +202,8 @@ def _windowing(
 
 
 def _in_zone(at: Any, zone: ZoneInfo) -> Any:  # noqa: ANN401 - what is no moment is refused later
+    if isinstance(at, date) and not isinstance(at, datetime):
+        at = datetime.combine(at, time())
     return at.replace(tzinfo=zone) if isinstance(at, datetime) and at.tzinfo is None else at
 
 

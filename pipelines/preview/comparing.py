@@ -183,6 +183,8 @@ class GroupsPreview:
         advice = smallest.advice() if smallest.close_to_noise else ""
         return [said, *([f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else [])]
 
+    _repr_html_ = Preview._repr_html_
+
     def __str__(self) -> str:
         columns = {name: one.outlooks for name, one in self.previews.items()}
         return "\n".join([*comparison(columns), "", *self.reasons()])

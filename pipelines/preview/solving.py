@@ -113,7 +113,7 @@ def largest_k(
 
 
 def fewest_windows(expected: Expected, setting: Setting, recall: float, name: str) -> int | None:
-    """How many windows at least have to be merged into one for a mechanism to find so much; None beyond 100.
+    """How many windows, at least 2, have to be merged into one for a mechanism to find so much; None beyond 100.
 
     A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
     for groups that are merged. Recall is taken to grow with them.
@@ -123,7 +123,7 @@ def fewest_windows(expected: Expected, setting: Setting, recall: float, name: st
     def enough(times: int) -> bool:
         return reaches(setting, name, times)
 
-    return _first(enough, 1, _MOST_WINDOWS) if enough(_MOST_WINDOWS) else None
+    return _first(enough, 2, _MOST_WINDOWS) if enough(_MOST_WINDOWS) else None
 
 
 def noise_in(groups: Sequence[Group], noise: Callable[[Group], bool]) -> list[Group]:

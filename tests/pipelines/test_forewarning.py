@@ -125,9 +125,9 @@ def test_amounts_are_judged_by_sums(folder: Path) -> None:
     write(folder / "rows.csv", rows)
     asked = {"value_column": "minutes", "max_value": 1, "value_resolution": 0.01, "k": 3}
     assert "noise" not in run(**asked, epsilon=50, publish_counts=50)
-    said = run("--overwrite", **asked, epsilon=0.02, publish_counts=50)
+    said = run("--overwrite", "--check", **asked, epsilon=0.02)
     assert "close to noise: judging by out.avro: 3 noisy counts" in said
-    assert "noise" not in run("--overwrite", **asked, epsilon=1)
+    assert "noise" not in run("--overwrite", "--check", **asked, epsilon=0.2)
     shape = "zipf=1,users=4000,items_per_user=3,amount="
     assert "who add 0.05 each" in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}0.05")
     assert "noise" not in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}1")

@@ -72,7 +72,7 @@ def test_people_are_told_local_times(folder: Path) -> None:
     assert ready["windows"] == ("2, 2026-03-28 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin, "
                                 "the first to 2026-03-29 00:00+01:00")  # fmt: skip
     assert set(ready) - {"report", "well_described"} == {"ready", "input", "domain", "windows", "draw", "privacy",
-                                                         "release", "ledger", "output", "runner"}  # fmt: skip
+                                                         "release", "ledger", "output", "runner", "recall"}  # fmt: skip
 
 
 def test_stream(folder: Path) -> None:

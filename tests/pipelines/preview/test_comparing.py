@@ -157,6 +157,7 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     shape, names = Zipf(1.1, 300, 1, 5), ("joint", "cdp-peeling")
     by_group = shape.in_groups(group_sizes(50_000, 30, 1.2))
     found = preview(by_group, 5, 0.2, 1e-6, mechanisms=names, neighbours="swap")
+    assert all(one.setting.groups_per_user == 1 for one in found.previews.values())
     assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
     alone = {name: preview(one, 5, 0.2, 1e-6, mechanisms=[found.best], draws=100, groups_per_user=1, neighbours="swap")
              for name, one in by_group.items()}  # fmt: skip
@@ -166,6 +167,7 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     assert f"Take {found.best}: {len(found.worth)} of 30 groups are worth publishing (1: " in said
     assert "In the smallest, at least half of the top k would be found with" in said and "such groups merged" in said
     assert json.loads(json.dumps(found.plain()))["worth_publishing"] == list(found.worth)
+    assert repr(found).endswith("of 30 groups)") and "<pre>" in found._repr_html_()  # type: ignore[operator]
     named = shape.in_groups({"small": 9, "large": 10**6})
     assert list(named) == ["large: 1,000,000 users", "small: 9 users"]
     assert sum(group_sizes(1000, 7, 1)) == pytest.approx(1000, abs=4) and group_sizes(5, 5, 0) == [1] * 5

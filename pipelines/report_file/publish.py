@@ -83,7 +83,7 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             expected = self._forewarn(report, self.options(number), number)
-            more = ((fact.name, fact.text) for fact in ahead(self, report, number))
+            more = (fact[:2] for fact in ahead(self, report, number))
             tell(report, launch, chain([("recall", expected)], more))
 
     def _check_place(self, number: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, distribution, version
+from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
 
 from private_topk.transforms.errors import Refusal
@@ -66,6 +67,8 @@ def examine(runner: str = "direct", ledger: str | None = None, key: str | None =
     yield from _packages(runner)
     for program in ("java", "go", "docker"):
         yield _program(program, runner)
+    if runner == "flink":
+        yield _job_server()
     yield _space()
     yield from _clock()
     if key is not None:
@@ -165,6 +168,21 @@ def _java() -> int | None:
         return None
     parts = done.stderr.partition('"')[2].partition('"')[0].removeprefix("1.").split(".")
     return int(parts[0]) if parts[0].isdigit() else None
+
+
+def _job_server() -> Finding:
+    """Whether Beam's job server for Flink is kept here, or can be downloaded."""
+    from private_topk.runners.flink import released_job_server
+
+    url, kept = released_job_server()
+    if kept.exists():
+        return Finding("job server", "ok", str(kept))
+    try:
+        urlopen(Request(url, method="HEAD"), timeout=10).close()
+    except OSError:
+        return Finding("job server", "wrong", f"{url} cannot be downloaded from here: fetch it in another way and give "
+                       "--flink_job_server_jar PATH to `run`")  # fmt: skip
+    return Finding("job server", "ok", f"a run downloads {url}")
 
 
 def _space() -> Finding:

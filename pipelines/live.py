@@ -11,8 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.assign import declared_window
+from private_topk.transforms.windows.assign import window_named
 
 __all__ = ["LiveRun", "RecordPublished"]
 
@@ -90,24 +89,24 @@ class RecordPublished(beam.PTransform):
     For places of rankings that cannot be read back.
     """
 
-    def __init__(self, period: Period, run: LiveRun) -> None:
+    def __init__(self, run: LiveRun) -> None:
         super().__init__()
-        self._fn = _RecordDoFn(period, run)
+        self._fn = _RecordDoFn(run)
 
     def expand(self, written: beam.PCollection) -> beam.PCollection:
         return written | beam.ParDo(self._fn).with_output_types(str)
 
 
 class _RecordDoFn(beam.DoFn):
-    def __init__(self, period: Period, run: LiveRun) -> None:
-        self._period, self._run = period, run
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
 
     def start_bundle(self) -> None:
         self._labels: set[str] = set()
 
     def process(self, written: str, window: Any = beam.DoFn.WindowParam) -> None:  # noqa: ANN401 - a Beam window
         _, bar, group = written.partition("|")
-        self._labels.add(declared_window(self._period, window).label(group if bar else None))
+        self._labels.add(window_named(None, 0, window, several=False).label(group if bar else None))
 
     def finish_bundle(self) -> None:
         self._run.record_published(self._labels)

@@ -81,7 +81,7 @@ def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun
     facts = _facts(report, launch)
     written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
     if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
-        _ = written | "Record published windows" >> RecordPublished(spec.period, live)
+        _ = written | "Record published windows" >> RecordPublished(live)
 
 
 def _facts(report: Report, launch: Launch) -> dict[str, Any]:

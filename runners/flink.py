@@ -33,6 +33,7 @@ from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, Flin
 from apache_beam.runners.portability.job_server import ExternalJobServer, StopOnExitJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
+from apache_beam.utils.subprocess_server import JavaJarServer
 
 from private_topk.runners import Launch, Line, unknown_words
 from private_topk.runners import say as say_on_stderr
@@ -235,6 +236,12 @@ def _job_server_jar(options: PipelineOptions) -> str:
     except (OSError, RuntimeError):
         raise Refusal("runner", f"flink needs Beam's job server, and {verbatim(url)} cannot be downloaded from here",
                       "fetch it in another way and give --flink_job_server_jar PATH") from None  # fmt: skip
+
+
+def released_job_server() -> tuple[str, Path]:
+    """Where the job server's jar is downloaded from for a mini cluster, and where Beam keeps it."""
+    url = FlinkJarJobServer(PipelineOptions([f"--flink_version={FLINK_VERSION}"])).path_to_jar()
+    return url, Path(JavaJarServer.JAR_CACHE) / Path(url).name
 
 
 def _is_here(master: str) -> bool:

@@ -75,7 +75,8 @@ class IncompleteDataError(RuntimeError):
 def incomplete(what: str) -> IncompleteDataError:
     return IncompleteDataError(
         f"counts were lost or doubled on the way to the final stage ({what}), which is a fault of the runner or of its "
-        "settings: nothing is published for their window. Run it again under the same release key and id"
+        "settings, such as waits_for_timers of PrivateTopK on a runner that does not wait: nothing is published for "
+        "their window. Run it again under the same release key and id"
     )
 
 

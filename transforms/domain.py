@@ -315,7 +315,8 @@ def as_domain(given: Domain | Iterable[str | int]) -> Domain:
     """A domain; a list of items is a public one, and a dict of lists one by group. Raises Refusal."""
     if isinstance(given, str | bytes):
         raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), got "
-                        "a single string")  # fmt: skip
+                        "a single string: a file is read by "
+                        "private_topk.pipelines.sources.read_domain(PATH, COLUMN)")  # fmt: skip
     if isinstance(given, PublicDomain | RangeDomain | UnknownDomain):
         return given
     return DomainByGroup.by_group(given) if isinstance(given, Mapping) else PublicDomain.of(given)

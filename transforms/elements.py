@@ -157,8 +157,8 @@ class Shape:
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
         remedy = ("name the two fields, such as PrivateTopK(..., user='listener', item='track'), "
                   "or map each to a pair: a group or an amount as well needs groups=... or amounts=...")  # fmt: skip
-        return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, got an element of type {verbatim(shown)}",
-                       literal(remedy))  # fmt: skip
+        got = f"got an element of type {verbatim(shown)}, as Beam knows it"
+        return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
 
 
 def _field(element: Any, name: str) -> Any:  # noqa: ANN401

@@ -104,7 +104,8 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         values = list(items if listed is None else listed())
     except TypeError:
         got = "None" if items is None else type(items).__name__
-        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}") from None
+        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}",
+                      "the list is public: it is never made from the rows") from None  # fmt: skip
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
     kinds = {type(value) for value in values}

@@ -16,6 +16,7 @@ from private_topk.transforms.texts import (
     BY_KIND,
     OneOf,
     count,
+    delay,
     duration,
     fraction,
     mechanism,
@@ -166,7 +167,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("clock", OneOf("log", "event"), "", "log (default): when the source's own clock, of arrivals, has passed "
            "the window's end; event: when the rows' times have, for replaying logs that are in order", ("stream",),
            _CLOCK, field="source.clock"),
-    Option("slack", duration, "LENGTH", "wait so much longer, for rows that come late (default: none); later ones are "
+    Option("slack", delay, "LENGTH", "wait so much longer, for rows that come late (default: none); later ones are "
            "dropped", ("stream",), _CLOCK, field="source.slack"),
     Option("poll", duration, "LENGTH", "files: how often to look for new ones (default: 10s)", ("stream",), _CLOCK,
            field="source.poll", same="how often a folder is looked at; rows came when their files were written"),

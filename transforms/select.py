@@ -52,7 +52,7 @@ class SelectTopK(beam.PTransform):
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
         super().__init__()
         self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.counts.groups
-        self._numbered = period if plan.windows == "one" else None
+        self._period = period
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         totals, windows = inputs
@@ -67,7 +67,7 @@ class SelectTopK(beam.PTransform):
             # (window group, all its counts)  ->  Ranking
             | "Draw the ranking" >> beam.ParDo(self._fn).with_output_types(Ranking)
         )
-        return rankings if self._numbered is None else rankings | "Into their windows" >> IntoWindows(self._numbered)
+        return rankings if self._period is None else rankings | "Into their windows" >> IntoWindows(self._period)
 
 
 def _nothing(_: int, groups: int) -> Iterator[KeyedCounts]:

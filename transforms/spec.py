@@ -109,7 +109,7 @@ class TopK:
         weighs_users = self.mechanism.guarantee.metric == "weights"
         if self.amounts is not None and weighs_users:
             raise Refusal("mechanism", f"{name} adds up weights of users, and no amounts",
-                          "leave {value_column} out, or take another mechanism")  # fmt: skip
+                          "rank without amounts, or take another mechanism")  # fmt: skip
         if self.amounts is not None and counts is not None and counts.round_to > 1:
             raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
         if weighs_users and counts is not None:

@@ -12,12 +12,12 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import mechanism_by_name
 from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.calendar import time_zone
-from private_topk.transforms.windows.period import duration, moment, window_length
+from private_topk.transforms.windows.period import delay, duration, moment, window_length
 
 __all__ = [
-    "BY_KIND", "OneOf", "count", "duration", "fraction", "listed", "mechanism", "moment", "name_and_value", "number",
-    "output_template", "printable_text", "report_name", "sizes", "template", "whole", "whole_or_power", "window_length",
-    "zone",
+    "BY_KIND", "OneOf", "count", "delay", "duration", "fraction", "listed", "mechanism", "moment", "name_and_value",
+    "number", "output_template", "printable_text", "report_name", "sizes", "template", "whole", "whole_or_power",
+    "window_length", "zone",
 ]  # fmt: skip
 
 _LONGEST_NAME = 200

@@ -11,6 +11,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.contributions import BoundContributions
+from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
@@ -30,7 +31,7 @@ from private_topk.transforms.validation import (
     check_windowing,
     named_as_arguments,
 )
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import Period, utc_text
 from private_topk.transforms.windows.assign import AssignWindows, EveryWindow
 
 __all__ = ["PrivateTopK", "RankBlocks"]
@@ -56,16 +57,18 @@ class PrivateTopK(beam.PTransform):
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
             of this process: workers that are other processes need one that they can read.
-        period: the declared windows of event time: every one is published, empty or not. Input that is windowed
-            already needs it. Elements that were given no time lie in none of the windows.
+        period: the declared windows of event time: every one is published, empty or not, and its ranking is in that
+            window, whatever the windows of the input are. Input that is windowed already needs it. Elements that were
+            given no time lie in none of the windows.
         reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
         user, item, value, group: the names of the fields, where elements are rows or dicts with other names.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
-            Beam's in-process streaming runner does not. An unbounded input is then deduplicated as it arrives, in the
-            memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking is the same.
+            Beam's in-process streaming runner does not: there a job would fail. An unbounded input is then deduplicated
+            as it arrives, in the memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking
+            is the same.
         amounts: rank by amounts and not by users: such as `Amounts(max_value=60)`, of which one user adds at most 60 to
             an item's score. Elements are then tuples or lists of three, (user, item, value), or have the field `value`;
             one without an amount, None or NaN, is left out (docs/amounts.md).
@@ -77,6 +80,7 @@ class PrivateTopK(beam.PTransform):
         risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
             input only, with the rows of one window before the period.
         epsilon, delta: of a mechanism that is given by its name.
+        exact_counters: count exactly how many elements were left out, and why: for tests. No epsilon covers that.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
@@ -116,6 +120,7 @@ class PrivateTopK(beam.PTransform):
         risers: Risers | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
+        exact_counters: bool = False,
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
@@ -126,7 +131,8 @@ class PrivateTopK(beam.PTransform):
         elif isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
             raise Refusal("delta" if epsilon is None else "epsilon", "is of a mechanism that is given by its name",
                           "the object has its own")  # fmt: skip
-        for name, flag in (("waits_for_timers", waits_for_timers), ("reveal_active_windows", reveal_active_windows)):
+        for name, flag in (("waits_for_timers", waits_for_timers), ("reveal_active_windows", reveal_active_windows),
+                           ("exact_counters", exact_counters)):  # fmt: skip
             if not isinstance(flag, bool):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
@@ -144,7 +150,7 @@ class PrivateTopK(beam.PTransform):
         )
         spec = TopK(*fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
-        self._period, self._shape = period, shape
+        self._period, self._shape, self._exact = period, shape, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
         self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
 
@@ -153,7 +159,8 @@ class PrivateTopK(beam.PTransform):
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or an amount too  ->  block  ->  Ranking
-        return pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
+        with counting_exactly(self._exact):
+            return pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -181,9 +188,20 @@ class RankBlocks(beam.PTransform):
         self._windows_are_public = period is not None or reveal_active_windows
 
     def display_data(self) -> dict[str, Any]:
-        spec = self._spec
-        return {"k": spec.k, "mechanism": spec.mechanism.about.name, "epsilon": spec.epsilon(), "delta": spec.delta(),
-                "domain": spec.domain.words()}  # fmt: skip
+        spec, period = self._spec, self._period
+        shown = {
+            "release": self._release.id,
+            "k": spec.k,
+            "mechanism": spec.mechanism.about.name,
+            "epsilon": spec.epsilon(),
+            "epsilon_of_counts": spec.publish_counts and spec.publish_counts.epsilon,
+            "delta": spec.delta(),
+            "domain": spec.domain.words(),
+            "period": period and f"{len(period)} windows, {utc_text(period.start)} to {utc_text(period.end)}",
+            "groups": spec.groups and spec.groups.size,
+            "max_value": spec.amounts and str(spec.amounts.max_value),
+        }
+        return {name: value for name, value in shown.items() if value is not None}
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         spec, key = self._spec, self._release.key

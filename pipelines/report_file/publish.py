@@ -79,12 +79,6 @@ class ScheduledReport(Periods):
             expected = self._forewarn(report, self.options(number), number)
             more = (fact[:2] for fact in ahead(self, report, number))
             tell(report, launch, chain([("recall", expected)], more))
-        self._check_place(number)
-        report, launch = self._made(number)
-        with self._pointing():
-            expected = self._forewarn(report, self.options(number), number)
-            more = (fact[:2] for fact in ahead(self, report, number))
-            tell(report, launch, chain([("recall", expected)], more))
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()

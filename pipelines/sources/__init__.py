@@ -1,6 +1,7 @@
 """Sources of rows: files and streams, each a `Source`, and the formats of their contents."""
 
 from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.formats import FORMATS, check_files, cut_into_pieces, reader_of
 
-__all__ = ["FORMATS", "Columns", "check_files", "cut_into_pieces", "reader_of"]
+__all__ = ["FORMATS", "Columns", "check_files", "cut_into_pieces", "read_domain", "reader_of"]

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from apache_beam.utils.subprocess_server import JavaJarServer
 
 from private_topk.pipelines import doctor
 from private_topk.pipelines.doctor import examine
@@ -55,6 +56,15 @@ def test_programs_are_wanted_by_their_runners_only(monkeypatch: pytest.MonkeyPat
     assert {states()[name] for name in ("java", "go", "docker")} == {"missing"}
     assert [states(runner)[name] for runner, name in (("flink", "java"), ("flink", "go"), ("prism", "go"))] == [
         "wrong", "missing", "wrong"]  # fmt: skip
+
+
+def test_flink_wants_its_job_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Beam, or where it can be downloaded: here nothing answers at Maven's address."""
+    monkeypatch.setattr(JavaJarServer, "JAR_CACHE", str(tmp_path))
+    monkeypatch.setattr(JavaJarServer, "MAVEN_CENTRAL_REPOSITORY", "http://127.0.0.1:1")
+    assert states("flink")["job server"] == "wrong" and "give --flink_job_server_jar" in says("job server", "flink")
+    (tmp_path / says("job server", "flink").split()[0].rpartition("/")[2]).touch()
+    assert states("flink")["job server"] == "ok" and "job server" not in states()
 
 
 @pytest.mark.parametrize(("said", "state"), [('openjdk version "17.0.1"', "ok"), ('java version "1.8.0"', "wrong"),

@@ -39,7 +39,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.assign import into_windows, last_moment
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(hours=8), timedelta(hours=1), timedelta(minutes=5))
@@ -305,14 +304,14 @@ def test_a_window_is_recorded_by_its_label_once_its_bundle_is_finished() -> None
         _ = (
             pipeline
             | beam.Create([0, 2])
-            | beam.Map(lambda number: beam.window.TimestampedValue("written", last_moment(PERIOD, number)))
-            | into_windows(PERIOD)
-            | RecordPublished(PERIOD, run)
+            | beam.Map(lambda number: beam.window.TimestampedValue("written", FIRST_CLOSES + 3600 * number - 400))
+            | beam.WindowInto(beam.window.FixedWindows(3600))
+            | RecordPublished(run)
         )
     taken = run.newly_published()
     assert set(taken) == {LABELS[0], LABELS[2]} and all(before <= at <= time.time() for at in taken.values())
     assert run.newly_published() == {}
-    recording = RecordPublished(PERIOD, run)._fn
+    recording = RecordPublished(run)._fn
     recording.start_bundle()
     for written in (f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"):
         recording.process(written, window_of(0))
@@ -322,8 +321,8 @@ def test_a_window_is_recorded_by_its_label_once_its_bundle_is_finished() -> None
 
 
 def window_of(number: int) -> Any:  # noqa: ANN401 - a Beam window
-    moment = beam.transforms.window.WindowFn.AssignContext(last_moment(PERIOD, number))
-    return next(iter(into_windows(PERIOD).windowing.windowfn.assign(moment)))
+    start = START.timestamp() + 3600 * number
+    return beam.window.IntervalWindow(start, start + 3600)
 
 
 def test_nothing_is_published_after_what_is_published_was_told() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from private_topk.transforms import Period, PrivateTopK
 from private_topk.transforms.counters import exact_counters, read_left_out
+from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.rows import MakeBlocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +40,23 @@ def test_one_row_more_shows_nowhere_but_at_an_order_of_magnitude(nulls: int, mor
 
 def test_they_are_exact_if_asked() -> None:
     assert shown(1234, exact=True) == ({"null": "1,234"}, {"operator_only_rows_left_out_null": 1234})
+
+
+def test_a_pipeline_of_ones_own_counts_exactly_if_asked() -> None:
+    """A forgotten `group="country"`, elements that were given no time, and items outside the domain."""
+    plays = [{"user": f"u{n}", "item": "tea", "country": "FR"} for n in range(99)]
+
+    def left_out(rows: list[Any], exact_counters: bool = True, **asked: Any) -> dict[str, str]:  # noqa: ANN401
+        pipeline = beam.Pipeline(runner="FnApiRunner")
+        rank = PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["tea"], exact_counters=exact_counters, **asked)
+        _ = pipeline | beam.Create(rows) | rank
+        return read_left_out(pipeline.run().metrics())
+
+    assert left_out(plays, groups=["FR", "DE"]) == {"unreadable": "99"}
+    assert left_out(plays, groups=["FR", "DE"], exact_counters=False) == {}
+    assert left_out(plays, groups=["FR", "DE"], group="country") == {}
+    assert left_out(plays, period=Period.of("2026-01-05", "2026-01-12")) == {"outside_the_period": "99"}
+    assert left_out([("ana", "cake"), ("bo", None)]) == {"not_in_domain": "1", "null": "1"}
 
 
 def test_there_are_no_other_metrics() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing import test_stream
-from apache_beam.transforms.window import TimestampedValue
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, TimestampedValue
 
+from private_topk.transforms import Period, PrivateTopK
+from private_topk.transforms.testing import TrueTopK
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -69,6 +72,58 @@ def test_prism_streams_as_the_in_process_runner_does(prism_binary: Path) -> None
     assert stream(events_of(mixed, 72), period, "prism", **bound) == batch(rows, period, **bound)
     early = [row for row in some_rows(5, 72) if row[2] < 6.9]
     assert stream(late_events(early, late), period_of("fixed"), "prism") == batch(early, period_of("fixed"))
+
+
+class Note(beam.DoFn):
+    """Notes what came, its window and its timestamp."""
+
+    seen: list[tuple[Any, ...]] = []
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam, time: Any = beam.DoFn.TimestampParam) -> None:  # noqa: ANN401, B008
+        Note.seen.append((element, window, time))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
+def test_rankings_are_in_the_declared_windows(cut: str, streamed: bool) -> None:
+    """Whatever the windows of the input were."""
+    Note.seen.clear()
+    with streaming("direct") if streamed else beam.Pipeline(runner="FnApiRunner") as pipeline:
+        rows = events_of(some_rows(1, 72), 72) if streamed else beam.Create(stamped(some_rows(1, 72)))
+        ranked = pipeline | rows | beam.WindowInto(FixedWindows(86_400)) | transform(period_of(cut))
+        _ = ranked | beam.ParDo(Note())
+    declared = [IntervalWindow(at(hours(window.start)), at(hours(window.end))) for window in period_of(cut).windows()]
+    assert sorted(window for _, window, _ in Note.seen) == declared
+    for ranking, window, time in Note.seen:
+        assert window.start.to_utc_datetime(has_tz=True) == ranking.window.start and time == window.max_timestamp()
+
+
+def hours(moment: Any) -> float:  # noqa: ANN401 - a datetime
+    return (moment - period_of("whole").start) / HOUR
+
+
+@pytest.mark.parametrize("runner", ["direct", "prism"])
+@pytest.mark.parametrize("slack", [0, 13])
+def test_rankings_meet_another_stream_in_its_windows(runner: str, slack: int, request: pytest.FixtureRequest) -> None:
+    """The watermark stays before a window's end until its ranking is out, however long the slack is."""
+    if runner == "prism":
+        request.getfixturevalue("prism_binary")
+    Note.seen.clear()
+    events = test_stream.TestStream()
+    for second in (1, 5, 9, 9.999, 10, 10.001, 12, 15, 19, 19.999, 20, 21, 23, 24, 25, 33):
+        events = events.advance_watermark_to(second)
+        if second in (1, 12):
+            events = events.add_elements([TimestampedValue((str(second), "tea" if second == 1 else "cake"), second)])
+    with streaming(runner) as pipeline:
+        both = pipeline | events.advance_watermark_to_infinity() | beam.Map(tuple).with_output_types(tuple[str, str])
+        period = Period.of("1970-01-01", "1970-01-01T00:00:20", "10s", slack=timedelta(seconds=slack))
+        rank = PrivateTopK(1, TrueTopK(), ["tea", "cake"], period=period, waits_for_timers=runner != "direct")
+        ranked = both | rank | beam.Map(lambda ranking: ("x", *ranking.items))
+        prices = both | beam.Map(lambda row: ("x", row[0])) | beam.WindowInto(FixedWindows(10))
+        _ = {"ranked": ranked, "price": prices} | beam.CoGroupByKey() | beam.ParDo(Note())
+    assert sorted((window.start, element) for element, window, _ in Note.seen) == [
+        (0, ("x", {"ranked": ["tea"], "price": ["1"]})), (10, ("x", {"ranked": ["cake"], "price": ["12"]})),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("cut", CUTS)

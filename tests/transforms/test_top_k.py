@@ -33,7 +33,16 @@ from apache_beam.transforms.window import (
 )
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
-from private_topk.transforms import Period, PrivateTopK, PublicDomain, RangeDomain, Release, ReleaseKey, UnknownDomain
+from private_topk.transforms import (
+    Amounts,
+    Period,
+    PrivateTopK,
+    PublicDomain,
+    RangeDomain,
+    Release,
+    ReleaseKey,
+    UnknownDomain,
+)
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
@@ -305,6 +314,11 @@ class TestArguments:
             ({"mechanism": Joint}, TypeError, r"must be made, such as Joint\(epsilon=1.0\), got the class itself"),
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
             ({"domain": UnknownDomain}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got type"),
+            (
+                {"domain": beam.Pipeline() | beam.Create(["a"])},
+                ValueError,
+                "PCollection: .* never made from the rows",
+            ),
             ({"domain": {"a": 1}}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got int"),
             ({"publish_counts": "0.5"}, ValueError, "publish_counts must be an epsilon such as 0.5, or a CountBudget"),
             ({"publish_counts": True}, ValueError, "publish_counts must be an epsilon such as 0.5, or a CountBudget"),
@@ -314,7 +328,8 @@ class TestArguments:
             ({"reveal_active_windows": "no"}, ValueError, "reveal_active_windows must be True or False, got str"),
             ({"user": 1}, ValueError, "user must be the name of a field, got 1"),
             ({"item": "user"}, ValueError, "user must be another field than item"),
-            ({"domain": "abc"}, TypeError, "got a single string"),
+            ({"domain": "abc"}, TypeError, r"got a single string: a file is read by .*\.read_domain\(PATH, COLUMN\)"),
+            ({"exact_counters": 1}, ValueError, "exact_counters must be True or False, got int"),
             ({"domain": ["a", "a"]}, ValueError, "every item once"),
             ({"domain": UnknownDomain()}, ValueError, "Give the public list of items, or use an unknown-domain mech"),
             ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be a whole number of at least 1, got 0"),
@@ -362,7 +377,11 @@ def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
     ("domain", "words"), [(ITEMS, f"{len(ITEMS)} public items, SHA"), (RangeDomain(0, 9), "9 public")]
 )
 def test_a_runners_page_shows_what_is_drawn(domain: Any, words: str) -> None:  # noqa: ANN401
-    transform = PrivateTopK(3, Joint(epsilon=0.5), domain, publish_counts=CountBudget(0.25, 1e-6))
+    settings = {"release": RELEASE, "period": Period.of("2026-01-05", "2026-01-19", "7d", slack="0s")}
+    transform = PrivateTopK(3, Joint(epsilon=0.5), domain, publish_counts=CountBudget(0.25, 1e-6), amounts=Amounts(60),
+                            groups=["DE", "FR"], **settings)  # fmt: skip
     shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
     assert shown.pop("domain").startswith(words)
-    assert shown == {"k": 3, "mechanism": "joint", "epsilon": 0.75, "delta": 1e-6}
+    assert shown == {"k": 3, "mechanism": "joint", "epsilon": 0.75, "epsilon_of_counts": 0.25, "delta": 1e-6,
+                     "release": RELEASE.id, "groups": 2, "max_value": "60",
+                     "period": "2 windows, 2026-01-05T00:00:00Z to 2026-01-19T00:00:00Z"}  # fmt: skip

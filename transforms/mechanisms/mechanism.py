@@ -242,7 +242,7 @@ class Mechanism(abc.ABC):
             object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
         if self.cap > 1 and self.guarantee.metric != "amounts":
             raise Refusal("mechanism", f"{self.about.name} does not rank amounts: it is proved for users counted once "
-                          "an item, whom a sum of amounts gives more weight", "leave {value_column} out, or take a "
+                          "an item, whom a sum of amounts gives more weight", "rank without amounts, or take a "
                           "mechanism whose guarantee says metric=\"amounts\"")  # fmt: skip
         offered, chosen = self.guarantee.neighbours, self.parameter("neighbours", "add-remove")
         if chosen not in offered:

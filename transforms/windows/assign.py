@@ -7,6 +7,10 @@ the declared window.
 
 No element has the last timestamp of such a window. A timer set for it may fire while elements with the same timestamp
 are still to come, and these would be lost.
+
+Rankings leave in the declared windows themselves, by which other streams are joined with them. Such a window ends
+before it closes, so for what follows the watermark must not pass its end until its ranking is out: from the start on,
+every window has an element with a timestamp just before its end, and what is grouped keeps its earliest timestamp.
 """
 
 from __future__ import annotations
@@ -19,7 +23,13 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalWindow, TimestampedValue
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindows,
+    IntervalWindow,
+    TimestampCombiner,
+    TimestampedValue,
+)
 from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -115,6 +125,7 @@ class EveryWindow(beam.PTransform):
             | beam.Impulse()
             | "Those declared" >> beam.FlatMap(_declared, self._period).with_output_types(int)
             | "Into the same windows" >> beam.WindowInto(blocks.windowing)
+            | "Until its end" >> beam.ParDo(_HoldDoFn(self._period)).with_output_types(int)
         )
 
 
@@ -123,6 +134,19 @@ def _declared(_: bytes, period: Period | None) -> Iterator[Any]:
         yield 0
     else:
         yield from (TimestampedValue(0, last_moment(period, number)) for number in range(len(period)))
+
+
+class _HoldDoFn(beam.DoFn):
+    def __init__(self, period: Period | None) -> None:
+        self._period = period
+
+    def process(self, element: int, window: Any = beam.DoFn.WindowParam) -> Iterator[int | WindowedValue]:  # noqa: ANN401, B008
+        if self._period is None:
+            yield element
+        else:
+            end = declared_window(self._period, window).end
+            assert end is not None
+            yield WindowedValue(element, Timestamp(micros=microseconds(end) - 2 * _TICK), (window,))
 
 
 class _ActiveDoFn(beam.DoFn):
@@ -226,7 +250,8 @@ def into_windows(period: Period) -> beam.WindowInto:
     """The windowing of `beam_windows`: one firing each, at the watermark, no lateness."""
     size, offset = _grid(period)
     windowfn, discarding = FixedWindows(Duration(micros=size), Timestamp(micros=offset)), AccumulationMode.DISCARDING
-    return beam.WindowInto(windowfn, trigger=AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0)
+    return beam.WindowInto(windowfn, trigger=AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0,
+                           timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)  # fmt: skip
 
 
 def last_moment(period: Period, number: int) -> Timestamp:
@@ -239,20 +264,32 @@ def last_moment(period: Period, number: int) -> Timestamp:
 
 @beam.typehints.with_output_types(Ranking)
 class IntoWindows(beam.PTransform):
-    """Puts rankings into their windows, as they come out of a stream."""
+    """Puts rankings into the declared windows: where these have one length, those of Beam's `FixedWindows`."""
 
     def __init__(self, period: Period) -> None:
         super().__init__()
-        self._period = period
+        start, end = int(period.starts[0]), int(period.ends[0])
+        self._windowfn = FixedWindows(Duration(micros=end - start), Timestamp(micros=start % (end - start)))
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        period, numbers = self._period, {start: number for number, start in enumerate(self._period.starts.tolist())}
-        return rankings | beam.Map(_stamped, period, numbers) | into_windows(period)
+        return (
+            rankings
+            | "Stamp" >> beam.Map(lambda ranking: TimestampedValue(ranking, _own_window(ranking).max_timestamp()))
+            | beam.WindowInto(self._windowfn)
+            | "Own window" >> beam.Map(_in_own_window)
+        )
 
 
-def _stamped(ranking: Ranking, period: Period, numbers: dict[int, int]) -> TimestampedValue:
-    assert ranking.window.start is not None
-    return TimestampedValue(ranking, last_moment(period, numbers[microseconds(ranking.window.start)]))
+def _own_window(ranking: Ranking) -> IntervalWindow:
+    start, end = ranking.window.start, ranking.window.end
+    assert start is not None and end is not None
+    return IntervalWindow(Timestamp(micros=microseconds(start)), Timestamp(micros=microseconds(end)))
+
+
+def _in_own_window(ranking: Ranking) -> WindowedValue:
+    """Of windows that slide or follow a calendar, `WindowInto` knows others than the declared ones."""
+    window = _own_window(ranking)
+    return WindowedValue(ranking, window.max_timestamp(), (window,))
 
 
 def declared_window(period: Period, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window

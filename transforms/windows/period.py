@@ -111,7 +111,7 @@ class Period:
         zone = zone_named(time_zone)
         windowing = _windowing(_read("window", window, window_length), _read("every", every, duration), time_zone)
         first, last = _read("start", start, moment), _read("end", end, moment)
-        return cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, duration), time_zone)
+        return cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, delay), time_zone)
 
     @property
     def _windowing(self) -> Windowing:
@@ -222,6 +222,11 @@ def duration(text: str) -> timedelta:
     if not match or not 0 < int(match[1]) <= 10**6:
         raise ValueError(f"must be {_LENGTH_RULE}; got {text!r}")
     return timedelta(**{_LENGTHS[match[2]]: int(match[1])})
+
+
+def delay(text: str) -> timedelta:
+    """A length of time that may be none, such as 0s."""
+    return timedelta(0) if re.fullmatch(r"0+\s*[smhdw]", text.strip()) else duration(text)
 
 
 def window_length(text: str) -> timedelta | str:

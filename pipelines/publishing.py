@@ -91,7 +91,7 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
     Output of the same release under the same key is no obstacle: repeating it gives the same bytes.
     """
     conflict = _in_the_way(path, overwrite)
-    if conflict is None or _owner(path) is not None or not _is_of(_described(path), release):
+    if conflict is None or _owner(path) is not None or not _is_of(path, _described(path), release):
         return conflict
     if exists(path) and not overwrite:
         refuse_changed(path)
@@ -99,10 +99,10 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
 
 
 def check_question(path: str, release: Release, facts: Mapping[str, Any]) -> None:
-    """Raise Refusal if the same release has published the answer to another question at a path."""
+    """Raise Refusal if the same id has published the answer to another question at a path, or under another key."""
     known, ours = _described(path), json.loads(json.dumps(facts))
     differing = [name for name in _QUESTION if known.get(name) != ours.get(name)]
-    if differing and _is_of(known, release):
+    if _is_of(path, known, release) and differing:
         value = known.get(differing[0])
         was = f"its {differing[0]} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
         rule = f"cannot go on in {verbatim(path)}: another question was published under this id, {was}"
@@ -157,13 +157,18 @@ def _described(path: str) -> dict[str, Any]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-def _is_of(described: dict[str, Any], release: Release) -> bool:
+def _is_of(path: str, described: dict[str, Any], release: Release) -> bool:
+    """Whether this release is published at a path. Raises Refusal if its id is, under another key."""
     if described.get("report") != release.id:
         return False
     try:
-        return described.get("key_id") == release.key.key_id()
+        same = described.get("key_id") == release.key.key_id()
     except ValueError:  # the key cannot be read here
         return False
+    if not same and not release.key.in_memory:
+        rule = f"{verbatim(path)} was published under another release key"
+        raise Refusal("output", rule, "give that {release_key}, or another {release_id} and {output}")
+    return same
 
 
 def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool:

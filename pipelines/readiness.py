@@ -87,12 +87,13 @@ def _measure(spec: ReportSpec) -> str:
 
 def _privacy(spec: ReportSpec) -> str:
     top_k, privacy = spec.top_k, spec.privacy
-    each = f"{_budget(top_k.epsilon(), top_k.delta())} for one user's rows in each window"
+    rows = "one user's rows" if spec.period is None else "one user's rows in each window"
+    each = f"{_budget(top_k.epsilon(), top_k.delta())} for {rows}"
     if spec.over_all_windows is not None:
         each += f"; {_budget(*spec.over_all_windows)} for a user who is in all {len(spec.period or ()):,}"
     if privacy.total is None:
         return each
-    over = f"{privacy.windows:,} windows" + (
+    over = ("one window" if privacy.windows == 1 else f"{privacy.windows:,} windows") + (
         "" if privacy.of is None else f", which is what one user can change of {privacy.of:,}"
     )
     whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
@@ -108,8 +109,8 @@ def _release(report: Report) -> str:
     if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
-    again = "a repeat over the same rows" if report.source.bounded else "to finish it in this output"
-    return f"{report.spec.release.id}, under {named}: {again} costs nothing"
+    again = "a repeat over the same rows" if report.source.bounded else "once begun, to finish it in this output"
+    return f"{report.spec.release.id}, under {named}: {again} costs nothing more"
 
 
 def _ledger(report: Report) -> str:

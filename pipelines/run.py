@@ -177,7 +177,8 @@ def run(
             stop, refusal = interruption_in(error), refusal_in(error)
             if refusal is not None and stop is None:
                 raise refusal from None
-            state = _ended(report, launch, live, job, again, before)
+            with redirect_stderr(io.StringIO()):  # workers fail while the job ends
+                state = _ended(report, launch, live, job, again, before)
             if stop is not None:
                 raise Interrupted(state, stop) from None
             raise Unfinished(state) from (loss_in(error) or error)

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -347,8 +348,17 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
             streaming = options.view_as(StandardOptions).streaming
-            Watch(JobManager(self.rest), google.job_name, streaming, self.answered).start()
+            watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered)
+            watch.start()
+            if options.view_as(FlinkRunnerOptions).flink_master not in _EMBEDDED:
+                result.cancel = partial(self._cancel, watch)  # type: ignore[method-assign] # of this one job
         return result
+
+    def _cancel(self, watch: Watch) -> None:
+        """Cancel a job in its cluster. Beam's own only ends the job server's wait for it."""
+        if self._server is not None:
+            self._server.stop()  # so that it submits nothing any more
+        watch.cancel()
 
 
 class _Handle(JobServiceHandle):
@@ -380,6 +390,10 @@ class JobManager:
         """The answer to a command, or None if there is none."""
         words = json.dumps(body).encode()
         return self._ask(Request(f"{self.address}/{path}", words, {"Content-Type": "application/json"}, method="POST"))
+
+    def cancel(self, job: str) -> None:
+        """Order a job to end now."""
+        self._ask(Request(f"{self.address}/jobs/{job}?mode=cancel", method="PATCH"))
 
     def _ask(self, request: Request) -> Any:  # noqa: ANN401
         try:
@@ -436,6 +450,9 @@ _SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", 
 
 _OVER = ("FINISHED", "FAILED", "CANCELED")
 
+_ENDING, _SUBMITTING = 30.0, 3.0
+"""Seconds for a job to end, and for one that was just submitted to be listed."""
+
 
 class Watch(threading.Thread):
     """Watches a job every second until it ends: reports when it restarts or waits for slots, and stops a stream that is
@@ -475,7 +492,7 @@ class Watch(threading.Thread):
         while state not in _OVER:
             time.sleep(1)
             try:
-                job = next((job for job in self._manager.jobs() if job["name"] == self._name), None)
+                job = self._job()
                 if self._lasts("gone", job is None and state != ""):
                     self._say_once("Flink: the job manager does not answer, or does not know the job any more, as one "
                                    "does not that was started anew without high availability")  # fmt: skip
@@ -484,6 +501,23 @@ class Watch(threading.Thread):
                     self.look(job["jid"], state, job["tasks"])
             except Exception as error:  # an unexpected answer must not end the watch, since then the job would not end
                 self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
+
+    def _job(self) -> dict[str, Any] | None:
+        return next((job for job in self._manager.jobs() if job["name"] == self._name), None)
+
+    def cancel(self) -> None:
+        """Cancel the job, and wait until the cluster says that it is over. If it does not, the job is named."""
+        began, job = time.monotonic(), self._job()
+        while time.monotonic() - began < _ENDING:
+            if job is not None and job["state"] in _OVER:
+                return
+            if job is not None:
+                self._manager.cancel(job["jid"])
+            elif time.monotonic() - began > _SUBMITTING and self._manager.overview():
+                return
+            time.sleep(0.5)
+            job = self._job()
+        self._say(f"Flink: {self._manager.address} does not say that the job {self._name} is over: cancel it there")
 
     def look(self, job: str, state: str, tasks: dict[str, int]) -> None:
         """Look at the job once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -106,12 +108,13 @@ def leave(status: int) -> NoReturn:
     Arrow's threads may just be releasing a file of ours, which aborts the process if Python is finalising.
     """
     unheed_signals()
-    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
             pass
+    with redirect_stderr(io.StringIO()):  # servers are stopped, and Beam's threads complain, with data maybe
+        atexit._run_exitfuncs()
     os._exit(status)
 
 

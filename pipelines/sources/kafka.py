@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -406,7 +407,8 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
     def _reader(self, group: Group) -> GroupReader:
         if group not in self._readers:
-            self._readers[group] = GroupReader(self._log.topic, group, self._log.partitions)
+            slack = self._clock.period.slack
+            self._readers[group] = GroupReader(self._log.topic, group, self._log.partitions, slack)
         return self._readers[group]
 
     def _taken(self, before: Positions, place: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
@@ -462,8 +464,8 @@ def _later(one: int | None, other: int | None) -> int | None:
 class GroupReader:
     """Reads committed messages of some partitions, and looks up the ends of logs, which open transactions hide."""
 
-    def __init__(self, topic: KafkaTopic, group: Group, known: int) -> None:
-        self._topic, self._group, self._known = topic, group, known
+    def __init__(self, topic: KafkaTopic, group: Group, known: int, slack: timedelta) -> None:
+        self._topic, self._group, self._known, self._slack = topic, group, known, slack
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
@@ -519,7 +521,9 @@ class GroupReader:
             say(Line(f"{place} does not answer: windows wait for it", event="away", place=place))
         elif there and self._away is not None:
             seconds, self._away = round(time.monotonic() - self._away), None
-            say(Line(f"{place} answers again, after {seconds} s", event="back", place=place, seconds=seconds))
+            say(Line(f"{place} answers again, after {seconds} s: rows that producers held back for longer than the "
+                     f"slack of {self._slack.total_seconds():g} s may be late, and left out",
+                     event="back", place=place, seconds=seconds))  # fmt: skip
 
     def moved(self, offsets: tuple[int, ...]) -> None:
         """Note that the messages before these offsets were claimed."""

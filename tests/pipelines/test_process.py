@@ -101,6 +101,25 @@ def test_a_signal_when_all_is_told_ends_the_process_at_once() -> None:
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
 
 
+COMPLAINTS = """
+import atexit, logging, threading
+
+def complain():
+    logging.warning("Really destroying service")
+    thread = threading.Thread(target=lambda: {}["secret"])
+    thread.start()
+    thread.join()
+
+atexit.register(complain)
+print("kept", file=sys.stderr)
+"""
+
+
+def test_what_libraries_say_while_their_servers_end_is_not_shown() -> None:
+    """Errors of workers may hold data."""
+    assert run(COMPLAINTS, signal.SIGTERM).stderr == "kept\n"
+
+
 LOOKED_FOR = """
 import os, signal, sys, time
 from private_topk.pipelines.cli import console

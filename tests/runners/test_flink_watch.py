@@ -30,6 +30,7 @@ class StubJobManager:
         self.orders: list[tuple[str, dict[str, Any]]] = []
         self.state, self.running, self.free, self.scheduled = "RUNNING", 3, 0, 0
         self.forgets, self.stops, self.lost = False, True, False
+        self.cancelled: list[str] = []
         self.tasks: dict[str, int] | None = None
         self.failures: list[str] = []
         self.place = "file:///checkpoints"
@@ -73,6 +74,11 @@ def address(manager: StubJobManager) -> Iterator[str]:
         def do_POST(self) -> None:  # noqa: N802
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             self.send(manager.order(self.path.strip("/"), body))
+
+        def do_PATCH(self) -> None:  # noqa: N802
+            manager.cancelled.append(self.path)
+            manager.state = "CANCELED" if manager.stops else manager.state
+            self.send({})
 
         def send(self, answer: object) -> None:
             self.send_response(404 if answer is None else 200)
@@ -200,6 +206,23 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: S
     assert [path for path, _ in manager.orders] == ["jobs/j/stop"], "for a moment anybody may not answer"
     watch(answered=True, looks=15, patience=0)
     assert {path for path, _ in manager.orders} == {"jobs/j/stop"} and len(manager.orders) > 2
+
+
+def test_a_job_is_cancelled_in_its_cluster(
+    manager: StubJobManager, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is not listed yet. One that goes on, as it may where no job manager answers, is named."""
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    manager.lost = True
+    threading.Timer(0.2, setattr, (manager, "lost", False)).start()
+    watching.cancel()
+    assert manager.cancelled == ["/jobs/j?mode=cancel"] and manager.state == "CANCELED" and not said
+    manager.state, manager.stops = "RUNNING", False
+    monkeypatch.setattr(flink, "_ENDING", 0.2)
+    watching.cancel()
+    Watch(JobManager("127.0.0.1:1"), "job", True, threading.Event(), said.append).cancel()
+    assert len(said) == 2 and all("the job job is over: cancel it there" in line for line in said)
 
 
 def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch: Callable) -> None:

@@ -70,6 +70,12 @@ def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
     assert SECRET not in done.out and sorted(path.name for path in folder.iterdir()) == before
 
 
+def test_without_windows_none_is_spoken_of(folder: Path) -> None:
+    words = ["run", "--input", "rows.parquet", *ASKED[:10], "--check"]
+    assert "privacy  epsilon 1 for one user's rows\n" in command(*words).out
+    assert "over one window; of it epsilon 1 for one user's rows\n" in command(*words, "--privacy-unit", "user").out
+
+
 def test_the_same_is_said_of_any_rows(folder: Path) -> None:
     """Neighbours, rows that have nothing in common, and none at all read alike: only names are told."""
     head = "user,item,time\n"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,20 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     assert told(said, "waiting")[0]["of"] == 24 and told(said, "restarted")[0]["restarts"] >= 1
     assert b"".join(after.values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
     assert {name: after[name] for name in before} == before
+
+
+def test_a_stream_that_is_told_to_end_leaves_no_job(
+    made_up: Commits, cluster: Cluster, workers: list[str], rankings: Path, tmp_path: Path
+) -> None:
+    """It would publish on, and keep the slots from the next."""
+    today = datetime.now(timezone.utc)
+    days = (f"--from={today:%Y-%m-%d}", f"--to={today + timedelta(days=4):%Y-%m-%d}")
+    log, asked = tmp_path / "log", made_up.question("--window", "1d", *days)
+    arguments = ["--input", f"{made_up.folder}/rows.jsonl", "--output", str(rankings), "--runner", "flink", *workers,
+                 *asked]  # fmt: skip
+    with streaming(arguments, log) as process:
+        wait_for(lambda: last_checkpoint(cluster), process, log, patience=200)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143, log.read_text()
+    assert {job["state"] for job in cluster.rest.jobs()} <= {"FINISHED", "CANCELED"}
+    assert log.read_text().splitlines()[-1].startswith("private-topk: terminated; "), log.read_text()

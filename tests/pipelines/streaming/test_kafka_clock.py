@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -278,7 +278,7 @@ def test_a_broker_that_holds_messages_back_is_waited_for() -> None:
 
 def test_a_broker_that_does_not_answer_moves_no_clock(broker: Topics) -> None:
     broker.create("silent", 1, **STAMPED)
-    reader = GroupReader(KafkaTopic(broker.address, "silent"), (0,), 1)
+    reader = GroupReader(KafkaTopic(broker.address, "silent"), (0,), 1, timedelta(0))
     assert not reader.read((0,)) and reader.at_the_end(0, 0)
     reader._observer.close()
     reader._observer = KafkaTopic("127.0.0.1:1", "silent").observer()

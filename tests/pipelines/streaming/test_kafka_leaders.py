@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -146,6 +147,7 @@ def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch
     first, second = told
     assert first == "kafka://recorded/topic does not answer: windows wait for it"
     assert second.startswith("kafka://recorded/topic answers again, after ")
+    assert second.endswith(" held back for longer than the slack of 0 s may be late, and left out")
 
 
 def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +168,7 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
 
 def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(1, partitions=1)
-    reader = GroupReader(broker, (0,), 1)  # type: ignore[arg-type]
+    reader = GroupReader(broker, (0,), 1, timedelta(0))  # type: ignore[arg-type]
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
     with pytest.raises(Refusal, match="by a broker that took over with less"):

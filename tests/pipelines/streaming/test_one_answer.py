@@ -164,6 +164,19 @@ def test_other_questions_under_one_id_are_no_answers_to_each_other(books: dict[s
     assert files() == once
 
 
+@pytest.mark.parametrize("overwrite", [None, True])
+def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> None:
+    assert stream().status == 0
+    once = files()
+    write(Path("key"), "another key of enough bytes")
+    for check in (None, True):
+        done = stream(overwrite=overwrite, check=check)
+        assert done.status == 2 and done.err.endswith(
+            "was published under another release key: give that --release-key, or another --release-id and --output\n"
+        ), done.err
+    assert files() == once and len(charges()) == 1
+
+
 def test_a_monitor_sees_how_far_it_is() -> None:
     assert "health-file key would replace" in stream(health_file="key").err
     assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json").err

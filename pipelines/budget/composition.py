@@ -12,7 +12,7 @@ for which integers or ball arithmetic have *proved* that n of them stay within t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import comb, inf
 from typing import ClassVar
@@ -23,7 +23,13 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.cost import Cost as StatedCost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
-from private_topk.transforms.mechanisms.exact.accounting import at_most, bounded_range_epsilon, largest, rho_within
+from private_topk.transforms.mechanisms.exact.accounting import (
+    at_most,
+    bounded_range_epsilon,
+    gaussian_scale,
+    largest,
+    rho_within,
+)
 from private_topk.transforms.mechanisms.exact.reals import Real, ball
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, cost_of_counts
 from private_topk.transforms.mechanisms.parameters import plain
@@ -39,10 +45,11 @@ UNITS = {
 }
 """The privacy units, whose rows taken together a budget protects, and how a manifest and the ledger word them."""
 
-ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp")
+ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp", "gaussian")
 """The accountings, in the order in which `plan` prints them."""
 
 MAX_WINDOWS_OF_OPTIMAL = 1000
+_ONE = Fraction(1)
 _LEAST, _MOST, _MOST_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
 """Budgets stay within these, so that all arithmetic on them ends, and no float of them is 0 or infinite."""
 
@@ -81,8 +88,9 @@ class Total:
 class Cost:
     """What one release costs a user who is in it: (epsilon, delta)-DP, and rho-zCDP but for a probability of `rest`.
 
-    `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing. `rest` tells two kinds
-    apart, of which a ledger must not mix the proofs (`Budget`):
+    `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing; `gdp`, that no more is
+    told than by one Gaussian of that rho. `rest` tells two kinds apart, of which a ledger must not mix the proofs
+    (`Budget`):
 
     - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP and rho-zCDP. So
       is every pure release (delta 0), every one of which nothing but (epsilon, delta) is known, and pure draws over an
@@ -100,6 +108,7 @@ class Cost:
     rho: Fraction
     rest: Fraction = Fraction(0)
     bounded_range: Fraction | None = None
+    gdp: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "rho", "rest"):
@@ -119,7 +128,7 @@ class Cost:
     def _as_stated(cls, stated: StatedCost) -> Cost:
         if stated.rho is None:
             return cls.of_any(stated.epsilon, stated.delta)
-        return cls(stated.epsilon, stated.delta, stated.rho, stated.rest, stated.bounded_range)
+        return cls(stated.epsilon, stated.delta, stated.rho, stated.rest, stated.bounded_range, gdp=stated.gdp)
 
     @classmethod
     def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
@@ -142,7 +151,7 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         sums = (getattr(self, name) + getattr(other, name) for name in ("epsilon", "delta", "rho", "rest"))
-        return Cost(*sums)
+        return Cost(*sums, gdp=self.gdp and other.gdp)
 
 
 @dataclass(frozen=True)
@@ -162,6 +171,8 @@ def shares(price: Price, total: Total, windows: int) -> dict[str, Share]:
     optimal: the best that holds for all epsilon-DP releases (Kairouz, Oh & Viswanath 2015, Theorem 3.3).
     bounded-range: for exponential mechanisms (Dong, Durfee & Rogers 2020, the adaptive bound of section 4).
     zcdp: rhos add up (Bun & Steinke 2016, Lemma 2.3; epsilon**2/8 for exponential mechanisms: Cesar & Rogers 2021).
+    gaussian: n releases of rho each that are all Gaussian are one of n rho, however each was chosen by the answers of
+        those before (Dong, Roth & Su 2022, Corollary 3.3), of which delta is known exactly (Balle & Wang 2018).
     """
     found = {}
     for accounting in ACCOUNTINGS if windows > 1 else ACCOUNTINGS[:1]:
@@ -179,7 +190,9 @@ def best_share(found: dict[str, Share]) -> Share:
 def share_under(accounting: str, price: Price, total: Total, windows: int) -> Share | None:
     """The largest share under one accounting, or None where it does not apply."""
     probe = price(total.epsilon, total.delta)
-    adding = probe.rest if accounting == "zcdp" else probe.delta  # what of a window's delta adds up over windows
+    adding = (
+        probe.rest if accounting in ("zcdp", "gaussian") else probe.delta
+    )  # what of a window's delta adds up over windows
     release = total.release_delta
     if release is None:
         release = total.delta if accounting == "basic" else total.delta / 2 if adding else Fraction(0)
@@ -214,8 +227,10 @@ def _within(
         return lambda share: at_most(optimal_delta(epsilon, share, windows), delta)
     if accounting == "bounded-range" and probe.bounded_range is not None:
         return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
-    if accounting == "zcdp":
-        limit = rho_within(epsilon, delta)
+    if accounting == "zcdp" or (accounting == "gaussian" and probe.gdp):
+        limit = (
+            rho_within(epsilon, delta) if accounting == "zcdp" else 1 / (2 * gaussian_scale(epsilon, delta, _ONE) ** 2)
+        )
 
         def fits(share: Fraction) -> bool:
             its = cost(share)

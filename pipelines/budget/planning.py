@@ -76,10 +76,11 @@ def plan(
 def _reference_shares(price: Price, total: Total, windows: int) -> dict[str, float]:
     """The share that dp-accounting allows: by Renyi divergences of zCDP, and by the privacy loss distribution.
 
-    For comparison only, since its answers are floats. Both take pure releases only, since the split of delta among
-    approximate ones is ours; the latter up to 10,000 windows. Cost: a second or two.
+    For comparison only, since its answers are floats. Both take pure and Gaussian releases only, since the split of
+    delta among others is ours; the latter up to 10,000 windows. Cost: a second or two.
     """
-    if not total.delta or price(total.epsilon, total.delta).delta:
+    probe = price(total.epsilon, total.delta)
+    if not total.delta or probe.rest or (probe.delta and not probe.gdp):
         return {}
     found = {}
     # A loss distribution of a million windows takes half a minute, one of a billion all of the memory.
@@ -105,11 +106,14 @@ def _by_rdp(cost: Cost, total: Total, windows: int) -> float:
 def _by_pld(cost: Cost, total: Total, windows: int) -> float:
     from dp_accounting import pld
 
-    share = float(cost.epsilon)
-    # A grid that the loss of randomised response falls on, so that rounding up costs nothing.
-    one = pld.privacy_loss_distribution.from_privacy_parameters(
-        pld.common.DifferentialPrivacyParameters(share, 0), value_discretization_interval=share / 8
-    )
+    if cost.gdp:
+        one = pld.privacy_loss_distribution.from_gaussian_mechanism(float(2 * cost.rho) ** -0.5)
+    else:
+        share = float(cost.epsilon)
+        # A grid that the loss of randomised response falls on, so that rounding up costs nothing.
+        one = pld.privacy_loss_distribution.from_privacy_parameters(
+            pld.common.DifferentialPrivacyParameters(share, 0), value_discretization_interval=share / 8
+        )
     return one.self_compose(windows).get_epsilon_for_delta(float(total.delta))
 
 

@@ -27,7 +27,7 @@ from private_topk.pipelines.budget.composition import (
 )
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.stated import stated
 
@@ -287,12 +287,13 @@ _DELTA = Fraction(1, 10**6)
 def over_windows(cost: Cost, windows: int) -> tuple[Fraction, Fraction]:
     """Epsilon and delta for all rows of a user who is in so many windows, each of this cost.
 
-    The smaller epsilon of the two sums that a ledger keeps: as they add up, or by zCDP at a delta of 1e-6, or of what
-    the windows declare where that is more.
+    The smaller epsilon of two: as they add up; or by zCDP, or as one Gaussian where they are (`shares`), at a delta of
+    1e-6, or of what the windows declare where that is more.
     """
     added = (windows * cost.epsilon, windows * cost.delta)
     tail = max(_DELTA, added[1])
-    composed = (epsilon_within(windows * cost.rho, tail), tail + windows * cost.rest)
+    within = gaussian_epsilon if cost.gdp else epsilon_within
+    composed = (within(windows * cost.rho, tail), tail + windows * cost.rest)
     return min(added, composed)
 
 

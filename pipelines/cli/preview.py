@@ -52,6 +52,7 @@ _WHY_NOT = {
     "optimal": "for up to 1000 windows and with a delta",
     "bounded-range": "for exponential mechanisms and with a delta, where it beats adding up",
     "zcdp": "with a delta, where it beats adding up",
+    "gaussian": "where all noise is Gaussian",
 }
 _USUAL_K = 10
 _BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")

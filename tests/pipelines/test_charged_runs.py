@@ -248,6 +248,11 @@ def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
     assert rows["zcdp"].split()[1] == "0.0612133183" and "<- tightest" in rows["zcdp"]
     assert rows["basic"].split()[1].startswith("0.0192307")
+    assert "where all noise is Gaussian" in rows["gaussian"]
+    assert main([*plan, "gaussian", "--max-items-per-user", "3"]) == 0
+    rows = {line.split("  ")[1]: line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert rows["gaussian"][1:4] == ["0.1206507912", "1e-06", "6.27"] and rows["zcdp"][1] == "0.1119462381"
+    assert "dp-accounting PLD" not in rows or rows["dp-accounting PLD"][2].startswith("0.12065")
     assert main([*plan, "oneshot"]) == 0
     assert "Tightest: optimal" in capsys.readouterr().out
     assert main(["plan", "--epsilon", "1", "--windows", "0", "--mechanism", "joint"]) == 2

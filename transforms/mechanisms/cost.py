@@ -27,6 +27,8 @@ class Cost:
             and of one outcome more, "none", that are rho-zCDP of each other, and on either side below the release's own
             law for every answer, with a probability of at most `rest` for none (Bun & Steinke 2016, Definition 8.1, is
             such a pair: laws given an event of probability 1 - rest, and none otherwise).
+        gdp: of rho: no more is told than whether a normal number of standard deviation 1 has the mean 0 or the square
+            root of 2 rho (Gaussian differential privacy), but for the same event of probability `rest`.
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
     """
@@ -36,6 +38,7 @@ class Cost:
     rho: Fraction | None = None
     bounded_range: Fraction | None = None
     rest: Fraction = Fraction(0)
+    gdp: bool = False
 
     @classmethod
     def pure(cls, epsilon: Fraction) -> Cost:
@@ -59,7 +62,7 @@ class Cost:
         for 1. `gaussian_scale` is within a float of s.
         """
         least = gaussian_scale(epsilon, delta, Fraction(1)) * (1 - Fraction(1, 2**50))
-        return cls(epsilon, delta, rho=1 / (2 * least**2))
+        return cls(epsilon, delta, rho=1 / (2 * least**2), gdp=True)
 
     @classmethod
     def peeled(cls, draws: int, share: Fraction) -> Cost:

@@ -109,11 +109,11 @@ class WeightedGaussian(Weighted):
 
         That has a probability of p on D and p' on D', and is independent of R. Throw a coin besides so that this, or
         the coin, has a probability of delta_2 on either: what comes out but for it has the law of R(D), R(D'), which
-        are rho-zCDP, being Gaussian sums.
+        are rho-zCDP, being Gaussian sums, and told apart like two normal numbers.
         """
         noise, rest = self.deltas()
         rho = Cost.gaussian(Fraction(self.epsilon), noise).rho
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=rest)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=rest, gdp=True)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         held = int(histogram.at_least(np.array([self.tau() + 1]))[0])

@@ -11,22 +11,30 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy import integrate, stats
 
 from private_topk.pipelines.budget.account import Budget
 from private_topk.pipelines.budget.composition import (
     Cost,
     Price,
+    Share,
     Total,
     best_share,
     optimal_delta,
     rho_within,
     shares,
 )
-from private_topk.pipelines.budget.sharing import over_windows
+from private_topk.pipelines.budget.sharing import Split, over_windows
 from private_topk.transforms.errors import Refusal, plain
-from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon, epsilon_within
+from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism
+from private_topk.transforms.mechanisms.exact.accounting import (
+    bounded_range_epsilon,
+    epsilon_within,
+    gaussian_delta,
+    gaussian_epsilon,
+)
 from private_topk.transforms.mechanisms.exact.reals import precision
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
 JOINT = MECHANISMS["joint"]
 MICRO = Fraction(1, 10**6)
@@ -72,19 +80,66 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
+def normal(epsilon: Fraction, delta: Fraction) -> Cost:
+    return Cost.of(MECHANISMS["gaussian"](epsilon, delta), 10)
+
+
 @pytest.mark.parametrize("windows", [2, 7, 52, 365])
-@pytest.mark.parametrize("price", [ranged, pure])
+@pytest.mark.parametrize("price", [ranged, pure, normal])
 def test_shares_fill_the_budget_and_never_overspend(price: Price, windows: int) -> None:
     found = shares(price, Total(Fraction(1), MICRO), windows)
+    own = MICRO / 2 if price is normal else 0
     limits = {
         "basic": lambda s: windows * Fraction(s) <= 1,
-        "optimal": lambda s: value(optimal_delta(Fraction(1), Fraction(s), windows)) <= MICRO,
+        "optimal": lambda s: value(optimal_delta(Fraction(1), Fraction(s), windows)) <= MICRO - own,
         "bounded-range": lambda s: value(bounded_range_epsilon(windows, Fraction(s), MICRO)) <= 1,
         "zcdp": lambda s: windows * price(Fraction(s), MICRO).rho <= rho_within(Fraction(1), MICRO),
+        "gaussian": lambda s: (
+            normal_delta(1, math.sqrt(2 * windows * price(Fraction(s), MICRO).rho)) <= 1e-6 * (1 + 1e-9)
+        ),
     }
-    assert {"basic", "optimal"} <= set(found)
+    assert {"basic", "optimal"} <= set(found) and ("gaussian" in found) == (price is normal)
     for name, share in found.items():
-        assert limits[name](share.epsilon) and not limits[name](share.epsilon * (1 + Fraction(1, 2**50))), name
+        more = Fraction(1, 2 ** (20 if name == "gaussian" else 50))
+        assert limits[name](share.epsilon) and not limits[name](share.epsilon * (1 + more)), name
+    assert price is not normal or 1.05 < found["gaussian"].epsilon / found["zcdp"].epsilon < 1.1
+
+
+def normal_delta(epsilon: float, mu: float) -> float:
+    """The hockey-stick divergence of N(mu, 1) from N(0, 1), of any sign of epsilon."""
+    return stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def test_gaussians_chosen_by_earlier_ones_are_one_gaussian() -> None:
+    """Two of rho each, added up exactly: by what the first tells, the second moves its mean up or down. One alone tells
+    less, so that a budget of a single rho would not be kept.
+    """
+    for epsilon, rho in ((0.5, 0.1), (1.0, 0.02), (3.0, 1.0)):
+        mu = math.sqrt(2 * rho)
+
+        def told(x: float, epsilon: float = epsilon, mu: float = mu) -> float:
+            """At x the first tells mu x - mu**2 / 2 of epsilon; the second must not tell more than what is left."""
+            return stats.norm.pdf(x, mu) * normal_delta(epsilon - (mu * x - mu**2 / 2), mu)
+
+        stated = value(gaussian_delta(Fraction(epsilon), Fraction(1), 4 * Fraction(rho)))
+        assert integrate.quad(told, -12, 12, epsabs=1e-13)[0] == pytest.approx(stated, rel=1e-6)
+        assert stated > 1.5 * normal_delta(epsilon, mu)
+        assert float(gaussian_epsilon(2 * Fraction(rho), Fraction(stated))) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_a_share_of_gaussians_is_of_all_that_is_gaussian() -> None:
+    """Of weighted-gaussian with its rest; of counts beside it that are; and of nothing else."""
+    total = Total(Fraction(1), MICRO)
+
+    def shared(name: str, counts: CountBudget | None = None) -> dict[str, Share]:
+        mechanism = make_mechanism(name, epsilon=1, delta=1e-6, max_items_per_user=3)
+        return shares(Split(mechanism, 5, counts).price, total, 12)
+
+    for name in ("gaussian", "weighted-gaussian", "weighted-order", "candidates-then-rank"):
+        cost = shared(name)["gaussian"].cost
+        assert 12 * cost.rest + normal_delta(1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
+    assert "gaussian" in shared("gaussian", CountBudget(1, 1e-6))
+    assert "gaussian" not in {*shared("gaussian", CountBudget(1)), *shared("restricted-normal")}
 
 
 def test_exponential_mechanisms_get_more() -> None:
@@ -164,6 +219,8 @@ def test_a_user_in_all_windows_is_promised_what_composes(windows: int) -> None:
     laws = [np.array([w * x**i * (1 - x) ** (windows - i) for i, w in enumerate(ways)]) for x in (p, 1 - p)]
     assert hockey_stick(*laws, float(epsilon)) <= float(delta) + 1e-15
     assert epsilon <= windows * cost.epsilon and (epsilon < windows * cost.epsilon) == (windows == 200)
+    normal = over_windows(Cost(Fraction(1), MICRO, Fraction(1, 50), gdp=True), 26)
+    assert normal[1] == 26 * MICRO == pytest.approx(normal_delta(float(normal[0]), math.sqrt(52 / 50)), rel=1e-9)
     gaussian = Cost(Fraction(1), MICRO, Fraction(1, 50))
     assert over_windows(gaussian, 26) == (epsilon_within(Fraction(26, 50), 26 * MICRO), 26 * MICRO)
 

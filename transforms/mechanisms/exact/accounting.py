@@ -17,8 +17,8 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
 
 __all__ = [
-    "at_most", "bounded_range_epsilon", "epsilon_within", "exponential_share", "gaussian_delta", "gaussian_scale",
-    "largest", "largest_delta_q", "order_reach", "rho_within", "smallest",
+    "at_most", "bounded_range_epsilon", "epsilon_within", "exponential_share", "gaussian_delta", "gaussian_epsilon",
+    "gaussian_scale", "largest", "largest_delta_q", "order_reach", "rho_within", "smallest",
 ]  # fmt: skip
 
 _MOST_PRECISION = 1 << 13
@@ -163,6 +163,14 @@ def gaussian_scale(epsilon: Fraction, delta: Fraction, squared_sensitivity: Frac
     # A larger epsilon needs no more noise than a smaller one; beyond a million there is next to none left to save.
     capped = min(epsilon, Fraction(2**20))
     return smallest(lambda scale: at_most(gaussian_delta(capped, scale**2, squared_sensitivity), delta))
+
+
+@lru_cache(maxsize=256)
+def gaussian_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
+    """The least epsilon, to float precision, for which Gaussian noise is (epsilon, delta)-DP, rho being squared l_2
+    sensitivity over twice the variance.
+    """
+    return smallest(lambda epsilon: at_most(gaussian_delta(epsilon, Fraction(1), 2 * rho), delta))
 
 
 @lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import Release, ReleaseKey, fresh_id
@@ -87,6 +88,8 @@ def resolve(
     """
     check_kinds(period=period, release=release)
     _check_numbers(horizon, spare_delta)
+    top_k = replace(top_k, mechanism=as_written(top_k.mechanism), publish_counts=as_written(top_k.publish_counts))
+    spare_delta = as_written(spare_delta)
     top_k.reads(period)
     number, most = len(period) if period else 1, top_k.max_windows_per_user
     if most is not None:

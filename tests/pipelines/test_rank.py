@@ -123,10 +123,7 @@ def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release:
     found.write(f"{tmp_path}/rank.avro")
     assert (tmp_path / "rank.avro").read_bytes() == (tmp_path / "run.avro").read_bytes()
     of_run, of_rank = (json.loads((tmp_path / f"{name}.manifest.json").read_text()) for name in ("run", "rank"))
-    differ = {name for name in of_run if of_run[name] != of_rank.get(name)}
-    # A text is a decimal and a float is none, so what they add up to may be rounded up to another sixth digit.
-    assert found.to_rows() and differ <= {"output", "all_windows"} and of_run.keys() == of_rank.keys()
-    assert of_run.get("all_windows", {}) == pytest.approx(of_rank.get("all_windows", {}), rel=1e-5)
+    assert found.to_rows() and of_run | {"output": ""} == of_rank | {"output": ""}
 
 
 class Relation:
@@ -285,6 +282,11 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
     assert len(caught.traceback) == 2 and caught.value.__context__ is None
     with pytest.raises(TypeError, match="mechanism must be a Mechanism such as Joint"):
         rank(ROWS, "joint", 10, ITEMS, epsilon=1, **NAMES)  # type: ignore[arg-type]
+
+
+def test_floats_are_the_decimals_that_they_print() -> None:
+    found = rank(PLAYS, 2, Joint(0.1), ["tea", "cake"], publish_counts=0.5)
+    assert found.facts["privacy"]["epsilon"] == 0.6 and "≤ e^0.6 ·" in str(found)
 
 
 IDS = pl.DataFrame({"user": range(300), "item": [7, 8, 9] * 100}, schema_overrides={"item": pl.UInt8})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cache
 from numbers import Integral, Rational, Real
@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from private_topk.transforms.errors import Refusal, plain, verbatim
 
-__all__ = ["Parameter", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of"]
+__all__ = ["Parameter", "as_written", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of"]
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
@@ -68,6 +68,15 @@ def decimal(text: str) -> Fraction | float:
     value = float(text)
     # What a float can reach is a short fraction; 1e999999999 would be one of a gigabyte.
     return Fraction(text) if value and math.isfinite(value) else value
+
+
+def as_written(given: Any) -> Any:  # noqa: ANN401 - what is given
+    """A number, or a mechanism or budget with its numbers: floats as the decimals that they print, 0.1 as 1/10."""
+    if isinstance(given, float):
+        return decimal(repr(given))
+    if not is_dataclass(given) or isinstance(given, type):
+        return given
+    return replace(given, **{f.name: as_written(getattr(given, f.name)) for f in fields(given) if f.init})
 
 
 _READ: dict[Kind, Any] = {"number": decimal, "fraction": Fraction, "whole": int, "text": str, "object": str}

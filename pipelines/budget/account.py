@@ -15,12 +15,14 @@ import numpy as np
 
 from private_topk.pipelines.budget.composition import UNITS, Cost, Total, check_delta, check_epsilon, rho_within
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.mechanisms.cost import rho_of_pure
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period, from_microseconds
 from private_topk.transforms.windows.windowing import Instants, Run
 
-__all__ = ["Budget", "Charge", "Spent", "Windows", "explain", "heaviest"]
+__all__ = ["Budget", "Charge", "Spent", "Windows", "explain", "heaviest", "most"]
 
 _EVER = 1 << 61
 _MOST_DIGITS = 60
@@ -266,24 +268,53 @@ class Budget:
         added = part(spent.epsilon, self.total.epsilon if spent.adds_up else Fraction(0))
         return max(part(spent.rest, self.kept), min(added, part(spent.rho, self.rho)))
 
+    def guarantee(self, spent: Spent) -> Total:
+        """So much as one (epsilon, delta): the least budget that lets it through, with delta parted as here."""
+        spare = self.total.delta - self.kept
+        found = [Total(spent.epsilon, spent.delta)] if spent.adds_up or not spare else []
+        if spare:
+            found.append(Total(max(epsilon_within(spent.rho, spare), Fraction(0)), spare + spent.rest))
+        return min(found, key=lambda total: (total.epsilon, total.delta))
+
+    def left(self, spent: Spent) -> Spent:
+        """What is left of each sum, and as its epsilon that of the largest pure release that fits by either."""
+        rest, rho = self.kept - spent.rest, self.rho - spent.rho
+        added = self.total.epsilon - spent.epsilon if spent.adds_up else Fraction(0)
+        least = Fraction(1, 2**100)
+        if rho_of_pure(least) <= rho:
+            added = max(added, largest(lambda epsilon: rho_of_pure(epsilon) <= rho, least))
+        return Spent(added, rest, rho, rest)
+
 
 def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
-    """For the unit for which the charges cost most: how many windows of every charge it is in, and the cost of each.
-
-    A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
-    window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
+    """For the unit that has used most of the budget: how many windows of every charge it is in, and what each costs.
 
     Args:
         near: look only at stretches that these windows overlap.
     """
-    costs = [charge.cost for charge in charges]
-    if budget.unit == "user":
-        return [(charge.reached(), charge.cost) for charge in charges]
-    units = [
-        [(charge.reached(overlapping), cost) for charge, overlapping, cost in zip(charges, row, costs, strict=True)]
+    return max(_units(budget.unit, charges, near), key=lambda unit: budget.used(Spent.of(unit)), default=[])
+
+
+def most(unit: str, charges: Sequence[Charge]) -> Spent:
+    """The largest of every sum over all units: none has spent more, and they add up if all do."""
+    spent = [Spent.of(each) for each in _units(unit, charges)] or [Spent()]
+    tail = max(each.delta - each.rest for each in spent)
+    epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "rest"))
+    return Spent(epsilon, rest + tail, rho, rest)
+
+
+def _units(unit: str, charges: Sequence[Charge], near: Windows | None = None) -> list[list[tuple[int, Cost]]]:
+    """For every unit: how many windows of every charge it is in, and what each costs.
+
+    A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
+    window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
+    """
+    if unit == "user":
+        return [[(charge.reached(), charge.cost) for charge in charges]]
+    return [
+        [(charge.reached(overlapping), charge.cost) for charge, overlapping in zip(charges, row, strict=True)]
         for row in _overlaps(charges, near).tolist()
     ]
-    return max(units, key=lambda unit: budget.used(Spent.of(unit)), default=[])
 
 
 def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from decimal import ROUND_FLOOR
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.account import Budget, Spent, heaviest
-from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.account import Budget, Spent, heaviest, most
+from private_topk.pipelines.budget.composition import UNITS, Total, rounded_down
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -112,30 +114,33 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-_HEAD = ("charged", "dataset", "unit", "report", "mechanism", "k", "windows", "epsilon", "delta", "key", "outcome")
+_HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key outcome".split()
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: Entry) -> list[str]:
     request = entry.request
-    parameters = request.parameters
-    return (
+    parameters, spent = request.parameters, most(request.unit, [entry.charge])
+    return [
         entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
         str(parameters.get("mechanism", "")), str(parameters.get("k", "")), request.windows.words(),
-        shown(request.cost.epsilon), shown(request.cost.delta),
+        shown(spent.epsilon) if spent.adds_up else "-", shown(spent.rho), shown(spent.rest),
         request.key_id, entry.outcome,
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
-    """A budget as JSON; with the unit user-window, of the window that has spent most, with all that overlap it."""
-    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
+    """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window."""
+    charges = [entry.charge for entry in entries]
+    sums = most(budget.unit, charges)
+    spent, left = budget.guarantee(sums), budget.left(sums)
     return {
         "dataset": budget.dataset,
         "privacy_unit": budget.unit,
         "neighbours": budget.neighbours,
         "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
-        "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "rho": spent.rho},
-        "used": budget.used(spent),
+        "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "rho": sums.rho},
+        "left": {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")},
+        "used": budget.used(Spent.of(heaviest(budget, charges))),
         "charges": len(entries),
     }
 
@@ -143,11 +148,12 @@ def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
 def _charge(entry: Entry) -> dict[str, Any]:
     """A charge as JSON."""
     request = entry.request
-    parameters, cost = request.parameters, request.cost
+    parameters, spent = request.parameters, most(request.unit, [entry.charge])
     return {
         "charged": entry.charged, "dataset": request.dataset, "privacy_unit": request.unit, "report": request.report,
         "mechanism": parameters.get("mechanism"), "k": parameters.get("k"), "windows": request.windows.words(),
-        "epsilon": cost.epsilon, "delta": cost.delta, "key_id": request.key_id, "outcome": entry.outcome,
+        "epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.rest,
+        "key_id": request.key_id, "outcome": entry.outcome,
     }  # fmt: skip
 
 
@@ -165,23 +171,29 @@ def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
 
 
 def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
-    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
-    total, used = budget.total, budget.used(spent)
-    sums = [("epsilon", spent.epsilon, total.epsilon)] if spent.adds_up else []
-    sums += [("rho", spent.rho, budget.rho)] if budget.rho else []
-    charges = "1 charge" if len(entries) == 1 else f"{len(entries)} charges"
+    charges = [entry.charge for entry in entries]
+    sums, used = most(budget.unit, charges), budget.used(Spent.of(heaviest(budget, charges)))
+    total, spent, left = budget.total, budget.guarantee(sums), budget.left(sums)
+    charged = "1 charge" if len(entries) == 1 else f"{len(entries)} charges"
     lines = [
-        f"{budget.dataset}: epsilon {shown(total.epsilon)}, delta {shown(total.delta)} for {UNITS[budget.unit]}",
-        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {charges}",
+        f"{budget.dataset}: {_words(total)} for {UNITS[budget.unit]}",
+        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {charged}",
+        f"  spent     {_words(spent)}",
+        f"  left      one release of epsilon {_floored(left.epsilon)}",
     ]
-    for name, value, limit in sums:
-        counts = "  <- counts, being the smaller part" if len(sums) > 1 and value / limit == used > 0 else ""
-        lines.append(f"  sum of {name:<8}{shown(value):>10} of {shown(limit):<10}{float(value / limit):>8.1%}{counts}")
-    if spent.rest:
-        lines.append(f"  sum of delta   {shown(spent.rest):>10} of {shown(budget.kept)} kept for releases")
+    if budget.rho:
+        lines[-1] += f", or several of rho {_floored(left.rho)} in all; {_floored(left.delta)} for their own deltas"
     if budget.unit == "user-window":
-        lines.append("  of the window that has spent most, with all that overlap it")
+        lines.append("  in every window: no more is spent, no less is left")
     return lines
+
+
+def _words(total: Total) -> str:
+    return f"epsilon {shown(total.epsilon)}, delta {shown(total.delta)}"
+
+
+def _floored(value: Fraction) -> str:
+    return shown(value, rounding=ROUND_FLOOR)
 
 
 _LIST = "\n".join(f"  {name:<8} {text}" for name, text in _ACTIONS.items())

@@ -331,11 +331,12 @@ def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     return distinct[:, [kinds.index(charge.windows) for charge in charges]]
 
 
-def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
+def explain(budget: Budget, before: Spent, asked: Spent, after: Spent, reserved: Sequence[str] = ()) -> str:
     """The message for a release that does not fit.
 
     Args:
         before: what the windows in question have cost one user so far; `asked`, `after`: with the new release.
+        reserved: the other reports for which something is reserved, which counts as spent.
     """
     total = budget.total
     kept, spare = budget.kept, total.delta - budget.kept
@@ -349,8 +350,11 @@ def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
+    if reserved:
+        lines.append(f"what is reserved for {', '.join(reserved)} counts as spent")
     if after.adds_up:
         lines.append(_remedy(total.epsilon - before.epsilon))
+    lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     return "\n  ".join(lines)
 
 

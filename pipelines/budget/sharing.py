@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.pipelines.budget.composition import (
@@ -283,8 +282,7 @@ class Split:
 
 def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
-    cost = _cost(spec.mechanism, spec.k, spec.publish_counts)
-    return sum(repeat(cost, spec.rankings_of_a_user() - 1), start=cost)
+    return spec.rankings_of_a_user() * _cost(spec.mechanism, spec.k, spec.publish_counts)
 
 
 _DELTA = Fraction(1, 10**6)

@@ -44,6 +44,7 @@ def request_of(report: Report, dataset: str) -> Request:
         cost=cost_of(spec.top_k),
         rows=_rows(report),
         reach=None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period),
+        series=report.account.series if report.account else "",
     )
 
 

@@ -97,7 +97,7 @@ class Option:
 RUN = ("run", "stream")
 _DRAW = (*RUN, "plan", "preview", "select")
 _CREATE = "budget create"
-_BUDGETS = (_CREATE, "budget show", "budget history")
+_BUDGETS = (_CREATE, "budget show", "budget history", "budget renew")
 _INPUT = "input"
 _AMOUNTS = "amounts (optional, docs/amounts.md)"
 _CLOCK = "when a window is published (docs/streaming.md)"
@@ -281,7 +281,8 @@ OPTIONS: tuple[Option, ...] = (
            dict.fromkeys((*RUN, "preview"), "user-window (default): {epsilon} is that of every single window; user: "
                          "{epsilon} and {delta} are the total of all windows that a user can be in, and each gets a "
                          "share")
-           | {_CREATE: "what the total is of (default: user-window)"},
+           | {_CREATE: "what the total is of (default: user-window)",
+              "budget renew": "which budget (default: user-window)"},
            group=_BUDGET, field="budget.privacy_unit"),
     Option("horizon", count, "N", "with {privacy_unit} user: how many windows there will be in all, where a run "
            "publishes only some of them (default: those of this run)", (*RUN, "preview"), _BUDGET,
@@ -298,6 +299,9 @@ OPTIONS: tuple[Option, ...] = (
            group=_BUDGET, field="ledger.url", same="which ledger is asked is no question to it"),
     Option("dataset", str, "NAME", "with {ledger}: whose budget is charged", (*RUN, "preview", *_BUDGETS), _BUDGET,
            field="ledger.dataset", same="its own name"),
+    Option("period", duration, "LENGTH", "how long a period lasts at least, such as 365d: the same for every renewal",
+           ("budget renew",), _BUDGET),
+    Option("give_back", None, "", "give back what is reserved and not spent", ("budget reserve",), _BUDGET),
     Option("window", window_length, "LENGTH", "one ranking for every such length, as in 7d or 12h, or for every day, "
            "week or month of the calendar", (*RUN, "preview"), _WINDOWS, beam="period.window"),
     Option("window", window_length, "", "the length of a period", field="window.every", required=True),
@@ -399,7 +403,8 @@ OPTIONS: tuple[Option, ...] = (
             "stream": "where how many windows were published, or with {check} what would be,",
             "report": "what became of every period", "show": "rows and manifest",
             "preview": "every number with its interval", "plan": "the shares", "select": "what was drawn",
-            "budget create": "the budget", "budget show": "budgets and what is spent", "budget history": "the charges",
+            "budget create": "the budget", "budget reserve": "the budget", "budget renew": "the budget",
+            "budget show": "budgets and what is spent", "budget history": "the charges",
             "mechanisms": "the mechanisms", "audit": "the checks", "sample": "what was written",
             "doctor": "what was found"}.items()}, group=_TERMINAL, same="the terminal"),
     Option("show_dropped_rows", None, "", "tell on stderr why rows were left out and whether they are many, for the "

@@ -14,12 +14,14 @@ import numpy as np
 
 from private_topk.pipelines.budget.composition import UNITS, Cost, Total, check_delta, check_epsilon, rho_within
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.mechanisms.cost import rho_of_pure
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period, from_microseconds
 from private_topk.transforms.windows.windowing import Instants, Run
 
-__all__ = ["Budget", "Charge", "Spent", "Windows", "explain", "heaviest"]
+__all__ = ["Budget", "Charge", "Spent", "Windows", "explain", "heaviest", "most"]
 
 _EVER = 1 << 61
 _MOST_DIGITS = 60
@@ -279,26 +281,57 @@ class Budget:
         added = part(spent.epsilon, self.total.epsilon if spent.adds_up else Fraction(0))
         return max(part(spent.rest, self.kept), min(added, part(spent.rho, self.rho)))
 
+    def guarantee(self, spent: Spent) -> Total:
+        """So much as one (epsilon, delta): the least budget that lets it through, with delta parted as here."""
+        spare = self.total.delta - self.kept
+        found = [Total(spent.epsilon, spent.delta)] if spent.adds_up or not spare else []
+        if spare:
+            found.append(Total(max(epsilon_within(spent.rho, spare), Fraction(0)), spare + spent.rest))
+        return min(found, key=lambda total: (total.epsilon, total.delta))
+
+    def left(self, spent: Spent) -> Spent:
+        """What is left of each sum, and as its epsilon that of the largest pure release that fits by either."""
+        rest, rho = self.kept - spent.rest, self.rho - spent.rho
+        added = self.total.epsilon - spent.epsilon if spent.adds_up else Fraction(0)
+        least = Fraction(1, 2**100)
+        if rho_of_pure(least) <= rho:
+            added = max(added, largest(lambda epsilon: rho_of_pure(epsilon) <= rho, least))
+        return Spent(added, rest, rho, rest)
+
 
 def heaviest(
     budget: Budget, charges: Sequence[Charge], near: Windows | None = None
 ) -> list[tuple[int | Fraction, Cost]]:
-    """For the unit for which the charges cost most: how many windows of every charge it is in, and the cost of each.
-
-    A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
-    window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
+    """For the unit that has used most of the budget: how many windows of every charge it is in, and what each costs.
 
     Args:
         near: look only at stretches that these windows overlap.
     """
-    costs = [charge.cost for charge in charges]
-    if budget.unit == "user":
-        return [(charge.reached(), charge.cost) for charge in charges]
-    units = [
-        [(charge.reached(overlapping), cost) for charge, overlapping, cost in zip(charges, row, costs, strict=True)]
+    return max(_units(budget.unit, charges, near), key=lambda unit: budget.used(Spent.of(unit)), default=[])
+
+
+def most(unit: str, charges: Sequence[Charge]) -> Spent:
+    """The largest of every sum over all units: none has spent more, and they add up if all do."""
+    spent = [Spent.of(each) for each in _units(unit, charges)] or [Spent()]
+    tail = max(each.delta - each.rest for each in spent)
+    epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "rest"))
+    return Spent(epsilon, rest + tail, rho, rest)
+
+
+def _units(
+    unit: str, charges: Sequence[Charge], near: Windows | None = None
+) -> list[list[tuple[int | Fraction, Cost]]]:
+    """For every unit: how many windows of every charge it is in, and what each costs.
+
+    A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
+    window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
+    """
+    if unit == "user":
+        return [[(charge.reached(), charge.cost) for charge in charges]]
+    return [
+        [(charge.reached(overlapping), charge.cost) for charge, overlapping in zip(charges, row, strict=True)]
         for row in _overlaps(charges, near).tolist()
     ]
-    return max(units, key=lambda unit: budget.used(Spent.of(unit)), default=[])
 
 
 def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
@@ -316,11 +349,12 @@ def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     return np.unique(counts, axis=0)[:, [places[charge.windows, charge.weight] for charge in charges]]
 
 
-def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
+def explain(budget: Budget, before: Spent, asked: Spent, after: Spent, reserved: Sequence[str] = ()) -> str:
     """The message for a release that does not fit.
 
     Args:
         before: what the windows in question have cost one user so far; `asked`, `after`: with the new release.
+        reserved: the other reports for which something is reserved, which counts as spent.
     """
     total = budget.total
     kept, spare = budget.kept, total.delta - budget.kept
@@ -334,8 +368,11 @@ def explain(budget: Budget, before: Spent, asked: Spent, after: Spent) -> str:
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
+    if reserved:
+        lines.append(f"what is reserved for {', '.join(reserved)} counts as spent")
     if after.adds_up:
         lines.append(_remedy(total.epsilon - before.epsilon))
+    lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     return "\n  ".join(lines)
 
 

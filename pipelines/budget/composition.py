@@ -153,6 +153,9 @@ class Cost:
         sums = (getattr(self, name) + getattr(other, name) for name in ("epsilon", "delta", "rho", "rest"))
         return Cost(*sums, gdp=self.gdp and other.gdp)
 
+    def __rmul__(self, number: int) -> Cost:
+        return Cost(*(number * getattr(self, name) for name in ("epsilon", "delta", "rho", "rest")))
+
 
 @dataclass(frozen=True)
 class Share:

@@ -9,12 +9,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.budget.account import Budget, Charge, Spent, explain, heaviest
-from private_topk.pipelines.budget.records import Entry, NoBudget, Request, check_legible
+from private_topk.pipelines.budget.account import Budget, Spent, Windows, explain, heaviest
+from private_topk.pipelines.budget.composition import Cost
+from private_topk.pipelines.budget.counted import counted
+from private_topk.pipelines.budget.records import (
+    GIVEN_BACK,
+    RELEASES,
+    RENEWED,
+    RESERVED,
+    Entry,
+    NoBudget,
+    Request,
+    check_legible,
+)
 from private_topk.transforms.errors import Refusal, literal, verbatim
 from private_topk.transforms.windows import utc_text
 
@@ -97,7 +108,7 @@ class Ledger:
             if isinstance(found, Receipt):
                 return found
             (read, used), now = found, self._now()
-            return Receipt(connection.add_charge(read, now), None, now, used)
+            return Receipt(connection.add(read, now), None, now, used)
 
     def quote(self, request: Request) -> Receipt | Fraction | None:
         """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
@@ -106,6 +117,49 @@ class Ledger:
         with self._database.alone() as connection:
             found = _settled(connection, request)
             return found if isinstance(found, Receipt) else found[1]
+
+    def reserve(self, request: Request) -> None:
+        """Reserve for a report what a request for its horizon, as one window, costs (`counted`).
+
+        Raises Refusal if that does not fit, or something is reserved for it.
+        """
+        check_legible(request)
+        with self._database.alone() as connection:
+            entries, budgets = connection.entries(dataset=request.dataset), connection.budgets(request.dataset)
+            found = _reserved(entries, request.series)
+            if found:
+                rule = f"{verbatim(request.series)} has a reservation of {found[0].charged}"
+                raise Refusal("", rule, "give it back first")
+            own = _own(connection, budgets, request.dataset, request.unit)
+            connection.add(_best_reading(request, [own], entries, RESERVED)[0], self._now(), RESERVED)
+
+    def give_back(self, dataset: str, series: str) -> None:
+        """Give back what is reserved for a report and not spent. Raises Refusal if nothing is."""
+        with self._database.alone() as connection:
+            found = _reserved(connection.entries(dataset=dataset), series)
+            if not found:
+                raise Refusal("", f"nothing is reserved for {verbatim(series)}")
+            connection.finish(found[0].id, GIVEN_BACK, self._now())
+
+    def renew(self, dataset: str, unit: str, length: timedelta) -> None:
+        """Begin a new period of a budget, in which the whole of it can be spent again.
+
+        Raises Refusal unless the last one has lasted so long, and for another length than that of the first renewal.
+        """
+        with self._database.alone() as connection:
+            own = _own(connection, connection.budgets(dataset), dataset, unit)
+            now = counted(own, connection.entries(dataset=dataset))
+            said = str(length).removesuffix(", 0:00:00")
+            if now.length is not None and now.length != length:
+                first = f"{now.length / timedelta(days=1):g}d"
+                raise Refusal("period", f"must be {first}, as in the first renewal, got {said}")
+            if self._clock() < datetime.fromisoformat(now.since.replace("Z", "+00:00")) + length:
+                rule = f"is not over: it began on {now.since} and lasts {said}"
+                raise Refusal("period", rule, "earlier a period would hold more than one budget")
+            words, marks = f"a new period of at least {said}", {"seconds": length // timedelta(seconds=1)}
+            zero = Cost(Fraction(0), Fraction(0), Fraction(0))
+            request = Request(dataset, unit, words, "", "", marks, Windows.of(None), zero)
+            connection.add(request, self._now(), RENEWED)
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""
@@ -123,10 +177,12 @@ class Account:
     Args:
         ledger: its database's URL.
         dataset: the name of the budget in it.
+        series: the report for which something may be reserved there.
     """
 
     ledger: str
     dataset: str
+    series: str = ""
 
     def budget(self, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal if there is none."""
@@ -215,8 +271,12 @@ def _settled(connection: Connection, request: Request) -> Receipt | tuple[Reques
     _check_rows(request, entries)
     _own(connection, budgets, request.dataset, request.unit)
     if any(budget.unit == "user-window" and budget.neighbours == "add-remove" for budget in budgets):
-        _check_parts(request, entries)
-    return _best_reading(request, budgets, [entry.charge for entry in entries])
+        _check_parts(request, [entry for entry in entries if entry.outcome in RELEASES])
+    return _best_reading(request, budgets, entries, RELEASES[0])
+
+
+def _reserved(entries: list[Entry], series: str) -> list[Entry]:
+    return [entry for entry in entries if entry.outcome == RESERVED and entry.request.series == series]
 
 
 def _own(connection: Connection, budgets: list[Budget], dataset: str, unit: str) -> Budget:
@@ -266,7 +326,9 @@ def _check_parts(request: Request, entries: list[Entry]) -> None:
             raise Refusal("window", verbatim(rule + "the user is replaced there"), remedy)
 
 
-def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]) -> tuple[Request, Fraction | None]:
+def _best_reading(
+    request: Request, budgets: list[Budget], entries: list[Entry], outcome: str
+) -> tuple[Request, Fraction | None]:
     """The request with its cost read as it uses least of its unit's budget, and how much of that is used then.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
@@ -280,7 +342,7 @@ def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]
     for cost in request.cost.readings():
         read = replace(request, cost=cost)
         try:
-            used = {budget.unit: _check(budget, charges, read) for budget in budgets}
+            used = {budget.unit: _check(budget, entries, read, outcome) for budget in budgets}
         except Refusal as error:
             refusal = refusal or error
         else:
@@ -291,15 +353,17 @@ def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]
     return min(found, key=lambda reading: reading[1] or 0)
 
 
-def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
-    """The part of the budget that is used with the request. Raises Refusal if that is too much."""
+def _check(budget: Budget, entries: list[Entry], request: Request, outcome: str) -> Fraction:
+    """The part of the budget that is used or reserved with the request. Raises Refusal if that is too much."""
     neighbours = request.parameters.get("neighbours", "add-remove")
     if budget.neighbours != neighbours:
         rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
         raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
-    charges = [*charges, request.charge]
+    found = counted(budget, [*entries, Entry(0, request, "", None, outcome)])
+    charges = found.all if outcome in RELEASES else [*found.charges, *found.reserved.values()]  # the new one last
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
         before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
-        raise Refusal("", literal(explain(budget, before, asked, after)))
+        others = [series for series in found.reserved if series != request.series]
+        raise Refusal("", literal(explain(budget, before, asked, after, others)))
     return budget.used(Spent.of(heaviest(budget, charges)))

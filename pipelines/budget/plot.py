@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
+from private_topk.pipelines.budget.counted import counted
 from private_topk.pipelines.budget.ledger import Entry
 from private_topk.transforms.errors import Refusal, verbatim
 
@@ -60,7 +61,7 @@ def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[
     times, used = [_moment(budget.created)], [0.0]
     for place, entry in enumerate(entries, 1):
         times.append(_moment(entry.charged))
-        used.append(float(budget.used(Spent.of(heaviest(budget, [other.charge for other in entries[:place]])))))
+        used.append(float(budget.used(Spent.of(heaviest(budget, counted(budget, entries[:place]).charges)))))
     return times, used
 
 

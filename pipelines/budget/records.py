@@ -14,9 +14,17 @@ from private_topk.pipelines.budget.account import Budget, Charge, Windows
 from private_topk.pipelines.budget.composition import Cost, Total
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["Entry", "NoBudget", "Request", "budget_in", "check_legible", "columns_of", "entry_in"]
+__all__ = [
+    "GIVEN_BACK", "RELEASES", "RENEWED", "RESERVED", "Entry", "NoBudget", "Request", "budget_in", "check_legible",
+    "columns_of", "entry_in",
+]  # fmt: skip
 
-_ROWS, _REACH = "rows of the dataset", "windows of a user"  # as no parameter is called, since a field has no spaces
+RELEASES = ("started", "released", "failed")
+"""The outcomes of entries that are charges of releases."""
+RESERVED, GIVEN_BACK, RENEWED = "reserved", "given back", "renewed"
+
+# As no parameter is called, since a field has no spaces.
+_ROWS, _REACH, _SERIES = "rows of the dataset", "windows of a user", "a release of"
 _MOST = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _COSTS = ("epsilon", "delta", "rho", "rest")
@@ -41,6 +49,7 @@ class Request:
         rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
         reach: how many of the windows one user can change, where that is bounded; None for all.
+        series: the report for which the budget may have something reserved, if it is a release of one.
     """
 
     dataset: str
@@ -53,6 +62,7 @@ class Request:
     cost: Cost
     rows: Mapping[str, str] = field(default_factory=dict)
     reach: int | None = None
+    series: str = ""
 
     def text(self) -> str:
         """All that tells one request under a release id from another."""
@@ -95,9 +105,10 @@ class Request:
         """As the columns of a row."""
         rows = {_ROWS: dict(self.rows)} if self.rows else {}
         reach = {} if self.reach is None else {_REACH: self.reach}
+        series = {_SERIES: self.series} if self.series else {}
         return {
             **{name: getattr(self, name) for name in ("dataset", "unit", "report", "key_id", "fingerprint")},
-            "parameters": json.dumps({**self._plain(), **rows, **reach}, sort_keys=True),
+            "parameters": json.dumps({**self._plain(), **rows, **reach, **series}, sort_keys=True),
             "mechanism": str(self.parameters.get("mechanism", "")),
             "windows": json.dumps(self.windows.plain()),
             **{name: str(getattr(self.cost, name)) for name in _COSTS},
@@ -106,7 +117,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Entry:
-    """A charge as the ledger holds it. outcome: "started", "released" or "failed"."""
+    """A line of the ledger, by its outcome: the charge of a release, a reservation, or the renewal of a budget."""
 
     id: int
     request: Request
@@ -153,8 +164,11 @@ def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
             raise ValueError
         if not (0 <= cost.rest <= cost.delta <= 1):
             raise ValueError
+        if row.outcome == RENEWED and type(parameters["seconds"]) is not int:
+            raise ValueError
+        series = str(parameters.pop(_SERIES, ""))
         names = (str(row.dataset), str(row.unit), str(row.report), str(row.key_id), str(row.fingerprint))
-        request = Request(*names, parameters, windows, cost, rows, reach)
+        request = Request(*names, parameters, windows, cost, rows, reach, series)
         request.charge  # noqa: B018 - raises for a weight that is none
         return Entry(row.id, request, str(row.charged), row.finished and str(row.finished), str(row.outcome))
     except _BROKEN:

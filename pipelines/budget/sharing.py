@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.pipelines.budget.composition import (
@@ -166,7 +165,7 @@ def share_out(
     unit = reach.unit
     if unit not in UNITS:
         raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
-    check_sizes(mechanism, counts, spare_delta)
+    check_sizes(mechanism, counts, spare_delta, held)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
     if unit == "user-window" and reach.overlap > 1 and reach.bounded and added:
         raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
@@ -217,8 +216,10 @@ def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each
     return -(-(both * each + 2 * (most - both) * alone) // each)
 
 
-def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None) -> None:
-    """Raise Refusal for numbers that no arithmetic on budgets should have to bear."""
+def check_sizes(
+    mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None, held: Total | None = None
+) -> None:
+    """Raise Refusal for numbers that no arithmetic on budgets should have to bear, or for a delta above a ledger's."""
     check_epsilon(mechanism.parameter("epsilon"))
     delta = mechanism.parameter("delta", spare_delta)
     if delta is not None:
@@ -228,6 +229,10 @@ def check_sizes(mechanism: Mechanism, counts: CountBudget | None, spare_delta: f
     if counts is not None:
         check_epsilon(counts.epsilon, "publish_counts")
         check_delta(counts.delta, "publish_counts_delta")
+    given = Fraction(delta or 0) + Fraction(counts.delta if counts else 0)
+    if held is not None and float(given) > float(held.delta):  # as floats: 1e-05 is a little more than the decimal
+        raise Refusal("delta", f"must be at most {plain(held.delta)} with that of the noisy counts, the delta of the "
+                      f"ledger's budget, got {plain(given)}")  # fmt: skip
 
 
 class Split:
@@ -277,8 +282,7 @@ class Split:
 
 def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
-    cost = _cost(spec.mechanism, spec.k, spec.publish_counts)
-    return sum(repeat(cost, spec.rankings_of_a_user() - 1), start=cost)
+    return spec.rankings_of_a_user() * _cost(spec.mechanism, spec.k, spec.publish_counts)
 
 
 _DELTA = Fraction(1, 10**6)

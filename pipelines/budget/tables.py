@@ -83,9 +83,9 @@ class Connection:
     def add_budget(self, budget: Budget, created: str) -> None:
         self._connection.execute(_BUDGETS.insert().values(**columns_of(budget), created=created))
 
-    def add_charge(self, request: Request, charged: str) -> int:
-        """The number of the new entry, which is started."""
-        row = _CHARGES.insert().values(**request.columns(), charged=charged, outcome="started")
+    def add(self, request: Request, charged: str, outcome: str = "started") -> int:
+        """The number of the new entry."""
+        row = _CHARGES.insert().values(**request.columns(), charged=charged, outcome=outcome)
         key = self._connection.execute(row).inserted_primary_key
         assert key is not None
         return int(key[0])

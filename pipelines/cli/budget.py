@@ -1,13 +1,18 @@
-"""`private-topk budget create|show|history`: a dataset's budget in a ledger."""
+"""`private-topk budget create|show|history|reserve|renew`: a dataset's budget in a ledger."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from datetime import timedelta
+from decimal import ROUND_FLOOR
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.account import Budget, Spent, heaviest
-from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.account import Budget, Spent, heaviest, most
+from private_topk.pipelines.budget.composition import UNITS, rounded_down
+from private_topk.pipelines.budget.counted import counted
+from private_topk.pipelines.budget.records import RELEASES
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -17,7 +22,7 @@ from private_topk.transforms.stated import number as shown
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Entry, Ledger
 
-__all__ = ["COMMANDS"]
+__all__ = ["ACTIONS", "COMMANDS"]
 
 _EXAMPLES = {
     "": """examples:
@@ -35,19 +40,27 @@ _EXAMPLES = {
     "history": """examples:
   private-topk budget history --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
+    "reserve": """examples:
+  private-topk budget reserve reports/weekly.yaml
+  private-topk budget reserve reports/weekly.yaml --give-back""",
+    "renew": """examples:
+  private-topk budget renew --ledger sqlite:///budget.db --dataset plays --period 365d
+  private-topk budget renew --ledger sqlite:///budget.db --dataset plays --period 90d --privacy-unit user --json""",
 }
-_ACTIONS = {
+ACTIONS = {
     "create": "open a budget; it cannot be changed later",
     "show": "show what is spent and what is left",
     "history": "list every charge",
+    "reserve": "reserve what the horizon of a report costs, so that no other can spend it",
+    "renew": "begin a new period, in which the whole budget can be spent again; the guarantee is then of one period",
 }
 
 
 def _budget(arguments: Namespace, others: list[str]) -> None:
     """Refuse a call without an action, or with an unknown one."""
     got = "" if arguments.action is None else f"; got {verbatim(repr(arguments.action))}"
-    raise Refusal("", f"`private-topk budget` must be followed by {', '.join(_ACTIONS)}{got}",
-                  did_you_mean(arguments.action or "", _ACTIONS))  # fmt: skip
+    raise Refusal("", f"`private-topk budget` must be followed by {', '.join(ACTIONS)}{got}",
+                  did_you_mean(arguments.action or "", ACTIONS))  # fmt: skip
 
 
 def _create(arguments: Namespace, others: list[str]) -> None:
@@ -60,9 +73,9 @@ def _create(arguments: Namespace, others: list[str]) -> None:
         unit=arguments.privacy_unit or "user-window",
         neighbours=arguments.neighbours or "add-remove",
     )
-    _ledger(arguments).create(budget)
+    _ledger(arguments.ledger).create(budget)
     if arguments.json:
-        print_json(_plain(budget, []))
+        _tell(arguments.ledger, budget.dataset, budget.unit, arguments)
         return
     epsilon, delta = shown(budget.total.epsilon), shown(budget.total.delta)
     print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; "
@@ -83,7 +96,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     charges = {
         id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets
     }
-    unfinished = [entry for entry in entries if entry.outcome != "released"]
+    unfinished = [entry for entry in entries if entry.outcome in RELEASES and entry.outcome != "released"]
     if arguments.json:
         print_json({"budgets": [_plain(budget, charges[id(budget)]) for budget in budgets],
                     "unfinished": [_charge(entry) for entry in unfinished]})  # fmt: skip
@@ -100,6 +113,31 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
 
 
+def _reserve(arguments: Namespace, others: list[str]) -> None:
+    """Reserve for a report, or give back, and print the budget."""
+    from private_topk.pipelines.report_file.file import read_report
+    from private_topk.pipelines.report_file.publish import ScheduledReport
+
+    account = ScheduledReport(read_report(arguments.file)).reserve(give_back=bool(arguments.give_back))
+    _tell(account.ledger, account.dataset, "user", arguments)
+
+
+def _renew(arguments: Namespace, others: list[str]) -> None:
+    """Begin a new period of a budget, and print it."""
+    unit = arguments.privacy_unit or "user-window"
+    _ledger(arguments.ledger).renew(arguments.dataset, unit, arguments.period)
+    _tell(arguments.ledger, arguments.dataset, unit, arguments)
+
+
+def _tell(url: str, dataset: str, unit: str, arguments: Namespace) -> None:
+    budgets, entries = _ledger(url).read(dataset)
+    [budget] = (budget for budget in budgets if budget.unit == unit)
+    if arguments.json:
+        print_json(_plain(budget, entries))
+    else:
+        print("\n".join(_lines(budget, entries)))
+
+
 def _history(arguments: Namespace, others: list[str]) -> None:
     """Print every charge, oldest first."""
     _, entries = _read(arguments)
@@ -112,83 +150,112 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-_HEAD = ("charged", "dataset", "unit", "report", "mechanism", "k", "windows", "epsilon", "delta", "key", "outcome")
+_DAY = timedelta(days=1)
+_HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key outcome".split()
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    request = entry.request
-    parameters = request.parameters
-    return (
+def _row(entry: Entry) -> list[str]:
+    request, parameters = entry.request, entry.request.parameters
+    return [
         entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
         str(parameters.get("mechanism", "")), str(parameters.get("k", "")), request.windows.words(),
-        shown(request.cost.epsilon), shown(request.cost.delta),
+        *("-" if value is None else shown(value) for value in _sums(entry).values()),
         request.key_id, entry.outcome,
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
-    """A budget as JSON; with the unit user-window, of the window that has spent most, with all that overlap it."""
-    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
+    """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window."""
+    found = counted(budget, entries)
+    sums, left = most(budget.unit, found.charges), budget.left(most(budget.unit, found.all))
     return {
         "dataset": budget.dataset,
         "privacy_unit": budget.unit,
         "neighbours": budget.neighbours,
+        "period": {"number": found.period, "since": found.since, "days": found.length and found.length / _DAY},
         "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
-        "spent": {"epsilon": spent.epsilon, "delta": spent.delta, "rho": spent.rho},
-        "used": budget.used(spent),
-        "charges": len(entries),
+        "spent": _stated(budget, sums),
+        "reserved": {series: _stated(budget, most("user", [charge])) for series, charge in found.reserved.items()},
+        "left": {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")},
+        "used": budget.used(Spent.of(heaviest(budget, found.all))),
+        "charges": len(found.charges),
     }
+
+
+def _stated(budget: Budget, sums: Spent) -> dict[str, Fraction]:
+    """Sums as one guarantee, and as their rho."""
+    stated = budget.guarantee(sums)
+    return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho}
 
 
 def _charge(entry: Entry) -> dict[str, Any]:
     """A charge as JSON."""
-    request = entry.request
-    parameters, cost = request.parameters, request.cost
+    request, parameters = entry.request, entry.request.parameters
     return {
         "charged": entry.charged, "dataset": request.dataset, "privacy_unit": request.unit, "report": request.report,
         "mechanism": parameters.get("mechanism"), "k": parameters.get("k"), "windows": request.windows.words(),
-        "epsilon": cost.epsilon, "delta": cost.delta, "key_id": request.key_id, "outcome": entry.outcome,
+        **_sums(entry), "key_id": request.key_id, "outcome": entry.outcome,
     }  # fmt: skip
 
 
-def _ledger(arguments: Namespace) -> Ledger:
+def _sums(entry: Entry) -> dict[str, Fraction | None]:
+    """What a charge adds to the sums of its unit."""
+    if entry.outcome not in RELEASES:
+        return dict.fromkeys(("epsilon", "rho", "delta"))
+    spent = most(entry.request.unit, [entry.charge])
+    return {"epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.rest}
+
+
+def _ledger(url: str) -> Ledger:
     from private_topk.pipelines.budget.ledger import Ledger  # loads SQLAlchemy, which --help does without
 
-    return Ledger(arguments.ledger)
+    return Ledger(url)
 
 
 def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
-    budgets, entries = _ledger(arguments).read(arguments.dataset)
+    budgets, entries = _ledger(arguments.ledger).read(arguments.dataset)
     if arguments.dataset is not None and not budgets:
         raise Refusal("dataset", f"{verbatim(arguments.dataset)} has no budget in this ledger")
     return budgets, entries
 
 
 def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
-    spent = Spent.of(heaviest(budget, [entry.charge for entry in entries]))
-    total, used = budget.total, budget.used(spent)
-    sums = [("epsilon", spent.epsilon, total.epsilon)] if spent.adds_up else []
-    sums += [("rho", spent.rho, budget.rho)] if budget.rho else []
-    charges = "1 charge" if len(entries) == 1 else f"{len(entries)} charges"
+    found = _plain(budget, entries)
+    used, left, period = float(found["used"]), found["left"], found["period"]
+    charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
+    charges += " and what is reserved" if found["reserved"] else ""
+    several = f", or several of rho {_floored(left['rho'])} in all; {_floored(left['delta'])} for their own deltas"
     lines = [
-        f"{budget.dataset}: epsilon {shown(total.epsilon)}, delta {shown(total.delta)} for {UNITS[budget.unit]}",
-        f"  [{'#' * round(30 * min(float(used), 1)):<30}] {float(used):.1%} used by {charges}",
+        f"{budget.dataset}: {_words(found['total'])} for {UNITS[budget.unit]}",
+        f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
+        f"  spent     {_words(found['spent'])}",
+        *(f"  reserved  {_words(sums)} for {printable(series)}" for series, sums in found["reserved"].items()),
+        f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
-    for name, value, limit in sums:
-        counts = "  <- counts, being the smaller part" if len(sums) > 1 and value / limit == used > 0 else ""
-        lines.append(f"  sum of {name:<8}{shown(value):>10} of {shown(limit):<10}{float(value / limit):>8.1%}{counts}")
-    if spent.rest:
-        lines.append(f"  sum of delta   {shown(spent.rest):>10} of {shown(budget.kept)} kept for releases")
     if budget.unit == "user-window":
-        lines.append("  of the window that has spent most, with all that overlap it")
+        lines.append("  in every window: no more is spent, no less is left")
+    if period["days"] is not None:
+        each = f"each of at least {period['days']:g} days: a user in n periods is protected by n times the total"
+        lines.append(f"  period {period['number']}, since {period['since']}, {each}")
     return lines
 
 
-_LIST = "\n".join(f"  {name:<8} {text}" for name, text in _ACTIONS.items())
+def _words(stated: dict[str, Fraction]) -> str:
+    return f"epsilon {shown(stated['epsilon'])}, delta {shown(stated['delta'])}"
+
+
+def _floored(value: float) -> str:
+    return shown(value, rounding=ROUND_FLOOR)
+
+
+_LIST = "\n".join(f"  {name:<8} {text}" for name, text in ACTIONS.items())
 COMMANDS = {
     "budget": Command(_budget, "Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n"
-                      f"{_LIST}", _EXAMPLES[""], alone=("ACTION", "one of them"), takes=", ".join(_ACTIONS)),
-    **{f"budget {name}": Command(execute, f"{_ACTIONS[name].capitalize()}.", _EXAMPLES[name], needs)
+                      f"{_LIST}", _EXAMPLES[""], alone=("ACTION", "one of them"), takes=", ".join(ACTIONS)),
+    **{f"budget {name}": Command(execute, f"{ACTIONS[name].capitalize()}.", _EXAMPLES[name], needs)
        for name, execute, needs in (("create", _create, ("ledger", "dataset", "epsilon")),
-                                    ("show", _show, ("ledger",)), ("history", _history, ("ledger",)))},
+                                    ("show", _show, ("ledger",)), ("history", _history, ("ledger",)),
+                                    ("renew", _renew, ("ledger", "dataset", "period")))},
+    "budget reserve": Command(_reserve, f"{ACTIONS['reserve'].capitalize()}.", _EXAMPLES["reserve"],
+                              alone=("FILE", "the report, such as reports/weekly.yaml"), takes="the report"),
 }  # fmt: skip

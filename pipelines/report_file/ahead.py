@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.account import Spent, heaviest
+from private_topk.pipelines.budget.counted import counted
 from private_topk.pipelines.budget.ledger import Ledger, Receipt
+from private_topk.pipelines.budget.records import RELEASES
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
@@ -34,12 +36,14 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, 
                     f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
                     True)  # fmt: skip
     entries = books.read(account.dataset)[1]
-    names = {entry.request.report.partition(CORRECTION)[0] for entry in entries}
+    names = {entry.request.report.partition(CORRECTION)[0] for entry in entries if entry.outcome in RELEASES}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
     if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon:
         return
     budget = books.budget(account.dataset, "user")
-    spent, left = heaviest(budget, [entry.charge for entry in entries]), horizon - len(known)
+    counts = counted(budget, entries)
+    reserved = [charge for series, charge in counts.reserved.items() if series != periods.name]
+    spent, left = heaviest(budget, [*counts.charges, *reserved]), horizon - len(known)
     now, then = (min(budget.used(Spent.of([*spent, (windows, each)])) for each in cost.readings())
                  for windows in (costs, costs + left))  # fmt: skip
     yield ("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "

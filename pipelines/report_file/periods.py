@@ -71,6 +71,7 @@ class Periods:
                 options[option.name] = self._placed(name, self._filled(value, number) if option.template else value)
         period = schedule.period(number)
         options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
+        options["series"] = self.name
         options["time_zone"] = schedule.zone.key
         if "against" in options:
             options["against_from"] = schedule.before(number)

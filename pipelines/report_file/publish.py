@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
-from private_topk.pipelines.budget.ledger import tell_operator
+from private_topk.pipelines.budget.account import Windows
+from private_topk.pipelines.budget.ledger import Account, Ledger, Request, tell_operator
+from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.preview.from_options import forewarned, warn
@@ -15,12 +17,13 @@ from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.ahead import ahead
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
-from private_topk.pipelines.report_spec import amounts_of, counts_of
+from private_topk.pipelines.report_spec import amounts_of, counts_of, spec_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
 
 __all__ = ["ScheduledReport"]
@@ -79,6 +82,26 @@ class ScheduledReport(Periods):
             expected = self._forewarn(report, self.options(number), number)
             more = (fact[:2] for fact in ahead(self, report, number))
             tell(report, launch, chain([("recall", expected)], more))
+
+    def reserve(self, give_back: bool = False) -> Account:
+        """Reserve what the whole horizon costs, or give back what of it is not spent; returns the account."""
+        with self._pointing():
+            periods = self.schedule.horizon or 1
+            options, last = self.options(0), self.options(periods - 1)
+            account = account_of(options)
+            if account is None:
+                raise Refusal("ledger", "must be given: what is reserved is written there")
+            if give_back:
+                Ledger(account.ledger).give_back(account.dataset, self.name)
+                return account
+            if options.get("privacy_unit") != "user":
+                raise Refusal("privacy_unit", "must be user: with user-window every period has a budget of its own")
+            top_k = spec_of(options, account.budget("user").total).top_k
+            cost = periods * cost_of(top_k)
+            windows = Windows.of(Period(options["period_from"], last["period_to"]))
+            asked = Request(account.dataset, "user", self.name, "", "", top_k.parameters(), windows, cost)
+            Ledger(account.ledger).reserve(replace(asked, series=self.name))
+            return account
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()
@@ -154,8 +177,6 @@ class ScheduledReport(Periods):
         """Whether the ledger, if there is one, has a finished release of this name."""
         if "ledger" not in options:
             return True
-        from private_topk.pipelines.budget.ledger import Ledger
-
         key_id = ReleaseKey.parse(options["release_key"]).key_id()
         return any(entry.outcome == "released" for entry in Ledger(options["ledger"]).find(name, key_id))
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.cli import COMMANDS, command_of, parser_of
+from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.pipelines.cli.parser import flag
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command, write
 
-EVERY = [(name, words) for name in COMMANDS for words in ([[], ["create"], ["show"], ["history"]] if name == "budget"
+EVERY = [(name, words) for name in COMMANDS for words in ([[], *([action] for action in ACTIONS)] if name == "budget"
                                                           else [[]])]  # fmt: skip
 ONLY_READ = {
     "stream --input kafka": "needs a broker; tests/pipelines/streaming has one",
@@ -22,6 +23,8 @@ ONLY_READ = {
     "audit --mechanism joint": "seconds to minutes; tests/pipelines/cli/test_answering.py calls a short one",
     "doctor --runner flink": "what it finds is the machine's",
     "doctor --release-key": "what it finds is the machine's",
+    "budget reserve": "needs a report with a ledger; tests/pipelines/budget/test_reserving.py has one",
+    "budget renew": "needs a budget that is a period old; so does that",
     "sample": "half a second of writing; tests/documents/test_pages.py types it",
 }
 CONFIG = """input: plays-*.avro
@@ -81,7 +84,7 @@ def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyP
             unread -= own
             typed = shlex.split(line.partition(" > ")[0])
             if own:
-                assert parser_of(*typed).read(typed[1:])[1] == [] or "--flink_master" in line, line
+                assert parser_of(*typed).read(command_of(typed)[2])[1] == [] or "--flink_master" in line, line
             else:
                 _call(line, typed)
     assert not unread, "these are no examples"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.cli import COMMANDS, parser_of
+from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.runners import UnknownArgument, check_arguments
 from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
 from tests.documents.test_pages import HELD, parses
@@ -98,7 +99,7 @@ def test_every_option_within_the_text_is_known(page: str) -> None:
 def options_of_ours() -> set[str]:
     found = set()
     for name in COMMANDS:
-        for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
+        for words in [[action] for action in ACTIONS] if name == "budget" else [[]]:
             found |= set(parser_of(name, *words)._option_string_actions)
     return found
 

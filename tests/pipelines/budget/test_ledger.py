@@ -197,13 +197,18 @@ def answer(url: str, pipe: Connection) -> None:
     pipe.send("ready")
     while (order := pipe.recv()) is not None:
         try:
-            if order == "create":
-                ledger.create(budget("1"))
+            if order.startswith("create"):
+                ledger.create(budget("1", unit=order.partition(" ")[2] or "user-window"))
                 pipe.send("created")
+            elif order == "reserve":
+                half = Cost.of_any(Fraction(1, 2), Fraction(0))
+                ledger.reserve(request("series", cost=half, unit="user", series="series"))
+                pipe.send("reserved")
             else:
-                pipe.send("repeat" if ledger.charge(request(order)).outcome else "charged")
+                who = {"series": order.partition(" ")[0], "unit": "user"} if ledger.read()[0][0].unit == "user" else {}
+                pipe.send("repeat" if ledger.charge(request(order, **who)).outcome else "charged")
         except Refusal as error:
-            expected = "not suffice" in str(error) or "already" in str(error)
+            expected = any(words in str(error) for words in ("not suffice", "already", "has a reservation"))
             pipe.send("refused" if expected else str(error))
 
 

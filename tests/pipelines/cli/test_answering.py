@@ -84,7 +84,18 @@ def test_stream(folder: Path) -> None:
 
 def test_a_report_and_its_budget(folder: Path) -> None:
     made = answer("budget", "create", *LEDGER, "--dataset", "d", "--epsilon", "2")
-    assert set(made) == {"dataset", "privacy_unit", "neighbours", "total", "spent", "used", "charges"}
+    assert set(made) == {
+        "dataset",
+        "privacy_unit",
+        "neighbours",
+        "period",
+        "total",
+        "spent",
+        "reserved",
+        "left",
+        "used",
+        "charges",
+    }
     asked = ["report", "report.yaml"]
     assert answer(*asked, "--check") == {"report": "r", "well_described": True}
     assert answer(*asked, "--check", "--window-end", "2026-03-29")["ready"] is True

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import COMMANDS, parser_of
+from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import command
 
@@ -93,7 +94,7 @@ def test_the_script_knows_every_argument_and_its_shell_can_read_it(shell: str, t
     done = command("completion", shell)
     assert done.status == 0 and not done.err
     for name in COMMANDS:
-        for words in [["create"], ["show"], ["history"]] if name == "budget" else [[]]:
+        for words in [[action] for action in ACTIONS] if name == "budget" else [[]]:
             own = {a.option_strings[-1].lstrip("-") for a in parser_of(name, *words)._actions if a.option_strings}
             assert all(option in done.out for option in own)
     assert all(name in done.out for name in [*COMMANDS, *MECHANISMS])

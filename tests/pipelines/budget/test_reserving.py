@@ -1,0 +1,223 @@
+"""Reservations and renewals: what is reserved can be spent, by nobody else, and within the budget of every period."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.budget.account import Budget, Spent, Windows
+from private_topk.pipelines.budget.composition import Cost
+from private_topk.pipelines.budget.counted import counted
+from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.budget.records import RELEASES, Entry
+from private_topk.pipelines.cli import main
+from private_topk.transforms.errors import Refusal
+from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
+from tests.pipelines.report_file.test_publish import CHARGED, folder, report
+
+__all__ = ["folder"]
+
+DAY = timedelta(days=1)
+YEAR = 365 * DAY
+PURE = Cost.of_any(Fraction(1, 10), Fraction(0))
+KINDS = {
+    "pure": PURE,
+    "exponential": replace(PURE, rho=PURE.epsilon**2 / 8),
+    "approximate": Cost.of_any(Fraction(1, 10), Fraction(1, 10**8)),
+    "gaussian": Cost(Fraction(1, 4), Fraction(1, 10**8), Fraction(1, 500)),
+    "unknown domain": Cost(Fraction(1, 4), Fraction(1, 10**8), Fraction(1, 500), Fraction(1, 10**9)),
+}
+
+
+def request(report: str, cost: Cost, week: int = 0, series: str = "", number: int = 1) -> Request:
+    return Request("plays", "user", report, "k", "f", {"mechanism": "mine"}, weeks(number, week), cost, series=series)
+
+
+def reservation(series: str, each: Cost, first: int, number: int) -> Request:
+    start = MONDAY + first * 7 * DAY
+    return replace(request(series, number * each, series=series), windows=span(start, start + number * 7 * DAY))
+
+
+def span(start: datetime, end: datetime) -> Windows:
+    from private_topk.transforms.windows import Period
+
+    return Windows.of(Period(start, end))
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path: Path, seed: int, delta: str) -> None:
+    """Reports and others in any order, each asking until nothing is left, with a renewal in between."""
+    state = np.random.RandomState(seed)
+    kinds = list(KINDS.values())[: 5 if Fraction(delta) else 2]
+    clock = [MONDAY]
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db", clock=lambda: clock[0])
+    ledger.create(Budget.of("plays", 2, Fraction(delta), unit="user"))
+    budget = ledger.budget("plays", "user")
+    owed: dict[str, tuple[Cost, list[int]]] = {}
+    others = 0
+
+    def allowed(made: Request) -> bool:
+        try:
+            ledger.charge(made)
+        except Refusal as error:
+            assert "does not suffice" in str(error)
+            return False
+        finally:
+            in_period(budget, ledger)
+        return True
+
+    for step in range(40):
+        if step == 20:
+            clock[0] += YEAR
+            ledger.renew("plays", "user", YEAR)
+        if step % 8 == 0:
+            name, each, number = f"report {step}", kinds[state.randint(len(kinds))], int(state.randint(1, 5))
+            try:
+                ledger.reserve(reservation(name, each, step, number))
+            except Refusal as error:
+                assert "does not suffice" in str(error)
+            else:
+                owed[name] = (each, list(range(step, step + number)))
+                in_period(budget, ledger)
+        elif state.randint(3) and owed:
+            name = list(owed)[state.randint(len(owed))]
+            each, left = owed[name]
+            if left:
+                week = left.pop(state.randint(len(left)))
+                assert allowed(request(f"{name}/{week}", each, week, name)), "it was reserved"
+        else:
+            others += allowed(request(f"other {step}", kinds[state.randint(len(kinds))], step))
+    while allowed(request(f"other {others + 100}", kinds[0])):
+        others += 1
+    for name, (each, left) in owed.items():
+        assert all([allowed(request(f"{name}/{week}", each, week, name)) for week in left])
+    assert not counted(budget, ledger.read()[1]).reserved, "all of it is spent"
+    assert others and owed
+
+
+def in_period(budget: Budget, ledger: Ledger) -> None:
+    """What was charged since the last renewal fits, by itself and with what is reserved."""
+    entries = ledger.read("plays")[1]
+    since = max((entry.id for entry in entries if entry.outcome == "renewed"), default=0)
+    charges = [entry.charge for entry in entries if entry.outcome in RELEASES and entry.id > since]
+    found = counted(budget, entries)
+    assert found.charges == charges
+    assert budget.fits(Spent.of((charge.reached(), charge.cost) for charge in charges))
+    assert budget.fits(Spent.of((1, charge.cost) for charge in found.all))
+
+
+def test_noise_that_was_charged_by_rho_keeps_epsilons_from_adding_up() -> None:
+    """Also where its report had reserved by epsilon: the sum of deltas alone would not tell."""
+    budget = Budget.of("plays", 1, Fraction("1e-6"), unit="user")
+    noise = KINDS["gaussian"]
+    reserved = reservation("r", noise.readings()[1], 0, 2)
+    entries = [Entry(1, reserved, "", None, "reserved"), Entry(2, request("r/0", noise, 0, "r"), "", None, "started")]
+    assert not Spent.of((1, charge.cost) for charge in counted(budget, entries).all).adds_up
+
+
+def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create(Budget.of("plays", 1, unit="user"))
+    ledger.charge(request("r/old", PURE, 0, "r"))
+    ledger.charge(request("r/4", PURE, 4, "r"))
+    ledger.reserve(reservation("r", PURE, 4, 4))
+    [budget], entries = ledger.read()
+    assert counted(budget, entries).reserved["r"].cost.epsilon == Fraction(3, 10), "a period of it is published"
+    with pytest.raises(Refusal, match=r"0.5 spent \+ 0.6 asked = 1.1, over 1(.|\n)*reserved for r counts as spent"):
+        ledger.charge(request("other", Cost.of_any(Fraction(6, 10), Fraction(0))))
+    with pytest.raises(Refusal, match="r has a reservation of"):
+        ledger.reserve(reservation("r", PURE, 8, 4))
+    with pytest.raises(
+        Refusal, match=r"the user budget .* does not suffice(.|\n)*0.5 spent \+ 0.6 asked = 1.1, over 1"
+    ):
+        ledger.reserve(reservation("s", PURE, 0, 6))
+    ledger.give_back("plays", "r")
+    with pytest.raises(Refusal, match="nothing is reserved for r"):
+        ledger.give_back("plays", "r")
+    assert ledger.charge(request("other", Cost.of_any(Fraction(6, 10), Fraction(0)))).used == Fraction(8, 10)
+
+
+def test_ten_processes_at_once_leave_what_is_reserved(url: str) -> None:
+    """Of four quarters two are reserved: others get two, whoever is first."""
+    workers = Workers(url)
+    try:
+        workers.do(["create user"] * 10)
+        assert workers.do(["reserve"] * 10) == ["refused"] * 9 + ["reserved"]
+        assert workers.do([f"report {n}" for n in range(10)]) == ["charged"] * 2 + ["refused"] * 8
+        assert workers.do([f"series {n}" for n in range(10)]) == ["charged"] * 2 + ["refused"] * 8
+    finally:
+        workers.stop()
+
+
+def test_a_renewal_takes_its_period_and_its_length(tmp_path: Path) -> None:
+    now = [MONDAY]
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db", clock=lambda: now[0])
+    for unit in ("user", "user-window"):
+        ledger.create(Budget.of("plays", Fraction(1, 10), unit=unit))
+    ledger.charge(request("a", PURE))
+    now[0] += YEAR - timedelta(seconds=1)
+    with pytest.raises(Refusal, match="`private-topk budget renew` begins a new period"):
+        ledger.charge(request("b", PURE))
+    with pytest.raises(Refusal, match="period is not over: it began on 2026-01-05T00:00:00Z and lasts 365 days"):
+        ledger.renew("plays", "user", YEAR)
+    now[0] += timedelta(seconds=1)
+    ledger.renew("plays", "user", YEAR)
+    with pytest.raises(Refusal, match="the user-window budget .* does not suffice"):
+        ledger.charge(request("b", PURE))
+    ledger.renew("plays", "user-window", YEAR)
+    assert ledger.charge(request("b", PURE)).used == 1
+    assert ledger.charge(request("a", PURE)).outcome == "started", "repeats are known for good"
+    now[0] += YEAR
+    with pytest.raises(Refusal, match="period must be 365d, as in the first renewal, got 1 day"):
+        ledger.renew("plays", "user", DAY)
+    ledger.renew("plays", "user", YEAR)
+    found = counted(ledger.budget("plays", "user"), ledger.read()[1])
+    assert (found.period, found.since, found.length) == (3, "2028-01-05T00:00:00Z", YEAR)
+    assert [entry.outcome for entry in ledger.read()[1]] == ["started", "renewed", "renewed", "started", "renewed"]
+
+
+def test_a_report_file_reserves_its_horizon(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Four weeks of epsilon 1/4: another report of 1 finds 1 left of 2, and one of 1.01 does not."""
+    url, file = f"sqlite:///{folder}/budget.db", str(folder / "weekly.yaml")
+    assert main(["budget", "reserve", file]) == 2
+    assert "weekly.yaml" in (said := capsys.readouterr().err) and "budget.privacy_unit must be user" in said
+    text = CHARGED.replace("budget:", "budget:\n  privacy_unit: user").replace("dataset: plays", "dataset: users")
+    (folder / "weekly.yaml").write_text(text)
+    (folder / "other.yaml").write_text(
+        text.replace("report: weekly", "report: other").replace("epsilon: 1", "epsilon: 1.01")
+    )
+    create = ["budget", "create", "--ledger", url, "--dataset", "users", "--epsilon", "2", "--privacy-unit", "user"]
+    assert main(create) == 0
+    assert main(["budget", "reserve", file]) == 0
+    assert "reserved  epsilon 1, delta 0 for weekly" in capsys.readouterr().out
+    assert main(["budget", "reserve", str(folder / "other.yaml")]) == 2
+    assert "other.yaml" in (said := capsys.readouterr().err) and "1 spent + 1.01 asked = 2.01, over 2" in said
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
+    assert "50.0% of the budget is used" in capsys.readouterr().err
+    assert main(["budget", "show", "--ledger", url, "--dataset", "users", "--json"]) == 0
+    [shown] = json.loads(capsys.readouterr().out)["budgets"]
+    assert shown["reserved"] == {"weekly": {"epsilon": 0.5, "delta": 0.0, "rho": pytest.approx(0.5**2 / 16)}}
+    assert (shown["spent"]["epsilon"], shown["left"]["epsilon"], shown["charges"]) == (0.5, 1, 2)
+    assert main(["budget", "reserve", file, "--give-back"]) == 0
+    assert "left      one release of epsilon 1.5\n" in capsys.readouterr().out
+    assert main(["budget", "history", "--ledger", url]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1][-5:] == ["-", "-", "-", "given", "back"] and rows[2][-5] == "0.25"
+    assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 2
+    assert "--period is not over: it began on" in capsys.readouterr().err
+    with sqlite3.connect(folder / "budget.db") as connection:
+        long_ago = f"{datetime.now(timezone.utc) - YEAR:%Y-%m-%dT%H:%M:%SZ}"
+        connection.execute("update private_topk_budgets set created = ?", (long_ago,))
+    connection.close()
+    assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 0
+    said = capsys.readouterr().out
+    assert "0.0% used by 0 charges" in said and "a user in n periods is protected by n times the total" in said

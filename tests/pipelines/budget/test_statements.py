@@ -1,0 +1,124 @@
+"""What `budget show` and `history` state of a ledger: no less than was spent, no more than fits."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows, heaviest, most
+from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.cli import main
+from tests.pipelines.budget.test_windows import some_period
+from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger
+
+__all__ = ["place"]
+
+URL = "sqlite:///budget.db"
+LITTLE = Fraction(1, 10**9)
+
+
+def some_costs(state: np.random.RandomState, adding: bool) -> list[Cost]:
+    costs = [Cost.of_any(Fraction(int(n), 40), Fraction(int(n % 3), 10**8)) for n in state.randint(1, 9, 4)]
+    return costs if adding else [*costs, Cost(Fraction(1, 2), Fraction(1, 10**7), Fraction(1, 10**3))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_what_is_spent_is_the_least_budget_that_lets_it_through(seed: int, delta: str) -> None:
+    state = np.random.RandomState(seed)
+    budget = Budget.of("plays", 9, Fraction(delta), unit="user")
+    if not budget.rho:
+        costs = [Cost.of_any(cost.epsilon, Fraction(0)) for cost in some_costs(state, adding=True)]
+    else:
+        costs = some_costs(state, adding=bool(seed % 2))
+    spent = Spent.of((1, cost) for cost in costs)
+    stated = budget.guarantee(spent)
+    assert 0 < stated.epsilon and stated.delta <= budget.total.delta
+    for epsilon, lets_through in ((stated.epsilon * (1 + LITTLE), True), (stated.epsilon * (1 - LITTLE), False)):
+        found = Budget("plays", "user", Total(epsilon, stated.delta, spent.rest))
+        assert found.fits(spent) == lets_through
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_left_fits_and_no_more(seed: int) -> None:
+    budget = Budget.of("plays", 2, Fraction("1e-6"), unit="user")
+    spent = Spent.of((1, cost) for cost in some_costs(np.random.RandomState(seed), adding=bool(seed % 2)))
+    left = budget.left(spent)
+    for epsilon, fits in ((left.epsilon, True), (left.epsilon * (1 + LITTLE), False)):
+        more = Cost.of_any(epsilon, Fraction(0))
+        after = Spent(spent.epsilon + epsilon, spent.delta, spent.rho + more.rho, spent.rest)
+        assert budget.fits(after) == fits
+    noise = Cost(Fraction(9), Fraction(1, 2), left.rho, left.rest)
+    assert budget.fits(
+        Spent(spent.epsilon + 9, spent.delta + noise.delta, spent.rho + noise.rho, spent.rest + noise.rest)
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_window_has_spent_more_than_is_stated(seed: int) -> None:
+    """Also where the window that has used most of the budget is not the one with the largest sum."""
+    state = np.random.RandomState(seed)
+    budget = Budget.of("plays", 99, Fraction("1e-3"))
+    charges = [Charge(Windows.of(some_period(state)), cost) for cost in some_costs(state, adding=bool(seed % 2))]
+    sums = most(budget.unit, charges)
+    alone = [Spent.of(heaviest(budget, charges, charge.windows)) for charge in charges]
+    for spent in alone:
+        assert spent.epsilon <= sums.epsilon and spent.rho <= sums.rho and spent.rest <= sums.rest
+        assert budget.guarantee(spent).epsilon <= budget.guarantee(sums).epsilon
+        assert budget.left(spent).epsilon >= budget.left(sums).epsilon
+    assert sums.adds_up == bool(seed % 2)
+
+
+def told(capsys: pytest.CaptureFixture, *words: str) -> dict:
+    capsys.readouterr()
+    assert main(["budget", *words, "--ledger", URL, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: pytest.CaptureFixture) -> None:
+    """A joint draw over six windows, and Gaussian noise, of which only rho counts."""
+    create(URL, "--epsilon", "4", "--delta", "1e-6", "--privacy-unit", "user")
+    total = with_ledger(URL, "--privacy-unit", "user", "--epsilon", "1")
+    assert main(arguments("a", *total, weeks=6)) == 0
+    noise = ["--mechanism", "gaussian", "--max-items-per-user", "1", "--delta", "1e-7"]
+    assert main(arguments("b", *total, *noise, weeks=6)) == 0
+    [shown], charges = told(capsys, "show")["budgets"], told(capsys, "history")["charges"]
+    assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
+    assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)
+    assert main(["budget", "history", "--ledger", URL]) == 0
+    head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head[7:10] == ["epsilon", "rho", "delta"]
+    assert [row[-5:-2] for row in rows] == [["1", "0.0208334", "0"], ["-", row_of(charges[1]["rho"]), "0"]]
+    assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
+
+
+def row_of(rho: float) -> str:
+    return f"{np.ceil(rho * 1e7) / 1e7:.6g}"
+
+
+@pytest.mark.parametrize(
+    ("delta", "unit", "more"),
+    [
+        ("1e-8", "user", ["--mechanism", "joint"]),
+        ("1e-8", "user", ["--mechanism", "gaussian", "--max-items-per-user", "1"]),
+        ("1e-8", "user-window", ["--mechanism", "gaussian", "--max-items-per-user", "1"]),
+        ("0", "user", ["--mechanism", "joint"]),
+        ("0", "user", ["--mechanism", "gaussian", "--max-items-per-user", "1"]),
+        ("1e-6", "user", ["--publish-counts", "1", "--publish-counts-delta", "1e-7"]),
+    ],
+)
+@pytest.mark.parametrize("weeks", [1, 2])
+def test_a_run_of_a_larger_delta_than_its_ledger_is_refused(
+    place: Path, capsys: pytest.CaptureFixture, delta: str, unit: str, more: list[str], weeks: int
+) -> None:
+    """Lowered without a word it would publish by less than was asked; and of one window it would state too little."""
+    create(URL, "--epsilon", "9", "--delta", delta, "--privacy-unit", unit)
+    asked = with_ledger(URL, "--privacy-unit", unit, "--epsilon", "1", "--delta", "1e-6", *more)
+    for check in (["--check"], []):
+        assert main(arguments("a", *asked, *check, weeks=weeks)) == 2
+        assert "--delta must be at most " in capsys.readouterr().err
+    assert told(capsys, "history")["charges"] == []

@@ -30,7 +30,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
-from private_topk.transforms.domain import Domain, PublicDomain
+from private_topk.transforms.domain import Domain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import as_integers
@@ -192,8 +192,10 @@ def _kind_of_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> pa.D
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not pa.types.is_integer(kind):
         return pa.string()
-    if not isinstance(domain, PublicDomain):
-        return pa.int64() if domain.is_public else kind
+    if not domain.is_public:
+        return kind
+    if domain.sparse:
+        return pa.int64()
     integer = as_integers(domain.index().labels)[1]
     if not integer.any():
         raise Refusal(field, "has no integer, and its column in the rows has nothing else: no row would count",

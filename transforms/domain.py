@@ -38,7 +38,7 @@ class UnknownDomain:
 
     identity_tag: ClassVar[str] = "unknown-domain"
     is_public: ClassVar[Literal[False]] = False
-    sparse: ClassVar[bool] = False
+    sparse: ClassVar[Literal[False]] = False
     size: ClassVar[int] = 0
 
     def prepare(self) -> None:
@@ -73,7 +73,7 @@ class PublicDomain:
 
     identity_tag: ClassVar[str] = "public-domain"
     is_public: ClassVar[Literal[True]] = True
-    sparse: ClassVar[bool] = False
+    sparse: ClassVar[Literal[False]] = False
 
     load: Callable[[], pa.Array] = field(repr=False, compare=False, metadata={"unasked": "the digest names the items"})
     digest: str
@@ -147,7 +147,7 @@ class RangeDomain:
 
     identity_tag: ClassVar[str] = "range-domain"
     is_public: ClassVar[Literal[True]] = True
-    sparse: ClassVar[bool] = True
+    sparse: ClassVar[Literal[True]] = True
     """Few of the items are held, however many there are."""
 
     start: int

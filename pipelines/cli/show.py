@@ -15,8 +15,8 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
-from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.show.words import in_text, table
+from private_topk.pipelines.show.published import PublishedReport, table
+from private_topk.pipelines.show.words import in_text
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 

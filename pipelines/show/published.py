@@ -9,7 +9,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-__all__ = ["Listing", "PublishedReport", "when"]
+from private_topk.transforms.errors import printable
+
+__all__ = ["Listing", "PublishedReport", "table", "when"]
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -50,8 +52,6 @@ class Listing(NamedTuple):
         return self.start.astimezone(_zone(self.zone))
 
     def __repr__(self) -> str:
-        from private_topk.pipelines.show.words import table
-
         return "\n".join(table(self))
 
     def title(self) -> str:
@@ -183,3 +183,30 @@ def _in_time(listing: Listing) -> tuple[bool, Any, bool, Any]:
 
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def table(listing: Listing) -> list[str]:
+    """The items of one window, below its name."""
+    rows, title = listing.rows, printable(listing.caption())
+    if not rows:
+        return [f"{title}: no item was released"]
+    if rows[0]["returned"] < rows[0]["k"]:
+        title += f": {rows[0]['returned']} of {rows[0]['k']}, as the guarantee allows"
+    if not listing.ranked:
+        title += ": a set, in no order of rank"
+    width = len(str(rows[0]["k"]))
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(str(row['item']))}" for row in rows]
+    if listing.counted:
+        widest = max(len(line) for line in lines)
+        lines = [line if row["noisy_count"] is None
+                 else f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    elif listing.weighed:
+        widest = max(len(line) for line in lines)
+        lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
+                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+    return [title, *lines]
+
+
+def _range(noise: int | None) -> str:
+    return "" if noise is None else f" ± {noise:,}"

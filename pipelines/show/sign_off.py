@@ -19,7 +19,7 @@ from private_topk.transforms.stated import number
 
 __all__ = ["registry_entry", "sheet"]
 
-_WIDTH, _LABEL = 100, 24
+_WIDTH, _LABEL = 100, 32
 _BLANK = "TO BE FILLED IN"
 
 _NOT_PROTECTED = (

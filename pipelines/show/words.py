@@ -10,11 +10,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from private_topk.pipelines.show.published import Listing, PublishedReport
-from private_topk.transforms.errors import printable
+from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.stated import number
 
-__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "table", "what_is_ranked",
+__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "what_is_ranked",
            "who_counts"]  # fmt: skip
 
 _WEAK = math.log(100)
@@ -219,30 +218,3 @@ def in_text(report: PublishedReport) -> Iterator[str]:
             for sentence in sentences:
                 yield textwrap.fill(sentence, _WIDTH, initial_indent="  ", subsequent_indent="  ")
             yield ""
-
-
-def table(listing: Listing) -> list[str]:
-    """The items of one window, below its name."""
-    rows, title = listing.rows, printable(listing.caption())
-    if not rows:
-        return [f"{title}: no item was released"]
-    if rows[0]["returned"] < rows[0]["k"]:
-        title += f": {rows[0]['returned']} of {rows[0]['k']}, as the guarantee allows"
-    if not listing.ranked:
-        title += ": a set, in no order of rank"
-    width = len(str(rows[0]["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(str(row['item']))}" for row in rows]
-    if listing.counted:
-        widest = max(len(line) for line in lines)
-        lines = [line if row["noisy_count"] is None
-                 else f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
-                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
-    elif listing.weighed:
-        widest = max(len(line) for line in lines)
-        lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
-                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
-    return [title, *lines]
-
-
-def _range(noise: int | None) -> str:
-    return "" if noise is None else f" ± {noise:,}"

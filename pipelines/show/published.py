@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from private_topk.transforms.errors import printable
+
 __all__ = ["Listing", "PublishedReport", "when"]
 
 Rows = Sequence[Mapping[str, Any]]
@@ -50,9 +52,8 @@ class Listing(NamedTuple):
         return self.start.astimezone(_zone(self.zone))
 
     def __repr__(self) -> str:
-        from private_topk.pipelines.show.words import table
-
-        return "\n".join(table(self))
+        items = [f"{row['rank'] or '-':>3}  {printable(str(row['item']))}" for row in self.rows]
+        return "\n".join([printable(self.caption()), *items])
 
     def title(self) -> str:
         return when(self.start, self.end, self.zone)

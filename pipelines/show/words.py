@@ -222,7 +222,7 @@ def table(listing: Listing) -> list[str]:
     if not listing.ranked:
         title += ": a set, in no order of rank"
     width = len(str(rows[0]["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(str(row['item']))}" for row in rows]
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
     if listing.counted:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"

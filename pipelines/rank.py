@@ -181,7 +181,7 @@ def _manifest(path: str) -> dict[str, Any]:
 def _column(role: str, name: str | None, partner: str, its: object) -> str | None:
     """The name of a column that is read where its partner is given. Raises Refusal for a name without it."""
     if its is None and name is not None:
-        raise Refusal(role, f"needs {{{partner}}}: no other ranking reads that column", "leave it out otherwise")
+        raise Refusal(role, f"needs {{{partner}}}", "give both, or neither")
     return None if its is None else role if name is None else name
 
 
@@ -198,8 +198,8 @@ def _kind_of_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> pa.D
         return pa.int64()
     integer = as_integers(domain.index().labels)[1]
     if not integer.any():
-        raise Refusal(field, "has no integer, and its column in the rows has nothing else: no row would count",
-                      "give them as they are in the rows")  # fmt: skip
+        raise Refusal(field, "has no integer, and its column in the rows has nothing else, so that no row would count",
+                      "give the ids in place of the names")  # fmt: skip
     return pa.int64() if integer.all() else pa.string()
 
 

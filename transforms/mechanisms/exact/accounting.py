@@ -23,6 +23,7 @@ __all__ = [
 
 _MOST_PRECISION = 1 << 13
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
+_LARGEST_EXACT = 1000  # a delta of the next one has thousands of digits
 _ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
 
 
@@ -120,7 +121,13 @@ def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
 
 
 def _slack(order: Fraction, delta: Fraction) -> arb:
-    """By how much epsilon may exceed order times rho; below 0 for small delta."""
+    """By how much epsilon may exceed order times rho; below 0 for small delta.
+
+    It is rational for no rational delta but the one where it is 0, which no enclosure shows. That takes a whole order,
+    since of no two coprime numbers that differ by q > 1 are both powers of q.
+    """
+    if order.denominator == 1 and order <= _LARGEST_EXACT and delta == (order - 1) ** (order - 1) / order**order:
+        return arb(0)
     a, excess = ball(order), ball(order - 1)
     return (ball(delta).log() + excess.log() - a * (excess / a).log()) / excess
 

@@ -124,7 +124,7 @@ def _slack(order: Fraction, delta: Fraction) -> arb:
     """By how much epsilon may exceed order times rho; below 0 for small delta.
 
     It is rational for no rational delta but the one where it is 0, which no enclosure shows. That takes a whole order,
-    since of no two coprime numbers that differ by q > 1 are both powers of q.
+    since no two coprime numbers that differ by q > 1 are both q-th powers.
     """
     if order.denominator == 1 and order <= _LARGEST_EXACT and delta == (order - 1) ** (order - 1) / order**order:
         return arb(0)

@@ -14,6 +14,7 @@ from scipy.stats import binom
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
     bounded_range_epsilon,
+    epsilon_within,
     exponential_share,
     gaussian_delta,
     gaussian_scale,
@@ -39,6 +40,13 @@ def test_the_share_never_overspends_and_is_the_last_float_that_does_not(epsilon:
             return k * share <= budget or k * share**2 / 8 <= rho_within(budget, at) or by_range
 
         assert fits(share) and not fits(more)
+
+
+@pytest.mark.parametrize("order", [2, 4, 10])
+def test_a_delta_at_which_an_order_proves_a_rational_rho_has_an_answer(order: int) -> None:
+    """Of 1/4, 27/256 and 0.0387420489 no enclosure shows on which side of a multiple the rho lies: it is one."""
+    rho = rho_within(Fraction(2), delta := Fraction((order - 1) ** (order - 1), order**order))
+    assert rho >= Fraction(2, order) and epsilon_within(rho, delta) <= 2
 
 
 def test_the_step_search_of_the_published_code_is_not_precise_enough() -> None:

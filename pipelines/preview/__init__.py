@@ -8,7 +8,7 @@ from __future__ import annotations
 from private_topk.pipelines.preview.comparing import GroupsPreview, Preview, preview
 from private_topk.pipelines.preview.outlook import Estimate, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf, group_sizes
+from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
 from private_topk.pipelines.preview.solving import Solved, largest_k, least_epsilon
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "Setting",
     "Solved",
     "Zipf",
-    "group_sizes",
     "largest_k",
     "least_epsilon",
     "look",

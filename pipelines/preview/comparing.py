@@ -83,10 +83,10 @@ class Preview:
         """What would find at least half of the top k, by more draws of the same."""
         setting, best, better = self.setting, self.best, []
         with suppress(Refusal):
-            smaller = largest_k(self.expected, setting, NOISE, [best.name]).setting.k
+            smaller = largest_k(self.expected, setting, NOISE, [best.name], draws=self.draws).setting.k
             if smaller < setting.k:
                 better.append(f"k = {smaller}")
-        times = fewest_windows(self.expected, setting, NOISE, best.name)
+        times = fewest_windows(self.expected, setting, NOISE, best.name, self.draws)
         if times is not None:
             alike = f" or {times} such groups merged" if setting.groups_per_user is not None else ""
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
@@ -194,9 +194,9 @@ class GroupsPreview:
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
+        mechanisms = {name: [outlook.plain() for outlook in one.outlooks] for name, one in self.previews.items()}
         return {"recommended": self.best, "groups": self.groups, "worth_publishing": list(self.worth),
-                "reasons": self.reasons(),
-                "previews": {name: one.plain() for name, one in self.previews.items()}}  # fmt: skip
+                "reasons": self.reasons(), "mechanisms": mechanisms}  # fmt: skip
 
 
 @overload
@@ -223,7 +223,7 @@ def preview(
     Args:
         expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
             amounts `InAmounts`; of groups those of each by its name, the largest first, such as
-            `Zipf(...).in_groups(group_sizes(users, groups))`.
+            `Zipf(...).among(30)`.
         k, epsilon, delta: as for the run; or in place of k a `Setting`, which has all of it.
         mechanisms: their names; all built-in ones by default.
         draws: how many for each mechanism: 400 by default, fewer where they are slow; 100 for groups.

@@ -23,16 +23,7 @@ from private_topk.pipelines.files import as_path, exists, open_content, open_fil
 from private_topk.pipelines.lists import domain_of
 from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import (
-    Expected,
-    InAmounts,
-    PublicCounts,
-    Released,
-    Rises,
-    Zipf,
-    group_sizes,
-    weight_of,
-)
+from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf, weight_of
 from private_topk.pipelines.preview.solving import noise_in
 from private_topk.pipelines.preview.words import named, short
 from private_topk.pipelines.process import level
@@ -240,8 +231,8 @@ def expected_of(
         shape = _named(like) if isinstance(like, str) else like
         by_group, each = _zipf_of(shape, items, groups), shape.get("amount", each)
     if (amounts is None) != (each is None):
-        raise Refusal("", "{max_value} goes with what a user adds to an item on average: {amount} 12, or amount=12 in "
-                      "a shape")  # fmt: skip
+        raise Refusal("", "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
+                      "must be given with it")  # fmt: skip
     return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
 
 
@@ -268,10 +259,8 @@ def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGrou
     if {"groups", "groups_zipf"} & set(values):
         if len(sizes) > 1:
             raise Refusal("groups", "shares out one number of {users}: leave it out, or give their sum")
-        sizes = group_sizes(users, values.get("groups", groups), float(values.get("groups_zipf", 1)))
-    elif len(sizes) == 1:
-        return {"": whole}
-    return {**whole.in_groups(sizes)}
+        return {**whole.among(values.get("groups", groups), float(values.get("groups_zipf", 1)))}
+    return {"": whole} if len(sizes) == 1 else {**whole.in_groups(sizes)}
 
 
 def _named(text: str) -> dict[str, Any]:
@@ -420,10 +409,10 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
         return False, "not known: there is no earlier ranking with noisy counts, and no shape is declared"
     worst = min(looked, key=lambda group: looked[group].recall.value)
     judging = f"judging by {by_group[worst].words()}, {short(looked[worst])}"
+    if len(by_group) > 1:
+        judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     if not noisy:
         return False, judging
-    if len(by_group) > 1:
-        judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); the worst, {judging}"
     return True, (f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends "
                   "nothing")  # fmt: skip
 

@@ -22,7 +22,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
     from private_topk.transforms.metric import Amounts, Risers
 
-__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "group_sizes", "weight_of"]
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "weight_of"]
 
 Floats = NDArray[np.float64]
 
@@ -130,6 +130,15 @@ class Zipf:
         named = sizes if isinstance(sizes, Mapping) else enumerate(sorted(sizes, reverse=True), 1)
         falling = sorted(dict(named).items(), key=lambda one: -one[1])
         return {f"{name}: {users:,} users": replace(self, users=users) for name, users in falling}
+
+    def among(self, groups: int, exponent: float = 1) -> dict[str, Zipf]:
+        """Likewise where the users are shared: the n-th largest group has n^-exponent times those of the largest."""
+        if not 1 <= groups <= _MOST_GROUPS:
+            raise Refusal("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
+        if not 0 <= exponent <= 10:
+            raise Refusal("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
+        parts = np.arange(1, groups + 1) ** -float(exponent)
+        return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
 
     def words(self) -> str:
         return (f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
@@ -255,16 +264,6 @@ class Released:
         if not spread.any():
             return 1.0
         return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
-
-
-def group_sizes(users: int, groups: int, exponent: float = 1) -> list[int]:
-    """The users of each group if the n-th largest has n^-exponent times those of the largest: in all about `users`."""
-    if not 1 <= groups <= _MOST_GROUPS:
-        raise Refusal("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
-    if not 0 <= exponent <= 10:
-        raise Refusal("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
-    parts = np.arange(1, groups + 1) ** -float(exponent)
-    return [max(1, round(users * part)) for part in (parts / parts.sum()).tolist()]
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:

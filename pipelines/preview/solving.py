@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeVar
 
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.preview.setting import Setting
@@ -16,8 +15,6 @@ from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
 __all__ = ["Solved", "fewest_windows", "largest_k", "least_epsilon", "noise_in", "reaching"]
-
-Group = TypeVar("Group")
 
 _DECADES = range(-4, 3)
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in _DECADES for digits in range(10, 100)]
@@ -78,6 +75,7 @@ def largest_k(
     recall: float,
     mechanisms: Iterable[str] | None = None,
     tell: Callable[[str], None] | None = None,
+    draws: int | None = None,
 ) -> Solved:
     """The largest k, up to 131,072, with which a mechanism is expected to find so much of the top k.
 
@@ -86,12 +84,12 @@ def largest_k(
 
     Args:
         setting: its k is ignored.
-        recall, mechanisms, tell: as for `least_epsilon`.
+        recall, mechanisms, tell: as for `least_epsilon`; draws: as for `look`.
 
     Raises:
         Refusal: not even k = 1 is reached.
     """
-    (items, reaches), names = reaching(expected, setting, recall), _names(mechanisms)
+    (items, reaches), names = reaching(expected, setting, recall, draws), _names(mechanisms)
     most, best, winner = min(items, _MOST_K), 0, ""
     for name in names:
 
@@ -112,13 +110,13 @@ def largest_k(
     return Solved(replace(setting, k=best), winner)
 
 
-def fewest_windows(expected: Expected, setting: Setting, recall: float, name: str) -> int | None:
+def fewest_windows(expected: Expected, setting: Setting, recall: float, name: str, draws: int | None) -> int | None:
     """How many windows, at least 2, have to be merged into one for a mechanism to find so much; None beyond 100.
 
     A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
     for groups that are merged. Recall is taken to grow with them.
     """
-    _, reaches = reaching(expected, setting, recall)
+    _, reaches = reaching(expected, setting, recall, draws)
 
     def enough(times: int) -> bool:
         return reaches(setting, name, times)
@@ -126,7 +124,7 @@ def fewest_windows(expected: Expected, setting: Setting, recall: float, name: st
     return _first(enough, 2, _MOST_WINDOWS) if enough(_MOST_WINDOWS) else None
 
 
-def noise_in(groups: Sequence[Group], noise: Callable[[Group], bool]) -> list[Group]:
+def noise_in(groups: Sequence[str], noise: Callable[[str], bool]) -> list[str]:
     """Those groups that are noise. Of more than 100 groups, the largest first, only some are looked at: recall is taken
     to grow with their size.
     """

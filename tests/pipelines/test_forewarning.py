@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.preview import group_sizes
+from private_topk.pipelines.preview import Zipf
 from private_topk.pipelines.preview.from_options import earlier_rankings, forewarned
 from private_topk.pipelines.report_spec import ReportSpec, declared_period, resolve
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -109,7 +109,7 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
 
 
 def test_a_thousand_groups_are_judged_by_some_of_them() -> None:
-    sizes = group_sizes(200_000, 1000, 1)
+    sizes = [one.users for one in Zipf(1, 60, 200_000, 3).among(1000).values()]
     spec = resolve(TopK(3, Joint(epsilon=0.5), ITEMS, groups=Groups(PublicDomain.of(map(str, range(1000))))))
     shape = "zipf=1,items_per_user=3,users="
     noisy, said = forewarned(spec, f"{shape}2e5,groups_zipf=1")
@@ -179,5 +179,5 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert not sure and found.startswith("judging by Zipf 0.8") and "joint finds 3 of the top 3" in found
     with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
-    with pytest.raises(Refusal, match="max_value goes with what a user adds"):
+    with pytest.raises(Refusal, match="what a user adds to an item on average, .* goes with max_value"):
         forewarned(resolve(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))), SHAPE)

@@ -21,7 +21,6 @@ from private_topk.pipelines.preview import (
     PublicCounts,
     Setting,
     Zipf,
-    group_sizes,
     preview,
 )
 from private_topk.pipelines.preview.comparing import _ordered
@@ -154,8 +153,8 @@ def test_advice_holds_where_it_is_taken() -> None:
 
 def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     """Every group that is called worth publishing is, and no other: all 30 are looked at again, alone."""
-    shape, names = Zipf(1.1, 300, 1, 5), ("joint", "cdp-peeling")
-    by_group = shape.in_groups(group_sizes(50_000, 30, 1.2))
+    shape, names = Zipf(1.1, 300, 50_000, 5), ("joint", "cdp-peeling")
+    by_group = shape.among(30, 1.2)
     found = preview(by_group, 5, 0.2, 1e-6, mechanisms=names, neighbours="swap")
     assert all(one.setting.groups_per_user == 1 for one in found.previews.values())
     assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
@@ -163,14 +162,15 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
              for name, one in by_group.items()}  # fmt: skip
     assert found.worth == tuple(name for name, one in alone.items() if not one.close_to_noise)
     assert 0 < len(found.worth) < 30
-    said = str(found)
-    assert f"Take {found.best}: {len(found.worth)} of 30 groups are worth publishing (1: " in said
-    assert "In the smallest, at least half of the top k would be found with" in said and "such groups merged" in said
-    assert json.loads(json.dumps(found.plain()))["worth_publishing"] == list(found.worth)
-    assert repr(found).endswith("of 30 groups)") and "<pre>" in found._repr_html_()  # type: ignore[operator]
+    plain = json.loads(json.dumps(found.plain()))
+    assert plain["worth_publishing"] == list(found.worth) and list(plain["mechanisms"]) == list(found.previews)
+    take, smallest = plain["reasons"]
+    assert take.startswith(f"Take {found.best}: {len(found.worth)} of 30 groups are worth publishing (1: ")
+    assert smallest.startswith("In the smallest, at least half of the top k would be found with")
+    assert "such groups merged" in smallest and repr(found).endswith("of 30 groups)")
     named = shape.in_groups({"small": 9, "large": 10**6})
     assert list(named) == ["large: 1,000,000 users", "small: 9 users"]
-    assert sum(group_sizes(1000, 7, 1)) == pytest.approx(1000, abs=4) and group_sizes(5, 5, 0) == [1] * 5
+    assert sum(one.users for one in by_group.values()) == pytest.approx(50_000, abs=15)
 
 
 def test_tables_hold_what_was_found() -> None:

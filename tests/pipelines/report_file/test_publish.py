@@ -209,7 +209,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert "periods left" not in told(*first)
     assert ".csv: published before" in (said := told(*first, "--check")) and f"{left} 50.0% will be left\n" in said
     said = told(*first, "--correction", "1", "--check")
-    assert f"{left} 0.0% will be left, so the last ones will be refused" in said and "replaces what is" in said
+    assert f"{left} 0.0% will be left, so the last of them will be refused" in said and "replaces what is" in said
     shutil.rmtree(folder / "out")
     (folder / "weekly.yaml").write_text(year.replace("k: 3", "k: 2"))
     assert "for another question: this one costs epsilon 1 too" in (said := told(*first)) and f"{left} 0.0%" in said

@@ -159,7 +159,7 @@ def _held(account: Account, options: Options) -> Total:
                  "release-delta": unit == "user-window" and delta and number(delta),  # by default half of delta
                  "neighbours": options.get("neighbours")}  # fmt: skip
         flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
-        remedy = f"this command opens one:\n  private-topk budget create {printable(flags)}"
+        remedy = f"open one with `private-topk budget create {printable(flags)}`"
         raise Refusal(error.field, error.rule, literal(remedy)) from None
 
 

@@ -48,4 +48,4 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, 
                  for windows in (costs, costs + left))  # fmt: skip
     yield ("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
                 f"the budget, and {max(1 - float(now), 0):.1%} will be left"
-                f"{', so the last ones will be refused' if then > 1 else ''}", then > 1)  # fmt: skip
+                f"{', so the last of them will be refused' if then > 1 else ''}", then > 1)  # fmt: skip

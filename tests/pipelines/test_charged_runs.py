@@ -212,7 +212,7 @@ def test_runs_of_a_horizon_fill_the_ledger_exactly(
         (["--ledger", "sqlite:///b.db"], "--ledger and --dataset go together"),
         (
             ["--ledger", "sqlite:///b.db", "--dataset", "x"],
-            "does not exist: this command opens one:\n  private-topk budget create --ledger sqlite:///b.db",
+            "does not exist: open one with `private-topk budget create --ledger sqlite:///b.db",
         ),
         (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "--delta must be given for cdp-peeling"),
         (["--privacy-unit", "user", "--delta", "2"], "--delta must lie strictly between 0 and 1"),

@@ -38,6 +38,7 @@ Values = tuple[Any, ...]
 LeftOutFor = Literal["null", "unreadable"]
 
 _WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
+_EXAMPLES = {"user": "listener", "item": "track", "group": "country", "value": "minutes"}
 _ABSENT = object()
 _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
 """Types that Beam infers for a function that wraps elements, such as with a time; the type inside is not known."""
@@ -155,8 +156,9 @@ class Shape:
         kind = {2: "pairs", 3: "triples", 4: "tuples"}[len(self._roles)]
         tuples = f"({', '.join(self._roles)}) {kind}"
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
-        remedy = ("name the two fields, such as PrivateTopK(..., user='listener', item='track'), "
-                  "or map each to a pair: a group or an amount as well needs groups=... or amounts=...")  # fmt: skip
+        names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in self._roles)
+        more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
+        remedy = f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"
         return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
 

@@ -37,6 +37,12 @@ class Turned(NamedTuple):
     user: str
 
 
+class Order(NamedTuple):
+    user: str
+    item: str
+    country: str
+
+
 class Heard(NamedTuple):
     listener: str
     track: str
@@ -224,3 +230,13 @@ def test_random_objects_are_pairs_or_left_out() -> None:
         null = whole and None in pair
         expected = "null" if null else tuple(str(value) for value in pair) if fine else "unreadable"
         assert Shape().values(element) == expected
+
+
+def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
+    rows = beam.Pipeline(FnApiRunner()) | beam.Create([Order("ana", "tea", "FR")])
+    with pytest.raises(Refusal, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"):
+        rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"])
+    with pytest.raises(Refusal, match="as Beam knows it: .* as well needs groups=... or amounts=..."):
+        triples = beam.Pipeline() | beam.Create([("ana", "tea", 1)])
+        triples | beam.Map(lambda row: row[:2]) | PrivateTopK(1, Joint(epsilon=1.0), ["tea"])
+    rows | "Named" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"], group="country")

@@ -157,3 +157,10 @@ def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rank
     assert "kafka://HOST:PORT/TOPIC" in refused(input="kafka://localhost/x")
     assert "NAME=VALUE" in refused(kafka_option="secret")
     assert "cannot be reached" in refused(input="kafka://127.0.0.1:1/x")
+
+
+def test_a_start_within_the_horizon_is_told(broker: Topics, commits: Commits, rankings: Path) -> None:
+    place = broker.create("entered", 1, **{"message.timestamp.type": "LogAppendTime"})
+    words = ["stream", "--input", place, "--output", rankings, "--check", *commits.question(), "--kafka-start"]
+    assert command(*words, "2024-09-01").err == ""
+    assert "windows that began before it are published without the rows before it" in command(*words, "2025-01-01").err

@@ -9,14 +9,14 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import charge
@@ -39,7 +39,7 @@ from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
-from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.transforms.errors import Refusal, did_you_mean, refusal_told, refused, verbatim
 from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
@@ -51,9 +51,9 @@ __all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", 
 
 _PLACES = ("input", "domain", "output", "snapshot")
 _HIDING = threading.Lock()
+_BESIDE = (None, "", "LOOPBACK")  # environments whose workers are threads of this process
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 _LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
-_REFUSAL = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
-    facts["columns"] = {"user": report.source.columns.user, "item": report.source.columns.item}
+    facts["columns"] = report.source.columns.within(spec.reads).by_role()
     if report.account is not None:
         facts["dataset"] = report.account.dataset
     if spec.top_k.mechanism.guarantee.privacy != "none":
@@ -128,7 +128,12 @@ def check(report: Report, launch: Launch) -> None:
         launch.check_size(report.source.stored_bytes())
     report.check_rows()
     if launch.remote:
-        _check_remote(report)
+        _check_key(report.spec.release.key)
+    elif launch.options.view_as(PortableOptions).environment_type not in _BESIDE:
+        _check_absolute(report)
+    for field, path in _local_places(report) if launch.remote else ():
+        rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
+        raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
 
 
 def run(
@@ -163,7 +168,7 @@ def run(
             # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
             with (
                 _charged(report, again),
-                progress(live),
+                progress(live) if report.source.bounded else nullcontext(),
                 followed(report, launch, live, say, health_file),
                 redirect_stderr(io.StringIO()),
             ):
@@ -266,8 +271,7 @@ def refusal_in(error: BaseException) -> Refusal | None:
             said, wrapped, _ = str(chain).partition(" [while running ")
             return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
-    match = _REFUSAL.search(str(error))
-    return refused(match.group(1)) if match else None
+    return refusal_told(str(error))
 
 
 def loss_in(error: BaseException) -> IncompleteDataError | None:
@@ -276,17 +280,21 @@ def loss_in(error: BaseException) -> IncompleteDataError | None:
     return IncompleteDataError(match.group(1)) if match else None
 
 
-def _check_remote(report: Report) -> None:
-    """Raise Refusal unless workers elsewhere can read and write all that the report names."""
-    _check_key(report.spec.release.key)
-    places = {
-        "output": report.sink.local_places(),
-        "input": report.source.local_places(),
-    } | {field: (place,) for field, place in report.spec.top_k.listed() if "://" not in place}
-    for field, paths in places.items():
-        for path in paths:
-            rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
-            raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
+def _local_places(report: Report) -> Iterator[tuple[str, str]]:
+    """The paths of this machine that workers read or write, each with its field."""
+    yield from (("output", path) for path in report.sink.local_places())
+    yield from (("input", path) for path in report.source.local_places())
+    yield from ((field, path) for field, path in report.spec.top_k.listed() if "://" not in path)
+
+
+def _check_absolute(report: Report) -> None:
+    """Raise Refusal for a path that workers would look for in a working folder of their own."""
+    key = report.spec.release.key.source
+    named = [("release_key", key.removeprefix("file:"))] if key.startswith("file:") else []
+    for field, path in (*_local_places(report), *named):
+        if not os.path.isabs(path):
+            rule = f"{verbatim(path)} is relative, and the workers may run in another folder"
+            raise Refusal(field, rule, f"give {verbatim(os.path.abspath(path))}")
 
 
 def _check_key(key: ReleaseKey) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ __all__ = [
     "Launch",
     "Line",
     "UnknownArgument",
+    "cache_folder",
     "check_arguments",
     "prepare",
     "refuse_unknown",
@@ -103,6 +106,11 @@ class UnknownArgument(ValueError):
     def __init__(self, word: str, known: Sequence[str] = ()) -> None:
         super().__init__(f"{word.partition('=')[0]} is no argument of Beam")
         self.word, self.known = word, tuple(known)
+
+
+def cache_folder() -> Path:
+    """Where parts of other projects are kept: job servers, Prism."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "private-topk"
 
 
 def short_name(name: str) -> str:

@@ -36,10 +36,10 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
 from apache_beam.utils.subprocess_server import JavaJarServer
 
-from private_topk.runners import Launch, Line, unknown_words
+from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import Refusal, refusal_told, verbatim
 
 __all__ = [
     "FLINK_VERSION",
@@ -226,8 +226,14 @@ def _check_java(launcher: str) -> None:
 
 
 def _job_server_jar(options: PipelineOptions) -> str:
-    """The path of the job server's jar: the given one, or the released one, which Beam downloads once and keeps."""
-    jar = options.view_as(FlinkRunnerOptions).flink_job_server_jar
+    """The path of the job server's jar: the given one, one that was packaged here, or the released one, which Beam
+    downloads once and keeps.
+    """
+    flink = options.view_as(FlinkRunnerOptions)
+    jar = flink.flink_job_server_jar
+    packaged = cache_folder().glob(f"jars/beam-runners-flink-{flink.flink_version}-job-server-*.jar")
+    if not jar and (newest := max(packaged, key=os.path.getmtime, default=None)):
+        return str(newest)
     if jar and "://" not in jar and not Path(jar).is_file():
         raise ValueError(f"--flink_job_server_jar {jar} does not exist: leave it out to have it downloaded")
     server = FlinkJarJobServer(options)
@@ -236,7 +242,8 @@ def _job_server_jar(options: PipelineOptions) -> str:
         return server.local_jar(url, options.view_as(JobServerOptions).jar_cache_dir)
     except (OSError, RuntimeError):
         raise Refusal("runner", f"flink needs Beam's job server, and {verbatim(url)} cannot be downloaded from here",
-                      "fetch it in another way and give --flink_job_server_jar PATH") from None  # fmt: skip
+                      "package it with `python -m benchmarks.servers.flink job-server`, or fetch it in another way and "
+                      "give --flink_job_server_jar PATH") from None  # fmt: skip
 
 
 def released_job_server() -> tuple[str, Path]:
@@ -350,8 +357,8 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
             streaming = options.view_as(StandardOptions).streaming
             watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered)
             watch.start()
-            if options.view_as(FlinkRunnerOptions).flink_master not in _EMBEDDED:
-                result.cancel = partial(self._cancel, watch)  # type: ignore[method-assign] # of this one job
+            embedded = options.view_as(FlinkRunnerOptions).flink_master in _EMBEDDED
+            return _WatchedJob(result, watch, result.cancel if embedded else partial(self._cancel, watch))
         return result
 
     def _cancel(self, watch: Watch) -> None:
@@ -359,6 +366,23 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         if self._server is not None:
             self._server.stop()  # so that it submits nothing any more
         watch.cancel()
+
+
+class _WatchedJob(PipelineResult):
+    """A job that a worker's refusal ends, where Flink would start it again and again."""
+
+    def __init__(self, job: PipelineResult, watch: Watch, cancel: Callable[[], None]) -> None:
+        super().__init__(job.state)
+        self.metrics, self.cancel = job.metrics, cancel  # type: ignore[method-assign]
+        self._job, self._watch = job, watch
+
+    def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - a state, as text
+        try:
+            return self._job.wait_until_finish(duration)
+        except RuntimeError:
+            if self._watch.refusal is not None:
+                raise self._watch.refusal from None
+            raise
 
 
 class _Handle(JobServiceHandle):
@@ -432,13 +456,14 @@ class JobManager:
                 return False
         return bool(tasks)
 
-    def failures(self, job: str) -> list[tuple[int, str]]:
-        """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, and kind.
+    def failures(self, job: str) -> list[tuple[int, str, Refusal | None]]:
+        """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, kind and refusal.
 
-        Flink remembers sixteen of them. Their texts may hold data, so they are left out.
+        Flink remembers sixteen of them. Their texts may hold data, except refusals, so they are left out.
         """
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
-        return [(int(each.get("timestamp", 0)), str(each.get("exceptionName", "")).rpartition(".")[2])
+        return [(int(each.get("timestamp", 0)), str(each.get("exceptionName", "")).rpartition(".")[2],
+                 refusal_told(str(each.get("stacktrace", ""))))
                 for each in reversed(history)]  # fmt: skip
 
 
@@ -486,6 +511,7 @@ class Watch(threading.Thread):
         self._since: dict[str, float] = {}
         self._stopping = ""
         self._said: set[str] = set()
+        self.refusal: Refusal | None = None
 
     def run(self) -> None:
         state = ""
@@ -531,8 +557,11 @@ class Watch(threading.Thread):
             self._stop_when_over(job)
 
     def _look_at_failures(self, job: str) -> None:
-        for when, cause in self._manager.failures(job):
-            if when > self._last_failure:
+        for when, cause, refusal in self._manager.failures(job):
+            if refusal is not None:
+                self.refusal = refusal
+                self._manager.cancel(job)
+            elif when > self._last_failure:
                 self._last_failure = when
                 self._restarts += 1
                 self._say(Line(f"Flink: the job restarted, {self._restarts} in all ({cause})",

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRu
 from apache_beam.utils import shared
 from apache_beam.version import __version__ as beam_version
 
-from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners import Launch, cache_folder, refuse_unknown
 from private_topk.runners.portable import LoopbackRunner, check_environment
 
 __all__ = ["MODULE", "built_binary", "prepare"]
@@ -53,5 +53,4 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 def built_binary() -> Path:
     """The path of the binary of the installed Beam version, built or not."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "private-topk" / f"prism-{beam_version}" / "prism"
+    return cache_folder() / f"prism-{beam_version}" / "prism"

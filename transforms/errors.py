@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["NotYet", "Refusal", "did_you_mean", "literal", "plain", "printable", "refused", "verbatim"]
+__all__ = ["NotYet", "Refusal", "did_you_mean", "literal", "plain", "printable", "refusal_told", "refused", "verbatim"]
 
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
@@ -78,6 +78,15 @@ def literal(text: str) -> str:
 def refused(sentence: object) -> Refusal:
     """A refusal of no one field, such as of a broken file: the sentence, shown as it is."""
     return Refusal("", verbatim(sentence))
+
+
+_TOLD = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+
+
+def refusal_told(text: str) -> Refusal | None:
+    """The refusal of a worker in the text that a runner makes of it, or None."""
+    match = _TOLD.search(text)
+    return refused(match.group(1)) if match else None
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from private_topk.runners import cache_folder
+
 __all__ = ["cache_folder", "made_once"]
-
-
-def cache_folder() -> Path:
-    """Where the parts are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "private-topk"
 
 
 def made_once(target: Path, make: Callable[[Path], Path]) -> Path:

@@ -238,6 +238,8 @@ class Kafka(Source):
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")
         check_repeatable(self.topic, facts, self.clock)
+        if self._since is not None and self._since > start:
+            say(f"--kafka-start {self.start}: windows that began before it are published without the rows before it")
         observer = self.topic.observer()
         try:
             for partition in facts.partitions:

@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOpt
 
 from benchmarks.servers.parts import made_once
 from private_topk.pipelines.sample import write_sample
-from private_topk.runners import prepare
+from private_topk.runners import cache_folder, prepare
 from private_topk.runners.flink import parse_options
 from tests.pipelines.support import command
 from tests.runners.servers import flink_job_server, free_port, missing
@@ -58,9 +58,14 @@ def test_a_job_server_is_given_or_downloaded_once(
     place = f"--jar_cache_dir={tmp_path}/jars"
     said = refusal_of("flink", f"--flink_job_server_jar={nowhere}", place)
     assert f"{nowhere} cannot be downloaded from here" in said and "give --flink_job_server_jar PATH" in said
+    assert "package it with `python -m benchmarks.servers.flink job-server`" in said
     (tmp_path / "jars" / "job-server.jar").touch()  # what Beam would have kept
     launch = prepare("flink", [f"--flink_job_server_jar={nowhere}", place])
     assert launch.options.view_as(FlinkRunnerOptions).flink_job_server_jar == f"{tmp_path}/jars/job-server.jar"
+    packaged = cache_folder() / "jars" / "beam-runners-flink-1.19-job-server-2.62.0.jar"
+    packaged.parent.mkdir(parents=True)
+    packaged.touch()
+    assert prepare("flink", []).options.view_as(FlinkRunnerOptions).flink_job_server_jar == str(packaged)
 
 
 def test_an_input_that_tasks_cannot_hold_is_refused_before_the_start(
@@ -172,7 +177,7 @@ def test_options_have_types() -> None:
 
 _ASK = """
 import json, sys
-from private_topk.runners import prepare
+from private_topk.runners import cache_folder, prepare
 
 try:
     print(json.dumps(prepare("flink", sys.argv[1:]).runner.job_options))

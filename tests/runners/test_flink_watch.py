@@ -31,6 +31,7 @@ class StubJobManager:
         self.state, self.running, self.free, self.scheduled = "RUNNING", 3, 0, 0
         self.forgets, self.stops, self.lost = False, True, False
         self.cancelled: list[str] = []
+        self.trace = ""
         self.tasks: dict[str, int] | None = None
         self.failures: list[str] = []
         self.place = "file:///checkpoints"
@@ -46,7 +47,7 @@ class StubJobManager:
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
             "jobs/j/exceptions": {"exceptionHistory": {"entries": [
-                {"exceptionName": f"org.{name}", "timestamp": len(self.failures) - number}
+                {"exceptionName": f"org.{name}", "timestamp": len(self.failures) - number, "stacktrace": self.trace}
                 for number, name in enumerate(self.failures)][:16]}},
             "jobmanager/config": [{"key": "state.checkpoints.dir", "value": self.place}],
             "jobs/j/savepoints/r": None if self.forgets else {"status": {"id": "COMPLETED"},
@@ -206,6 +207,17 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: S
     assert [path for path, _ in manager.orders] == ["jobs/j/stop"], "for a moment anybody may not answer"
     watch(answered=True, looks=15, patience=0)
     assert {path for path, _ in manager.orders} == {"jobs/j/stop"} and len(manager.orders) > 2
+
+
+def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:
+    manager.failures, manager.trace = ["AsynchronousException"], (
+        "org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: Traceback\n"
+        "private_topk.transforms.errors.Refusal: menu.txt cannot be read [while running 'Rank']\n\n\tat z\n"
+    )  # fmt: skip
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    watching.look("j", "RUNNING", JobManager(address).jobs()[0]["tasks"])
+    assert manager.cancelled and str(watching.refusal) == "menu.txt cannot be read" and not said
 
 
 def test_a_job_is_cancelled_in_its_cluster(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -95,6 +96,11 @@ def test_external_workers_publish_the_same(report: Report, direct: Published, jo
     with module_serving("worker pool", tmp_path) as pool:
         workers = ["--environment_type", "EXTERNAL", "--environment_config", pool]
         assert report.publish("portable", "--job_endpoint", job_service, *workers) == direct
+        domain, output = os.path.relpath(report.folder / "catalogue.txt"), str(report.folder / "none.avro")
+        words = ["--runner", "portable", "--job_endpoint", job_service, *workers, "--domain", domain]
+        status, message = report.attempt(*words, "--output", output)
+    remedy = f"is relative, and the workers may run in another folder: give {report.folder}/catalogue.txt"
+    assert status == 2 and message.startswith(f"private-topk: --domain {domain} {remedy}"), message
 
 
 def test_flinks_client_hands_over_the_same_job(report: Report, direct: Published, job_service: str) -> None:

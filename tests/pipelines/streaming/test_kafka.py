@@ -157,3 +157,13 @@ def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rank
     assert "kafka://HOST:PORT/TOPIC" in refused(input="kafka://localhost/x")
     assert "NAME=VALUE" in refused(kafka_option="secret")
     assert "cannot be reached" in refused(input="kafka://127.0.0.1:1/x")
+
+
+def test_a_start_within_the_horizon_is_told(
+    broker: Topics, commits: Commits, rankings: Path, capfd: pytest.CaptureFixture
+) -> None:
+    place = broker.create("entered", 1, **{"message.timestamp.type": "LogAppendTime"})
+    words = ["stream", "--input", place, "--output", rankings, "--check", *commits.question(), "--kafka-start"]
+    assert [command(*words, start).status for start in ("2024-08-01", "2025-01-01")] == [0, 0]
+    said = "--kafka-start 2025-01-01: windows that began before it are published without the rows before it\n"
+    assert capfd.readouterr().err == said

@@ -144,6 +144,8 @@ def test_a_crash_is_resumed_for_nothing_and_every_window_has_one_answer() -> Non
 def test_the_same_rows_are_resumed_to_the_same_bytes() -> None:
     assert stream().status == 0
     once = files()
+    manifest = next(text for name, text in once.items() if "manifest" in name)
+    assert json.loads(manifest)["columns"] == {"user": "user", "item": "item", "time": "time"}
     killed(0, 1, 2)
     assert stream().status == 0
     assert files() == once and len(charges()) == 1

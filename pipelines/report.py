@@ -134,7 +134,7 @@ def report_of(options: Options, *, watch: bool = False) -> Report:
     Raises:
         Refusal: naming the field, the rule and the remedy.
     """
-    require(options, "input", "output", "mechanism", "k", "epsilon")
+    require(options, "input", "output", "mechanism", "epsilon")
     sink, account = sink_for(options, watch=watch), account_of(options)
     unit = options.get("privacy_unit", "user-window")
     spec = spec_of(options, account.budget(unit).total if account else None)

@@ -178,6 +178,8 @@ OPTIONS: tuple[Option, ...] = (
     # The ranking.
     Option("domain", str, "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet "
            "or Avro file", (*RUN, "preview"), _DOMAIN, field="domain.file", path=True, beam="domain"),
+    Option("found", str, "FILE", "found items: a ranking published before, whose items can be ranked too, with or "
+           "without {domain}; may be given again (docs/finding.md)", (*RUN, "preview"), _DOMAIN, many=True),
     Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
            (*RUN, "preview"), _DOMAIN, field="domain.column"),
     Option("domain_group_column", str, "NAME", "the column of the domain file that says in which group an item can be "
@@ -205,8 +207,11 @@ OPTIONS: tuple[Option, ...] = (
            required=True, beam="mechanism"),
     Option("mechanism", str, "NAME", "only this one, or your own as module:Class; may be given again (default: all)",
            ("audit",), many=True),
-    Option("k", count, "K", "how many items to publish", _DRAW, _PRIVACY, ("preview",), field="mechanism.k",
-           required=True, beam="k"),
+    Option("k", count, "K",
+           dict.fromkeys(_DRAW, "how many items to publish")
+           | _both("how many items to publish; without it weighted-gaussian publishes all above its threshold, which "
+                   "is private partition selection (docs/finding.md)"),
+           group=_PRIVACY, several=("preview",), field="mechanism.k", beam="k"),
     Option("epsilon", number, "E",
            _both("privacy budget of each window; smaller is more private")
            | {"plan": "the total over all windows; smaller is more private",

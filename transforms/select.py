@@ -144,7 +144,8 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     shown = None if noisy is None else spec.shown(noisy.tolist())
     published, weighed = (None, shown) if mechanism.guarantee.publishes_weights else (shown, None)
     names = tuple(counted.labels(items).to_pylist())
-    return Ranking(of.bounds, names, spec.k, mechanism.guarantee.answer, published, noise, of.group, weighed)
+    k = len(names) if spec.k is None else spec.k
+    return Ranking(of.bounds, names, k, mechanism.guarantee.answer, published, noise, of.group, weighed)
 
 
 @dataclass(frozen=True, eq=False)

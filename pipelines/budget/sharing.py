@@ -277,7 +277,7 @@ class Split:
 
 def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
-    cost = _cost(spec.mechanism, spec.k, spec.publish_counts)
+    cost = _cost(spec.mechanism, spec.most, spec.publish_counts)
     return sum(repeat(cost, spec.rankings_of_a_user() - 1), start=cost)
 
 

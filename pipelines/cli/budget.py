@@ -120,7 +120,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
     parameters = request.parameters
     return (
         entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
-        str(parameters.get("mechanism", "")), str(parameters.get("k", "")), request.windows.words(),
+        str(parameters.get("mechanism", "")), str(parameters.get("k") or "all"), request.windows.words(),
         shown(request.cost.epsilon), shown(request.cost.delta),
         request.key_id, entry.outcome,
     )  # fmt: skip

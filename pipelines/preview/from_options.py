@@ -134,7 +134,7 @@ def _users_or_sums(options: Options, given: Mapping[str, Any], shape: Mapping[st
 
 def _items(options: Options) -> int | None:
     """The size of the public domain, or None if none is given."""
-    if "domain" not in options and "domain_range" not in options:
+    if not {"domain", "found", "domain_range"} & set(options):
         return None
     domain = domain_of(options)
     return domain.size or None
@@ -368,8 +368,8 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
     expected: Expected
     for group, expected in by_group.items():
         histogram = expected.histogram(top_k.max_items_per_user, unknown)
-        if unknown or histogram.items >= top_k.k:
-            outlook = look(top_k.mechanism, histogram, top_k.k, _DRAWS)
+        if unknown or histogram.items >= top_k.most:
+            outlook = look(top_k.mechanism, histogram, top_k.most, _DRAWS)
             if outlook.recall.high < NOISE:
                 noisy[group] = outlook
     if not noisy:

@@ -36,7 +36,7 @@ class ScheduledReport(Periods):
             source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
             check_domain(options)
             period_of(options)
-            mechanism_of(options)
+            mechanism_of(options)[0].most(options.get("k"))
             check_unknown(options)
             counts_of(options)
             amounts_of(options)

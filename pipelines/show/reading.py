@@ -27,6 +27,7 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "report": _TEXT, "mechanism": _TEXT, "answer": _TEXT, "parameters": (dict,), "max_items_per_user": _WHOLE,
     "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
     "against": (dict,), "amounts": (dict,), "weights": (dict,), "columns": (dict,), "all_windows": (dict,),
+    "found": (list,),
 }  # fmt: skip
 _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER, "noise_95": _NUMBER}
 _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
@@ -145,7 +146,7 @@ def is_manifest(manifest: object) -> bool:
     return (
         isinstance(windows, list)
         and all(isinstance(window, dict) and _is_window(window) for window in windows)
-        and ("k" not in manifest or _is(manifest["k"], _WHOLE) and manifest["k"] > 0)
+        and (manifest.get("k") is None or _is(manifest["k"], _WHOLE) and manifest["k"] > 0)
         and (not privacy or _is_privacy(privacy))
         and (not domain or _has(domain, _OF_A_DOMAIN.get(str(domain.get("kind")), {})))
         and (not manifest.get("groups") or _has(manifest["groups"], {"per_user": _WHOLE}))

@@ -123,10 +123,12 @@ class Account:
     Args:
         ledger: its database's URL.
         dataset: the name of the budget in it.
+        ahead: what the report of the run will charge later, which has to fit too.
     """
 
     ledger: str
     dataset: str
+    ahead: tuple[Charge, ...] = ()
 
     def budget(self, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal if there is none."""
@@ -270,7 +272,7 @@ def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]
     """The request with its cost read as it uses least of its unit's budget, and how much of that is used then.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
-    down stays, whatever comes after.
+    down stays, whatever comes after; so one is taken that leaves room for what the request says is ahead.
 
     Raises:
         Refusal: no reading fits every budget of the dataset.
@@ -280,6 +282,9 @@ def _best_reading(request: Request, budgets: list[Budget], charges: list[Charge]
     for cost in request.cost.readings():
         read = replace(request, cost=cost)
         try:
+            for budget in budgets:
+                if budget.unit == request.unit and request.ahead:
+                    _check(budget, [*charges, *request.ahead], read)
             used = {budget.unit: _check(budget, charges, read) for budget in budgets}
         except Refusal as error:
             refusal = refusal or error
@@ -301,5 +306,6 @@ def _check(budget: Budget, charges: list[Charge], request: Request) -> Fraction:
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
         before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
-        raise Refusal("", literal(explain(budget, before, asked, after)))
+        ahead = "\n  what the report will charge later is counted as spent" * bool(request.ahead)
+        raise Refusal("", literal(explain(budget, before, asked, after) + ahead))
     return budget.used(Spent.of(heaviest(budget, charges)))

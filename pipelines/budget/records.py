@@ -37,6 +37,7 @@ class Request:
         rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
         reach: how many of the windows one user can change, where that is bounded; None for all.
+        ahead: charges that the same report will make, and that have to fit too. They are not charged with it.
     """
 
     dataset: str
@@ -49,6 +50,7 @@ class Request:
     cost: Cost
     rows: Mapping[str, str] = field(default_factory=dict)
     reach: int | None = None
+    ahead: tuple[Charge, ...] = ()
 
     def text(self) -> str:
         """All that tells one request under a release id from another."""

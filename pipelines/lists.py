@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group
+from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group, with_found
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
@@ -15,9 +15,12 @@ __all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups
 
 def check_domain(options: Options) -> None:
     """Raise Refusal unless the options name a domain, of one kind. Reads no file."""
-    if ("domain" in options) + ("domain_range" in options) + options.get("unknown_domain", False) != 1:
-        raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
-                      "{unknown_domain}: one of them")  # fmt: skip
+    listed = "domain" in options or "found" in options
+    if listed + ("domain_range" in options) + options.get("unknown_domain", False) != 1:
+        raise Refusal("", "give {domain}, a public list of items, perhaps with {found}, {domain_range}, consecutive "
+                      "integers, or {unknown_domain}: one of them")  # fmt: skip
+    if "found" in options and "domain_group_column" in options:
+        raise Refusal("found", "does not go with {domain_group_column}: found items are of no group", "leave it out")
     for name in {"domain_column", "domain_group_column"} & set(options):
         if "domain" not in options:
             raise Refusal(name, "is of a {domain} file, and there is none: leave it out")
@@ -29,7 +32,7 @@ def check_domain(options: Options) -> None:
 def check_unknown(options: Options) -> None:
     """Raise Refusal for a mechanism that needs a public domain if none is named. Reads no file."""
     if options.get("unknown_domain"):
-        TopK(options["k"], mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
+        TopK(options.get("k"), mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
 
 
 def domain_of(options: Options) -> Domain:
@@ -41,7 +44,8 @@ def domain_of(options: Options) -> Domain:
         return RangeDomain.parse(options["domain_range"])
     column = options.get("domain_column", options.get("item_column", "item"))
     if "domain_group_column" not in options:
-        return read_domain(options["domain"], column)
+        listed = read_domain(options["domain"], column) if "domain" in options else None
+        return listed if listed is not None and "found" not in options else with_found(listed, options["found"])
     groups = groups_of(options)
     if groups is None:
         raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")

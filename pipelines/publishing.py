@@ -31,7 +31,7 @@ try:
 except ImportError:  # no such locks on this system: only the checks keep two runs to one output apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_question", "manifest_path", "obstacle", "publish", "refuse_changed"]
+__all__ = ["check_question", "is_whole", "manifest_path", "obstacle", "publish", "refuse_changed"]
 
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
@@ -81,7 +81,7 @@ def publish(
         if alone:
             _sweep(path)
         _put(path, {manifest_path(path): manifest, path: ranking})
-        if not alone and not _is_whole(path):
+        if not alone and not is_whole(path):
             raise RuntimeError(f"another run has published to {path} at the same time: repeat this one")
 
 
@@ -177,7 +177,7 @@ def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool
         return False
     if _content(manifest_path(path)) == manifest:
         return True
-    return not overwrite and _is_whole(path) and _described(path).get("report") == json.loads(manifest)["report"]
+    return not overwrite and is_whole(path) and _described(path).get("report") == json.loads(manifest)["report"]
 
 
 def _is_out(path: str, manifest: bytes) -> bool:
@@ -186,7 +186,7 @@ def _is_out(path: str, manifest: bytes) -> bool:
     return exists(path) and all(published.get(name) == question[name] for name in question if name not in _OF_A_RUN)
 
 
-def _is_whole(path: str) -> bool:
+def is_whole(path: str) -> bool:
     """Whether a ranking and a manifest that belong together are published."""
     ranking = _content(path)
     return ranking is not None and _described(path).get("ranking_sha256") == hashlib.sha256(ranking).hexdigest()

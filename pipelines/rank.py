@@ -53,7 +53,7 @@ __all__ = ["Picture", "Rankings", "rank"]
 @named_as_arguments
 def rank(
     rows: object,
-    k: int,
+    k: int | None,
     mechanism: Mechanism | str,
     domain: Domain | Iterable[str | int] | Mapping[str, Iterable[str | int]] | str | os.PathLike[str],
     *,
@@ -87,7 +87,7 @@ def rank(
     Args:
         rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
             Arrow's columns.
-        k: how many items.
+        k: how many items; None for all above the threshold of "weighted-gaussian" (docs/finding.md).
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint".
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
             path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".

@@ -39,7 +39,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     if groups is not None:
         yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
     yield "windows", _windows(spec)
-    yield "draw", f"{_mechanism(spec)}, k {spec.top_k.k}{_measure(spec)}"
+    yield "draw", f"{_mechanism(spec)}, {_how_many(spec)}{_measure(spec)}"
     yield "privacy", _privacy(spec)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
@@ -76,6 +76,10 @@ def _mechanism(spec: ReportSpec) -> str:
     mechanism = spec.top_k.mechanism
     settings = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
     return " ".join([mechanism.about.name, *settings])
+
+
+def _how_many(spec: ReportSpec) -> str:
+    return "all items above its threshold" if spec.top_k.k is None else f"k {spec.top_k.k}"
 
 
 def _measure(spec: ReportSpec) -> str:

@@ -138,7 +138,7 @@ def report_of(options: Options, *, watch: bool = False) -> Report:
     Raises:
         Refusal: naming the field, the rule and the remedy.
     """
-    require(options, "input", "output", "mechanism", "k", "epsilon")
+    require(options, "input", "output", "mechanism", "epsilon")
     sink, account = sink_for(options, watch=watch), account_of(options)
     spec = spec_of(options, _held(account, options) if account else None)
     return Report(spec, source_for(options, watch=watch), sink, account, options.get("shards"),

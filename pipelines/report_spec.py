@@ -104,7 +104,7 @@ def resolve(
         alone=top_k.rankings_of_a_newcomer(),
         bounded=top_k.risers is None and top_k.bounds_a_user(),
     )
-    shared = share_out(top_k.mechanism, top_k.k, top_k.publish_counts, spare_delta, reach, held)
+    shared = share_out(top_k.mechanism, top_k.most, top_k.publish_counts, spare_delta, reach, held)
     top_k = replace(top_k, mechanism=shared.mechanism, publish_counts=shared.counts)
     privacy = shared.privacy if top_k.risers is None else replace(shared.privacy, pairs=True)
     return ReportSpec(top_k, period, release or Release.fresh(), privacy)
@@ -138,12 +138,12 @@ def _check_bound(top_k: TopK, period: Period | None, unit: str, horizon: int | N
 
 def spec_of(options: Options, held: Total | None = None) -> ReportSpec:
     """The specification that options describe. Reads the domain's file. Raises Refusal."""
-    require(options, "mechanism", "k", "epsilon")
+    require(options, "mechanism", "epsilon")
     mechanism, spare_delta = mechanism_of(options)
     domain, counts = domain_of(options), counts_of(options)
     period, release = declared_period(options), release_of(options)
     top_k = TopK(
-        options["k"],
+        options.get("k"),
         mechanism,
         domain,
         options.get("max_items_per_user"),

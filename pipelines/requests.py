@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.budget.account import Windows
+from private_topk.pipelines.budget.account import Charge, Windows
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import reach_of
+from private_topk.pipelines.report_spec import ReportSpec, reach_of
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import DRAWS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
 
-__all__ = ["how_to_resume", "request_of"]
+__all__ = ["charge_of", "how_to_resume", "request_of"]
 
 
 def request_of(report: Report, dataset: str) -> Request:
     """The request of a report. Reads files once, for their identity; needs the release key here. Raises Refusal."""
     from private_topk.pipelines.budget.ledger import Request
 
-    spec, reads = report.spec, report.spec.reads
+    spec = report.spec
     try:
         key_id, fingerprint = spec.release.key.key_id(), _fingerprint(report)
     except Refusal as error:
@@ -40,12 +40,19 @@ def request_of(report: Report, dataset: str) -> Request:
         key_id=key_id,
         fingerprint=fingerprint,
         parameters={**spec.top_k.parameters(), "asked": identity_of(spec), "draws": DRAWS},
-        windows=Windows.of(reads) if reads is spec.period or reads is None else Windows.pairs(reads),
-        cost=cost_of(spec.top_k),
+        **charge_of(spec)._asdict(),
         rows=_rows(report),
-        reach=None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period),
         series=report.account.series if report.account else "",
+        ahead=() if report.account is None else report.account.ahead,
     )
+
+
+def charge_of(spec: ReportSpec) -> Charge:
+    """What a report charges."""
+    reads = spec.reads
+    windows = Windows.of(reads) if reads is spec.period or reads is None else Windows.pairs(reads)
+    reach = None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period)
+    return Charge(windows, cost_of(spec.top_k), reach)
 
 
 def _fingerprint(report: Report) -> str:

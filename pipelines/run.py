@@ -90,6 +90,8 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
     facts["columns"] = report.source.columns.within(spec.reads).by_role()
+    if found := [place.rpartition("/")[2] for field, place in spec.top_k.listed() if field == "found"]:
+        facts["found"] = found
     if report.account is not None:
         facts["dataset"] = report.account.dataset
     if spec.top_k.mechanism.guarantee.privacy != "none":

@@ -33,9 +33,9 @@ class RankRows(beam.PTransform):
     """Rows with a user and an item to rows of a private ranking: window, rank, item.
 
     Args:
-        k: how many items.
         mechanism: its name, such as joint, or your own as module:Class.
         epsilon: its budget.
+        k: how many items; leave it out for private partition selection, by weighted-gaussian.
         domain: the public list of items, or one for each group by its name; leave it and `domain_range` out if the
             domain is unknown.
         domain_range: START:STOP, if the public items are the integers from START to STOP - 1.
@@ -60,9 +60,9 @@ class RankRows(beam.PTransform):
 
     def __init__(
         self,
-        k: int,
         mechanism: str,
         epsilon: float,
+        k: int | None = None,
         domain: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         **others: Any,  # noqa: ANN401 - what the table says
     ) -> None:
@@ -114,7 +114,7 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
     named = {field: options[f"{field}_column"] for field in ("user", "item", "value", "group")
              if f"{field}_column" in options}  # fmt: skip
     return PrivateTopK(
-        options["k"],
+        options.get("k"),
         make_mechanism(options["mechanism"], epsilon=options["epsilon"], **given.get("parameters", {})),
         domain,
         max_items_per_user=options.get("max_items_per_user"),

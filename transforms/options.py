@@ -181,6 +181,12 @@ OPTIONS: tuple[Option, ...] = (
     # The ranking.
     Option("domain", str, "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet "
            "or Avro file", (*RUN, "preview"), _DOMAIN, field="domain.file", path=True, beam="domain"),
+    Option("found", str, "FILE", "found items: a ranking published before, whose items can be ranked too, with or "
+           "without {domain}; may be given again (docs/finding.md)", (*RUN, "preview"), _DOMAIN, many=True),
+    Option("found", output_template, "", "lists of found items, which a release of its own publishes now and then",
+           field="domain.found", path=True, template=output_template),
+    Option("find_every", count, "", "in one of so many periods items are found (default: 8)",
+           field="domain.find_every"),
     Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
            (*RUN, "preview"), _DOMAIN, field="domain.column"),
     Option("domain_group_column", str, "NAME", "the column of the domain file that says in which group an item can be "
@@ -210,8 +216,11 @@ OPTIONS: tuple[Option, ...] = (
            ("audit",), many=True),
     Option("report", str, "FILE", "the question of this report file: its mechanism and parameters, neighbours, counts, "
            "amounts or groups", ("audit",)),
-    Option("k", count, "K", "how many items to publish", _DRAW, _PRIVACY, ("preview",), field="mechanism.k",
-           required=True, beam="k"),
+    Option("k", count, "K",
+           dict.fromkeys(_DRAW, "how many items to publish")
+           | _both("how many items to publish; without it weighted-gaussian publishes all above its threshold, which "
+                   "is private partition selection (docs/finding.md)"),
+           group=_PRIVACY, several=("preview",), field="mechanism.k", beam="k"),
     Option("epsilon", number, "E",
            _both("privacy budget of each window; smaller is more private")
            | {"plan": "the total over all windows; smaller is more private",
@@ -267,6 +276,8 @@ OPTIONS: tuple[Option, ...] = (
            "order, in the window before", ("preview",), _KNOWN),
     Option("these_counts_are_public", None, "", "with {counts}: I know that these counts protect nobody",
            ("preview",), _KNOWN),
+    Option("find_epsilon", number, "", "of the findings", field="budget.find_epsilon"),
+    Option("find_delta", number, "", "of the findings", field="budget.find_delta"),
     Option("publish_counts", number, "E", "also publish noisy counts of the released items from a budget of their "
            "own: this epsilon is added to {epsilon}", (*RUN, "plan", "preview"), _COUNTS,
            field="budget.publish_counts"),

@@ -51,7 +51,8 @@ class Ranking:
     Args:
         items: in rank order; where the mechanism answers with a set, in the order of the domain, or of the labels'
             bytes if the domain is unknown.
-        k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee.
+        k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee. Where
+            all above a threshold were asked for, how many there are.
         answer: "sequence" or "set".
         group: of which group of the rows, where every one has a ranking.
         noisy_counts: of the items in their order, where a budget was set aside for them; may be negative, and None

@@ -147,7 +147,8 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     elif noisy is not None:
         published = spec.shown(noisy.tolist())
     names = tuple(counted.labels(items).to_pylist())
-    return Ranking(of.bounds, names, spec.k, mechanism.guarantee.answer, published, noise, of.group, weighed)
+    k = len(names) if spec.k is None else spec.k
+    return Ranking(of.bounds, names, k, mechanism.guarantee.answer, published, noise, of.group, weighed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,7 @@ class TopK:
     Lists may stand for a domain and for groups, and an epsilon for a budget of counts: they are converted.
 
     Args:
+        k: None publishes all above the threshold of a mechanism whose guarantee says `partition_selection`.
         mechanism: its `cap` becomes what one user may move a score by, as `amounts` and `risers` say.
         max_items_per_user: None for no limit, or for the mechanism's own.
         publish_counts: the budget of noisy counts of the released items; None publishes none.
@@ -61,7 +62,7 @@ class TopK:
 
     identity_tag: ClassVar[str] = "selection"
 
-    k: int
+    k: int | None
     mechanism: Mechanism
     domain: Domain
     max_items_per_user: int | None = None
@@ -81,12 +82,12 @@ class TopK:
             raise Refusal("mechanism", f"{about.name} needs a public domain: over an unknown one, that an item appears "
                           "at all would tell that somebody holds it. Give the public list of items, or use an "
                           "unknown-domain mechanism such as limit-domain with a delta")  # fmt: skip
-        self._set("k", check_k(self.k, self.domain.size, guarantee.domain))
-        domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.k)
+        self._set("k", None if self.k is None else check_k(self.k, self.domain.size, guarantee.domain))
+        domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.most)
         self._set("domain", domain)
         if self.groups is None and labels is not None:
             self._set("groups", Groups(labels))
-        self.mechanism.head(self.k)
+        self.mechanism.head(self.most)
         self._check_scores()
         bound = self.mechanism.parameter("max_items_per_user")
         if None not in (bound, self.max_items_per_user) and bound != self.max_items_per_user:
@@ -100,6 +101,11 @@ class TopK:
             self._check_risers(self.risers, units)
         moves = {"cap": units} if self.risers is None else self.risers.moves(units)
         self._set("mechanism", replace(self.mechanism, **moves))
+
+    @property
+    def most(self) -> int:
+        """The most items of a ranking, as its mechanism takes it for k."""
+        return self.mechanism.most(self.k)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -160,8 +166,9 @@ class TopK:
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
         lists = [("domain", self.domain), *([("groups", self.groups.labels)] if self.groups is not None else [])]
-        paths = ((field, getattr(getattr(public_list, "load", None), "path", None)) for field, public_list in lists)
-        return [(field, path) for field, path in paths if path]
+        paths = [(field, getattr(getattr(public_list, "load", None), "path", None)) for field, public_list in lists]
+        found = getattr(getattr(self.domain, "load", None), "found", ())
+        return [(field, path) for field, path in (*paths, *(("found", file.path) for file in found)) if path]
 
     def rankings_of_a_user(self) -> int:
         """The number of rankings of a window that are paid for one user: 1, or more where groups are ranked."""
@@ -187,7 +194,7 @@ class TopK:
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
-        return None if self.domain.is_public else self.mechanism.head(self.k)
+        return None if self.domain.is_public else self.mechanism.head(self.most)
 
     def least(self) -> int:
         """In an unknown domain, the least count that the mechanism looks at."""
@@ -212,8 +219,8 @@ class TopK:
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
         if self.mechanism.guarantee.two_stage:
-            return Draws(self.mechanism.find(histogram, self.k, bits.draw()), None)
-        ranks = self.mechanism.prepare(histogram).ranks(self.k, bits)
+            return Draws(self.mechanism.find(histogram, self.most, bits.draw()), None)
+        ranks = self.mechanism.prepare(histogram).ranks(self.most, bits)
         if self.mechanism.guarantee.publishes_weights:  # the same draw repeated, whose noise the weights have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
@@ -227,7 +234,7 @@ class TopK:
     def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
         """The places of the candidates, as `draw` returned them, that make up the answer, from the users of each."""
         seed = release_seed(release, window, self.parameters(), digest)
-        return self.mechanism.order(users, self.k, RandomBits.keyed(seed).draw())
+        return self.mechanism.order(users, self.most, RandomBits.keyed(seed).draw())
 
     def noise(self, published: int) -> NoiseSize | None:
         """The noise of so many published counts; None where there are none. Of amounts in their measure."""

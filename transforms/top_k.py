@@ -48,7 +48,8 @@ class PrivateTopK(beam.PTransform):
     None, or of another shape, is left out and counted.
 
     Args:
-        k: how many items.
+        k: how many items; None for all above the threshold of a mechanism for private partition selection, such as
+            "weighted-gaussian".
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint" with `epsilon`.
             Its epsilon and delta are the cost of every window.
         domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
@@ -100,7 +101,7 @@ class PrivateTopK(beam.PTransform):
     @named_as_arguments
     def __init__(
         self,
-        k: int,
+        k: int | None,
         mechanism: Mechanism | str,
         domain: Domain | Iterable[str | int],
         max_items_per_user: int | None = None,

@@ -282,7 +282,7 @@ class Split:
 
 def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
-    return spec.rankings_of_a_user() * _cost(spec.mechanism, spec.k, spec.publish_counts)
+    return spec.rankings_of_a_user() * _cost(spec.mechanism, spec.most, spec.publish_counts)
 
 
 _DELTA = Fraction(1, 10**6)

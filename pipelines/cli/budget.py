@@ -158,7 +158,7 @@ def _row(entry: Entry) -> list[str]:
     request, parameters = entry.request, entry.request.parameters
     return [
         entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
-        str(parameters.get("mechanism", "")), str(parameters.get("k", "")), request.windows.words(),
+        str(parameters.get("mechanism", "")), str(parameters.get("k") or "all"), request.windows.words(),
         *("-" if value is None else shown(value) for value in _sums(entry).values()),
         request.key_id, entry.outcome,
     ]  # fmt: skip

@@ -296,7 +296,9 @@ def _plan(arguments: Namespace, others: list[str]) -> None:
         return
     within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
     over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
-    print(f"{mechanism.about.name}, k = {k}: epsilon {number(planned.total.epsilon)}, delta "
+    every = "k" not in options and mechanism.guarantee.partition_selection
+    asked = "all above its threshold" if every else f"k = {k}"
+    print(f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
           f"{number(planned.total.delta)} in all, over {over}\n")  # fmt: skip
     _print_shares(planned, of)
     if planned.counts is not None:

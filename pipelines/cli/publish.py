@@ -149,9 +149,9 @@ def tell_readiness(
     return {"ready": True, **dict(facts)}
 
 
-_FILES = ("input", "output", "mechanism", "k", "epsilon")
+_FILES = ("input", "output", "mechanism", "epsilon")
 _STREAMS = (*_FILES, "period_from", "period_to")
-_CHOOSE = ("domain", "domain_range", "unknown_domain")
+_CHOOSE = ("domain", "found", "domain_range", "unknown_domain")
 COMMANDS = {
     "run": Command(_run, "Publish a ranking from files.", _RUN, _FILES, _CHOOSE, beam=True, grouped=True),
     "stream": Command(_stream, "Publish a ranking per window from a stream.", _STREAM, _STREAMS, _CHOOSE, beam=True,

@@ -54,8 +54,10 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
+    told: list[dict[str, object]] = []
     for number in numbers:
-        report.look(number, lambda *found: document.update(tell_readiness(arguments, *found)))
+        report.look(number, lambda *found: told.append(tell_readiness(arguments, *found)))
+    document |= (told[-1] if told else {}) | ({"finding": told[0]} if told[1:] else {})
     if arguments.json:
         print_json(document)
 

@@ -132,7 +132,7 @@ def expected_counts(options: Options, given: Mapping[str, Any]) -> ByGroup:
 
 def _items(options: Options) -> int | None:
     """The size of the public domain, or None if none is given."""
-    if "domain" not in options and "domain_range" not in options:
+    if not {"domain", "found", "domain_range"} & set(options):
         return None
     domain = domain_of(options)
     return domain.size or None
@@ -379,6 +379,8 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
     100; nothing where nothing is known.
     """
     top_k = spec.top_k
+    if top_k.k is None:
+        return False, "not known: what is found has no k of which a part is right"
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
     most, amounts, risers = top_k.max_items_per_user, top_k.amounts, top_k.risers
@@ -399,9 +401,9 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
     def noise(group: str) -> bool:
         expected = by_group[group]
         weight, histogram = weight_of(top_k.mechanism, expected), expected.histogram(most, unknown)
-        if histogram.items < top_k.k and not unknown:
+        if histogram.items < top_k.most and not unknown:
             return False
-        looked[group] = look(top_k.mechanism, histogram, top_k.k, _DRAWS, weight=weight)
+        looked[group] = look(top_k.mechanism, histogram, top_k.most, _DRAWS, weight=weight)
         return looked[group].recall.high < NOISE
 
     noisy = noise_in(list(by_group), noise)

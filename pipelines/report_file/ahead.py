@@ -42,7 +42,7 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, 
         return
     budget = books.budget(account.dataset, "user")
     counts = counted(budget, entries)
-    reserved = [charge for series, charge in counts.reserved.items() if series != periods.name]
+    reserved = [charge for series, charge in counts.reserved.items() if series != account.series]
     spent, left = heaviest(budget, [*counts.charges, *reserved]), horizon - len(known)
     now, then = (min(budget.used(Spent.of([*spent, (windows, each)])) for each in cost.readings())
                  for windows in (costs, costs + left))  # fmt: skip

@@ -17,8 +17,9 @@ from private_topk.transforms.errors import Refusal, did_you_mean, literal, refus
 from private_topk.transforms.options import RENAMED, Option, rows
 from private_topk.transforms.texts import printable_text
 
-__all__ = ["OF_SCHEDULE", "Document", "Field", "Scheduled", "fields_for", "read_report"]
+__all__ = ["FOUND", "OF_SCHEDULE", "Document", "Field", "Scheduled", "fields_for", "read_report"]
 
+FOUND = "domain.found"
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -192,6 +193,9 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
         raise document.error(field, f"{field} does not go with a report, which publishes period by period: the windows "
                              "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
                              "when it is over, or leave it out")  # fmt: skip
+    for field in ("domain.find_every", "budget.find_epsilon", "budget.find_delta"):
+        if values[field] is not None and values[FOUND] is None:
+            raise document.error(field, f"{field} needs {FOUND}: where lists of found items go")
     schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)
     try:
         schedule.period(max(horizon or 1, 1) - 1)

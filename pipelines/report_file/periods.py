@@ -7,7 +7,8 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
-from private_topk.pipelines.report_file.file import OF_SCHEDULE, Scheduled
+from private_topk.pipelines.report_file.file import FOUND, OF_SCHEDULE, Scheduled
+from private_topk.pipelines.report_file.finding import EVERY
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.windows import WindowBounds
@@ -51,12 +52,17 @@ class Periods:
         """The place where a period is published."""
         return self.options(number)["output"]
 
+    def finds(self, number: int) -> range:
+        """The numbers of the periods, up to one, in which items are found."""
+        every = self._file.values.get("domain.find_every", EVERY)
+        return range(0, number + 1, every) if FOUND in self._file.values else range(0)
+
     def release_id(self, number: int, correction: str | None = "") -> str:
         """The name of a period's release."""
         period = self._file.schedule.period(number)
         label = WindowBounds(period.start, period.end).label()
         chosen = self._correction if correction == "" else correction
-        return f"{self._file.name}/{label}" + (f"{CORRECTION}{chosen}" if chosen else "")
+        return f"{self.name}/{label}" + (f"{CORRECTION}{chosen}" if chosen else "")
 
     def options(self, number: int) -> Options:
         """The options of a period: those of the file, and those that its schedule sets."""
@@ -68,13 +74,15 @@ class Periods:
             if option.parameter:
                 parameters[option.name] = value
             elif option.name not in OF_SCHEDULE:
-                options[option.name] = self._placed(name, self._filled(value, number) if option.template else value)
+                options[option.name] = self._value(name, number)
         period = schedule.period(number)
         options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
-        options["series"] = self.name
+        options["series"] = self._file.name
         options["time_zone"] = schedule.zone.key
         if "against" in options:
             options["against_from"] = schedule.before(number)
+        if "found" in options:
+            options["found"] = tuple(self._value(FOUND, earlier) for earlier in self.finds(number))
         options |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if options.get("privacy_unit") != "user":
             options.pop("horizon", None)
@@ -91,8 +99,10 @@ class Periods:
         values = self._file.values
         return values.get("runner.name", "direct"), list(values.get("runner.options", ()))
 
-    def _placed(self, name: str, value: object) -> object:
-        """A value; a relative path in it is taken from the file's own folder."""
+    def _value(self, name: str, number: int) -> Any:  # noqa: ANN401 - of any option
+        """A value, for a period; a relative path in it is taken from the file's own folder."""
+        value = self._file.values[name]
+        value = self._filled(value, number) if self._file.fields[name].template else value
         if not isinstance(value, str):
             return value
         if name == "release_key" and value.startswith("file:"):

@@ -93,7 +93,7 @@ class PublishedReport:
     @property
     def title(self) -> str:
         """A title of one line, such as `Weekly top 50 of 30 groups, 2026-01-05 to 2026-07-05`."""
-        k = self.facts.get("k") or (self.rows[0]["k"] if self.rows else None)
+        k = self.facts.get("k", self.rows[0]["k"] if self.rows else None)
         groups, windows = (
             list(self.by_group()),
             sorted({(listing.start, listing.end) for listing in self.listings() if listing.start and listing.end}),

@@ -28,7 +28,7 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
     "against": (dict,), "amounts": (dict,), "weights": (dict,), "columns": (dict,), "all_windows": (dict,),
     "released": _TEXT, "delta_of_a_shared_hash": _NUMBER, "counts_rounded_to": _WHOLE, "counts_hidden_below": _WHOLE,
-    "zcdp_of_a_window": (dict,),
+    "zcdp_of_a_window": (dict,), "found": (list,),
 }  # fmt: skip
 _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER, "noise_95": _NUMBER}
 _ZCDP = {"rho": _NUMBER, "delta": _NUMBER}
@@ -156,7 +156,7 @@ def is_manifest(manifest: object) -> bool:
     return (
         isinstance(windows, list)
         and all(isinstance(window, dict) and _is_window(window) for window in windows)
-        and ("k" not in manifest or _is(manifest["k"], _WHOLE) and manifest["k"] > 0)
+        and (manifest.get("k") is None or _is(manifest["k"], _WHOLE) and manifest["k"] > 0)
         and (not privacy or _is_privacy(privacy))
         and (not domain or _has(domain, _OF_A_DOMAIN.get(str(domain.get("kind")), {})))
         and (not manifest.get("groups") or _has(manifest["groups"], {"per_user": _WHOLE}))

@@ -175,13 +175,16 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
             ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in chosen.items())]))
         )
     if report.rows or "k" in facts:
-        settings.append(("items asked for", f"{facts.get('k') or report.rows[0]['k']:,}"))
+        k = facts.get("k", report.rows[0]["k"] if report.rows else None)
+        settings.append(("items asked for", "all above a threshold" if k is None else f"{k:,}"))
     if domain:
         settings.append(("items to choose from", _items(domain)))
     if groups := facts.get("groups"):
         settings.append(
             ("groups", f"{groups.get('size')}, a ranking each; a user counts in {groups['per_user']} of them")
         )
+    if facts.get("found"):
+        settings.append(("lists of found items among them", ", ".join(map(str, facts["found"]))))
     if "unit" in privacy:
         settings.append(("protected unit", str(privacy["unit"])))
         if privacy.get("accounting"):

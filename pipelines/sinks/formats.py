@@ -49,7 +49,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     ),
     "noise_stddev": (pa.float64(), "standard deviation of that noise; null without a noisy count"),
     "noise_95": (pa.int64(), "at least 95% of the time noise and rounding put the count off by no more; else null"),
-    "k": (pa.int64(), "how many items were asked for"),
+    "k": (pa.int64(), "how many items were asked for; as many as were returned, where all above a threshold were"),
     "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
     "release_id": (pa.string(), "the release this row belongs to"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.files import match, match_any, open_content, why
+from private_topk.pipelines.publishing import is_whole
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import check_items, digest_of
 
-__all__ = ["DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group", "read_titles"]
+__all__ = [
+    "DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group", "read_titles", "with_found",
+]  # fmt: skip
 
 
 _ROLES = {"user_column": "domain_column", "group_column": "domain_group_column"}
@@ -35,9 +38,11 @@ class DomainFile:
 
     path: str
     column: str
+    field: str = "domain"
 
     def __call__(self) -> pa.Array:
-        return _columns_of(self.path, self.column)[0] if has_columns(self.path) else _lines(self.path)
+        with _about(self.path, self.field):
+            return _columns_of(self.path, self.column)[0] if has_columns(self.path) else _lines(self.path)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,22 @@ class PairsFile:
         if groups.null_count:
             raise Refusal("domain", "must name a group in every row", "leave rows without one out")
         return groups, items
+
+
+@dataclass(frozen=True)
+class Together:
+    """Reads the items of a domain, if there is one, and those of found lists, each once, in the order they come in."""
+
+    listed: Callable[[], pa.Array] | None
+    found: tuple[DomainFile, ...]
+
+    @property
+    def path(self) -> str | None:
+        return getattr(self.listed, "path", None)
+
+    def __call__(self) -> pa.Array:
+        lists = [load() for load in (self.listed, *self.found) if load is not None]
+        return pa.concat_arrays(lists).unique()
 
 
 def _columns_of(path: str, column: str, group_column: str | None = None) -> tuple[pa.Array, pa.Array]:
@@ -87,6 +108,19 @@ def read_domain(path: str, column: str) -> PublicDomain:
     return PublicDomain(source, digest_of(labels), len(labels))
 
 
+def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomain:
+    """The items of a domain, if there is one, and of rankings published before. Raises Refusal."""
+    files = [DomainFile(_found_at(path, "found"), "item", "found") for path in found]
+    for file in files:
+        if not is_whole(file.path):
+            raise Refusal("found", f"{verbatim(file.path)} is no ranking that was published, with its manifest",
+                          "items of private rows must not be listed")  # fmt: skip
+    source = Together(None if domain is None else domain.load, tuple(files))
+    with _about(files[-1].path, "found"):
+        labels = check_items(source())
+    return PublicDomain(source, digest_of(labels), len(labels))
+
+
 def read_domain_by_group(path: str, column: str, group_column: str, groups: PublicDomain) -> DomainByGroup:
     """The lists of all groups in one file. Raises Refusal, naming the file, unless each has one of distinct items."""
     with _about(path):
@@ -107,30 +141,30 @@ def read_titles(path: str, column: str, title_column: str) -> dict[str, str]:
 
 
 @contextmanager
-def _about(path: str) -> Iterator[None]:
+def _about(path: str, field: str = "domain") -> Iterator[None]:
     """Refusals inside name the file."""
     try:
         yield
     except Refusal as error:
-        if error.field == "domain" and error.rule.startswith(verbatim(path)):
+        if error.field == field and error.rule.startswith(verbatim(path)):
             raise
         if error.field in _ROLES:
             raise Refusal(_ROLES[error.field], error.rule, error.remedy) from None
         rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
-        raise Refusal("domain", f"{verbatim(path)} {rule}", error.remedy) from None
+        raise Refusal(field, f"{verbatim(path)} {rule}", error.remedy) from None
 
 
-def _found_at(path: str) -> str:
+def _found_at(path: str, field: str = "domain") -> str:
     """The one file of a path. Raises Refusal."""
     remedy = "give a file with one public item per line"
     try:
         files = match_any(path)
     except Exception as error:  # every file system raises its own kind
-        raise Refusal("domain", f"{verbatim(path)} cannot be read: {verbatim(why(error))}", remedy) from None
+        raise Refusal(field, f"{verbatim(path)} cannot be read: {verbatim(why(error))}", remedy) from None
     if not files:
-        raise Refusal("domain", f"{verbatim(path)} does not exist", remedy)
+        raise Refusal(field, f"{verbatim(path)} does not exist", remedy)
     if len(files) > 1:
-        raise Refusal("domain", f"must be one file, got {len(files)} by {verbatim(path)}")
+        raise Refusal(field, f"must be one file, got {len(files)} by {verbatim(path)}")
     return files[0].path
 
 

@@ -332,6 +332,7 @@ HELD = {
     "docs/choosing.md": CHOOSING,
     "docs/command-line.md": COMMAND_LINE,
     "docs/counts.md": COUNTS,
+    "docs/finding.md": [Held("$ private-topk sample")],
     "docs/five-minutes.md": FIVE_MINUTES,
     "docs/groups.md": GROUPS,
     "docs/mechanisms.md": MECHANISMS,

@@ -56,6 +56,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "groups_per_user": (False, LANDS, {"groups_per_user": 2}),
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
+    "found": (False, BASE, {"found": "found.csv"}),
     "domain_column": (False, {**BASE, "domain": "items.csv"}, {"domain_column": "other"}),
     "domain_group_column": (
         False,
@@ -108,6 +109,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "pairs.csv", pairs)
     (tmp_path / "items.txt").write_text("a\nb\nc\n")
     (tmp_path / "turned.txt").write_text("c\nb\na\n")
+    found = write(tmp_path / "found.csv", [{"item": "d"}]).read_bytes()
+    write(tmp_path / "found.manifest.json", json.dumps({"ranking_sha256": hashlib.sha256(found).hexdigest()}))
     (tmp_path / "key").write_text("a key of enough bytes")
     field = '{"name": "NAME", "type": "string"}'
     for name, more in (("a", ""), ("b", "," + field.replace("NAME", "more"))):

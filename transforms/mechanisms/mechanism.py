@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from private_topk.transforms.mechanisms.weighted import Weighting
 
 __all__ = [
-    "About", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
+    "ALL", "About", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
     "check_stated", "sensitivity",
 ]  # fmt: skip
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
 
+
+ALL = 2**63 - 1
+"""As k: however many items there are."""
 
 Users = Callable[[Indices], Indices]
 """From ranks to the numbers of users of their items, same shape."""
@@ -67,6 +70,7 @@ class Guarantee:
         two_stage: sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
             Where sums are all there is, `select` takes a whole weight for a user.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
+        partition_selection: k may be None: all items above a threshold come out then, at the cost of any k.
     """
 
     privacy: Literal["pure", "approximate", "none"]
@@ -78,6 +82,7 @@ class Guarantee:
     swap_costs_one_draw: bool = False
     two_stage: bool = False
     publishes_weights: bool = False
+    partition_selection: bool = False
 
     @property
     def ranks_risers(self) -> bool:
@@ -157,6 +162,12 @@ class Mechanism(abc.ABC):
             users: of a `two_stage` mechanism: from ranks of the histogram to numbers of users.
         """
         return Prepared(self, histogram, users)
+
+    def most(self, k: int | None) -> int:
+        """The most items that come out: k, or `ALL` for None. Raises Refusal where None does not apply."""
+        if k is None and not self.guarantee.partition_selection:
+            raise Refusal("k", f"must be given for {self.about.name}", "how many items to publish")
+        return ALL if k is None else k
 
     def head(self, k: int) -> int | None:
         """How many of the largest counts it looks at; None for all. Raises Refusal where k asks for too many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,14 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, gaussian_delta, gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score, noisy_top
+from private_topk.transforms.mechanisms.exact.noise import (
+    COUNT_ERROR,
+    NOISE_ERROR,
+    noise_real,
+    noisy_score,
+    noisy_top,
+    standard_noise,
+)
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, sensitivity
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
@@ -34,7 +42,7 @@ _UNSEEN = 64
 
 @dataclass(frozen=True)
 class WeightedGaussian(Weighted):
-    """Noise on the sum of the users' weights of every item; the k largest above a threshold, in order.
+    """Noise on the sum of the users' weights of every item; the k largest above a threshold, in order, or all of them.
 
     A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
     `whole_items` or L, whichever is less, rounded down to multiples of 2**-16 (`weighting`): nobody's items are dropped
@@ -69,7 +77,7 @@ class WeightedGaussian(Weighted):
     delta where both conditions are proved, as they are for any delta that is small beside epsilon.
 
     So all items that come out, with their noisy sums, are (epsilon, delta)-DP, and the k largest and their order are
-    post-processing.
+    post-processing. Without a k it is private partition selection: all of them are the answer.
     Cost: O(n) for the n items above tau, about 50 ns each.
     """
 
@@ -80,7 +88,13 @@ class WeightedGaussian(Weighted):
         when="the items are not public, and k is about 100 or epsilon small: others then return few items",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "approximate", "unknown", "sequence", metric="weights", swap_costs_one_draw=True, publishes_weights=True
+        "approximate",
+        "unknown",
+        "sequence",
+        metric="weights",
+        swap_costs_one_draw=True,
+        publishes_weights=True,
+        partition_selection=True,
     )
 
     @property
@@ -122,11 +136,12 @@ class WeightedGaussian(Weighted):
         sums, scale = histogram.counts_at(np.arange(held)), self.scale()
         ranks = noisy_top(sums, scale, "gaussian", min(k, held), draw)
         bar = Fraction(self.threshold()) / scale
-        for place, rank in enumerate(ranks.tolist()):
+
+        def is_below(rank: int) -> bool:
             score = noisy_score(int(sums[rank]), scale, noise_real(draw, 0, rank, "gaussian"))
-            if not greater(score, lambda: ball(bar)):
-                return ranks[:place]
-        return ranks
+            return not greater(score, lambda: ball(bar))
+
+        return ranks[: bisect_left(ranks.tolist(), True, key=is_below)]
 
     def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:
         """The sums of weights with the noise that the draw has decided by, rounded to hundredths of a user.
@@ -141,7 +156,12 @@ class WeightedGaussian(Weighted):
             score = noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))
             return floor(lambda: score() * ball(unit) + arb(0.5))
 
-        rounded = [hundredths(total, rank) for total, rank in zip(sums.tolist(), ranks.tolist(), strict=True)]
+        noise = standard_noise(int(ranks.max(initial=-1)) + 1, "gaussian", draw)[ranks]
+        about = noise * float(unit) + sums * (_HUNDREDTHS / UNIT)
+        error = np.abs(about) * COUNT_ERROR + 2 * NOISE_ERROR * float(unit)
+        low, high = np.floor(about - error + 0.5), np.floor(about + error + 0.5)
+        each = zip(low.tolist(), high.tolist(), sums.tolist(), ranks.tolist(), strict=True)
+        rounded = [int(least) if least == most else hundredths(total, rank) for least, most, total, rank in each]
         return np.clip(np.array(rounded, object), -(2**63), 2**63 - 1).astype(np.int64)
 
     def _bar(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.mechanism import ALL
 
 __all__ = ["CHECKS", "check_contract"]
 
@@ -125,9 +126,10 @@ def is_its_parameters(mechanism: Mechanism) -> None:
 
 
 def states_a_cost(mechanism: Mechanism) -> None:
-    """Exact, of the budget it was given, and for every k."""
+    """Exact, of the budget it was given, and for every k; the same for all where k may be left out."""
     for k in (1, 2, 10, 1000):
         cost = mechanism.cost(k)
+        assert not mechanism.guarantee.partition_selection or cost == mechanism.cost(ALL), cost
         assert cost.epsilon == mechanism.parameter("epsilon") > 0, cost
         assert cost.delta == mechanism.parameter("delta", 0), cost
         assert (cost.delta == 0) == (mechanism.guarantee.privacy == "pure"), cost

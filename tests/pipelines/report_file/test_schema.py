@@ -38,7 +38,6 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("every: week", "every: month\n  time_zone: Mars/Base", 8, "window.time_zone must be a name of the IANA"),
         ("first: 2026-01-05", "first: 2026-01-31\n  every2: x", 9, "every2 is not known: did you mean every?"),
         ("every: week\n  first: 2026-01-05", "every: month\n  first: 2026-01-31", 8, "must be a day from 1 to 28"),
-        ("  k: 3\n", "", 9, "mechanism.k must be given"),
         ("k: 3", "k: 0", 11, "mechanism.k must be a whole number of at least 1, got 0"),
         ("name: joint", "name: jiont", 10, "did you mean joint?"),
         ("report: weekly", "report: {weekly: plays}", 1, "report must be a single value"),
@@ -69,6 +68,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str,
     ("old", "new", "line", "message"),
     [
         ("epsilon: 1", "epsilon: -1", 13, "budget.epsilon must be a positive finite number"),
+        ("  k: 3\n", "", 9, "mechanism.k must be given for joint"),
         ("k: 3", "k: 3\n  gamma: 1/2", 12, "mechanism.gamma does not apply to joint"),
         ("k: 3", "k: 3\n  skew: 2", 12, "skew must be a number from 1/2 to 1"),
         ("file: items.txt", "file: none.txt", 5, "domain.file none.txt does not exist"),
@@ -95,7 +95,8 @@ def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() 
     given = {option.name for option in rows() if any(option.helps(name) for name in RUN)}
     of_a_terminal = {"check", "config", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
     fields = {option.name for option in fields_for(None).values()}
-    assert given - of_a_terminal == fields - {"watch", "beam_options"} | {"period_to", "every", "overwrite"}
+    of_reports = {"watch", "beam_options", "find_every", "find_epsilon", "find_delta"}
+    assert given - of_a_terminal == fields - of_reports | {"period_to", "every", "overwrite"}
 
 
 def test_the_file_in_the_documentation_is_well_described(tmp_path: Path) -> None:

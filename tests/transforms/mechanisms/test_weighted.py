@@ -29,6 +29,8 @@ from private_topk.transforms.mechanisms import CandidatesThenRank, RandomBits, W
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score
+from private_topk.transforms.mechanisms.mechanism import ALL
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 from private_topk.transforms.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from tests.transforms.mechanisms import laws
@@ -259,6 +261,21 @@ class TestWeightedGaussian(Contract):
             seen += len(ranks)
         assert kstest(noises, ndtr).pvalue > 1e-4 and np.std(noises) == pytest.approx(1, abs=0.15)
         assert 400 < seen < 1600, "some pass, some do not"
+
+    def test_without_a_k_all_come_out_that_any_k_lets_out(self) -> None:
+        """With weights as exact arithmetic rounds them."""
+        mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
+        bar, scale = mechanism.threshold(), mechanism.scale()
+        named = Named.of(np.random.default_rng(1).integers(0, 2 * bar, 3000))
+        prepared, key = mechanism.prepare(named.histogram), b"all"
+        ranks = prepared.ranks(ALL, RandomBits.keyed(key))
+        assert 1000 < len(ranks) < 2000 and ranks.tolist() == prepared.ranks(3000, RandomBits.keyed(key)).tolist()
+        draw, totals = RandomBits.keyed(key).draw(), named.histogram.counts_at(ranks).tolist()
+        scores = [Fraction(float(noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))().mid()))
+                  for total, rank in zip(totals, ranks.tolist(), strict=True)]  # fmt: skip
+        assert min(scores) * scale > bar and sorted(scores, reverse=True) == scores
+        weights = mechanism.noisy_weights(named.histogram, ranks, RandomBits.keyed(key).draw())
+        assert weights.tolist() == [math.floor(score * scale * 100 / UNIT + Fraction(1, 2)) for score in scores]
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
     def test_items_with_their_weights_tell_no_more(self, neighbours: str) -> None:

@@ -319,7 +319,7 @@ def threshold_of(spec: TopK) -> int:
 
     def passes(height: int) -> bool:
         counts = np.array([height, height]) * unit
-        return sum(len(mechanism(counts, spec.k, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
+        return sum(len(mechanism(counts, spec.most, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
 
     heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]
     return heights[min(bisect.bisect_left(heights, True, key=passes), _HEIGHTS - 1)]

@@ -1,0 +1,121 @@
+"""Private partition selection, and rankings over what it has found: from the command line, in Python, in Beam YAML."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from private_topk import UnknownDomain, rank
+from private_topk.transforms.beam_yaml import RankRows
+from tests.pipelines.support import Done, command, options, write
+
+FIND = {"unknown_domain": True, "mechanism": "weighted-gaussian", "max_items_per_user": 20, "epsilon": 1, "delta": 1e-6}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Items 0 to 9, of which each is held by 60 users fewer than the one before; time and group do not matter."""
+    rows = [{"user": f"user {n}", "item": f"item {i}", "time": "2026-01-05", "group": "ab"[n % 2]}
+            for i in range(10) for n in range(600 - 60 * i)]  # fmt: skip
+    write(tmp_path / "rows.csv", rows)
+    write(tmp_path / "key", "a key of enough bytes")
+    return tmp_path
+
+
+def run(folder: Path, output: str, **changes: object) -> Done:
+    words = {"input": folder / "rows.csv", "output": folder / output, "release_key": f"file:{folder}/key",
+             "release_id": "r", **changes}  # fmt: skip
+    return command("run", *options(**words))
+
+
+def facts(folder: Path, name: str) -> dict[str, object]:
+    return json.loads((folder / f"{name}.manifest.json").read_text())
+
+
+def test_without_a_k_all_above_the_threshold_are_published(folder: Path) -> None:
+    done = run(folder, "found.csv", **FIND)
+    assert done.status == 0, done.err
+    found = pl.read_csv(folder / "found.csv")
+    assert 5 <= len(found) < 10 and found["item"].to_list() == [f"item {n}" for n in range(len(found))]
+    assert set(found["k"]) == {len(found)} and facts(folder, "found")["k"] is None
+    assert "all above a threshold" in command("show", folder / "found.csv", "--html", folder / "page.html").out + (
+        folder / "page.html").read_text()  # fmt: skip
+    assert "all items above its threshold" in run(folder, "f.csv", **FIND, check=True).out
+    planned = command("plan", *options(**{**FIND, "unknown_domain": None, "windows": 4}))
+    assert planned.out.startswith("weighted-gaussian, all above its threshold: epsilon 1")
+
+
+@pytest.mark.parametrize("mechanism", ["limit-domain", "joint"])
+def test_who_ranks_needs_a_k(folder: Path, mechanism: str) -> None:
+    asked = {"mechanism": mechanism, "delta": 1e-6 if mechanism == "limit-domain" else None, "max_items_per_user": None}
+    if mechanism == "joint":
+        write(folder / "items.txt", "item 0\n")
+        asked |= {"unknown_domain": None, "domain": folder / "items.txt"}
+    done = run(folder, "f.csv", **{**FIND, **asked})
+    assert done.status == 2 and f"--k must be given for {mechanism}" in done.err
+    assert run(folder, "f.csv", **FIND, k=0).status == 2
+
+
+def test_python_and_beam_yaml_take_no_k(folder: Path) -> None:
+    found = rank(pl.read_csv(folder / "rows.csv"), None, "weighted-gaussian", UnknownDomain(), epsilon=1, delta=1e-6,
+                 max_items_per_user=20)  # fmt: skip
+    assert 5 <= len(found.items) < 10 and "all above a threshold" in found.html()
+    with pytest.raises(ValueError, match="k must be given for joint"):
+        rank(pl.read_csv(folder / "rows.csv"), None, "joint", ["a"], epsilon=1)
+    RankRows(mechanism="weighted-gaussian", epsilon=1.0, parameters={"delta": 1e-6, "max_items_per_user": 20})
+    with pytest.raises(ValueError, match="k must be given for joint"):
+        RankRows(mechanism="joint", epsilon=1.0, domain=["a"])
+
+
+JOINT = {"mechanism": "joint", "k": 3, "epsilon": 2}
+
+
+def test_what_was_found_is_ranked_beside_a_catalogue(folder: Path) -> None:
+    """Each item once, in the order of the lists, whatever the windows and groups that it was found in."""
+    groups = {"group_column": "group", "groups": write(folder / "groups.txt", "a\nb\n"), "window": "1d",
+              "period_from": "2026-01-05", "period_to": "2026-01-06"}  # fmt: skip
+    assert run(folder, "found.avro", **FIND).status == 0
+    assert run(folder, "by_group.jsonl", **{**FIND, "release_id": "g", **window_options(groups)}).status == 0
+    write(folder / "catalogue.txt", "new\nitem 1\n")
+    asked = {**JOINT, "domain": folder / "catalogue.txt", "found": folder / "found.avro"}
+    done = run(folder, "top.csv", **asked, release_id="t")
+    assert done.status == 0, done.err
+    assert pl.read_csv(folder / "top.csv")["item"].to_list() == ["item 0", "item 1", "item 2"]
+    found = len(pl.read_avro(folder / "found.avro"))
+    named = facts(folder, "top")
+    assert named["domain"]["size"] == 1 + found and named["found"] == ["found.avro"]  # type: ignore[index]
+    again = run(folder, "both.csv", **asked, release_id="t")
+    assert again.status == 0 and (folder / "both.csv").read_bytes() == (folder / "top.csv").read_bytes()
+    alone = run(folder, "groups.csv", **JOINT, found=folder / "by_group.jsonl", **window_options(groups))
+    assert alone.status == 0, alone.err
+    ranked = pl.read_csv(folder / "groups.csv")
+    assert ranked["group"].to_list() == ["a"] * 3 + ["b"] * 3 and set(ranked["item"]) >= {"item 0"}
+
+
+def window_options(words: dict[str, object]) -> dict[str, object]:
+    return {{"period_from": "from_", "period_to": "to"}.get(name, name): value for name, value in words.items()}
+
+
+def test_lists_that_nobody_may_take_are_refused(folder: Path) -> None:
+    assert run(folder, "found.csv", **FIND).status == 0
+    found = folder / "found.csv"
+    for changes, message in [
+        ({"found": folder / "rows.csv"}, "--found .*rows.csv is no ranking that was published"),
+        ({"found": folder / "none.csv"}, "--found .*none.csv does not exist"),
+        ({"found": found, "unknown_domain": True}, "give --domain"),
+        ({"found": found, "domain_range": "0:9"}, "give --domain"),
+        ({"found": found, "k": 30}, "--k must be at most the number of items"),
+        ({"found": found, "output": "found.csv", "overwrite": True}, "found.csv, which is read"),
+        ({"found": found, "domain": found, "domain_group_column": "group"}, "--found does not go with"),
+    ]:
+        done = run(folder, **{"output": "f.csv", **JOINT, **changes})
+        assert done.status == 2 and re.search(message, done.err), (changes, done.err)
+    assert run(folder, "empty.csv", **{**FIND, "epsilon": 0.01}).status == 0
+    done = run(folder, "f.csv", **JOINT, found=folder / "empty.csv")
+    assert done.status == 2 and re.search("empty.csv must hold at least one item", done.err)
+    found.write_text(found.read_text() + found.read_text().splitlines()[-1].replace("item ", "secret ") + "\n")
+    assert "is no ranking that was published" in run(folder, "f.csv", **JOINT, found=found).err

@@ -130,12 +130,9 @@ def check(report: Report, launch: Launch) -> None:
         launch.check_size(report.source.stored_bytes())
     report.check_rows()
     if launch.remote:
-        _check_key(report.spec.release.key)
+        _check_remote(report)
     elif launch.options.view_as(PortableOptions).environment_type not in _BESIDE:
         _check_absolute(report)
-    for field, path in _local_places(report) if launch.remote else ():
-        rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
-        raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
 
 
 def run(
@@ -287,6 +284,14 @@ def _local_places(report: Report) -> Iterator[tuple[str, str]]:
     yield from (("output", path) for path in report.sink.local_places())
     yield from (("input", path) for path in report.source.local_places())
     yield from ((field, path) for field, path in report.spec.top_k.listed() if "://" not in path)
+
+
+def _check_remote(report: Report) -> None:
+    """Raise Refusal unless workers elsewhere can read and write all that the report names."""
+    _check_key(report.spec.release.key)
+    for field, path in _local_places(report):
+        rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
+        raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
 
 
 def _check_absolute(report: Report) -> None:

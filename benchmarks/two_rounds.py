@@ -25,8 +25,14 @@ import numpy as np
 
 from benchmarks.counts import FOLDER
 from benchmarks.hidden import LIMIT, Pairs, bounded, pairs_of
-from benchmarks.published import cdp_peeling
-from private_topk.transforms.mechanisms import Canonical, LimitDomain, Mechanism, RestrictedGumbel, WeightedGaussian
+from private_topk.transforms.mechanisms import (
+    Canonical,
+    CdpPeeling,
+    LimitDomain,
+    Mechanism,
+    RestrictedGumbel,
+    WeightedGaussian,
+)
 from private_topk.transforms.mechanisms import RandomBits as Bits
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -36,6 +42,10 @@ MADE = {"broad": (5_000, 50, 3_000, 1.0), "sparse": (20_000, 40, 200_000, 0.7), 
 """Users, items of each in the mean, items, and the power of Zipf's law: fixed before anything was run on them."""
 
 Draw = Callable[[np.random.Generator], np.ndarray]
+
+
+def cdp_peeling(counts: np.ndarray, k: int, epsilon: float, rng: np.random.Generator, delta: float) -> np.ndarray:
+    return np.argsort(-(counts * float(CdpPeeling(epsilon, delta).share(k)) + rng.gumbel(size=len(counts))))[:k]
 
 
 def made(users: int, each: int, items: int, power: float) -> Pairs:

@@ -50,7 +50,7 @@ class CandidatesThenRank(WeightedOrder):
         name="candidates-then-rank",
         cost="one pass, then O(k)",
         source="ours; Dong, Roth & Su 2022, Balle & Wang 2018, Gopi et al. 2020",
-        when="a delta is acceptable, k is 20 or more and up to 50 times epsilon; users may hold many items",
+        when="a delta is acceptable, k is about 100; users may hold many items",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
         "approximate", "public", "sequence", metric="weights", swap_costs_one_draw=True, two_stage=True

@@ -43,7 +43,7 @@ class WeightedOrder(Weighted):
         name="weighted-order",
         cost="one pass, then O(k)",
         source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
-        when="a delta is acceptable, k is above 100 times epsilon; users may hold many items",
+        when="a delta is acceptable, k is above 200 times epsilon; users may hold many items",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
         "approximate", "public", "sequence", metric="weights", swap_costs_one_draw=True

@@ -264,6 +264,7 @@ GROUPS = [
     Held("$ private-topk run --input plays.avro", before=World.sample),
     Held("import apache_beam as beam", "python", says="DE cake\\nFR tea|FR tea\\nDE cake"),
     Held("item,country", "saved", name="menus.csv"),
+    Held("$ private-topk preview --zipf 1"),
 ]
 
 

@@ -268,6 +268,7 @@ AMOUNTS = [
 GROUPS = [
     Held("$ private-topk run --input plays.avro", before=World.sample),
     Held("item,country", "saved", name="menus.csv"),
+    Held("$ private-topk preview --zipf 1"),
 ]
 
 

@@ -25,6 +25,7 @@ def request_of(report: Report, dataset: str) -> Request:
     from private_topk.pipelines.budget.ledger import Request
 
     spec = report.spec
+    charge = charge_of(spec)
     try:
         key_id, fingerprint = spec.release.key.key_id(), _fingerprint(report)
     except Refusal as error:
@@ -40,7 +41,9 @@ def request_of(report: Report, dataset: str) -> Request:
         key_id=key_id,
         fingerprint=fingerprint,
         parameters={**spec.top_k.parameters(), "asked": identity_of(spec), "draws": DRAWS},
-        **charge_of(spec)._asdict(),
+        windows=charge.windows,
+        cost=charge.cost,
+        reach=charge.reach,
         rows=_rows(report),
         series=report.account.series if report.account else "",
         ahead=() if report.account is None else report.account.ahead,

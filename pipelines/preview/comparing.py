@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, overload
 
@@ -15,7 +15,7 @@ from private_topk.pipelines.preview.setting import Setting
 from private_topk.pipelines.preview.shapes import Expected, weight_of
 from private_topk.pipelines.preview.solving import fewest_windows, largest_k, noise_in, reaching
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import Refusal, did_you_mean
 from private_topk.transforms.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
@@ -48,7 +48,13 @@ class Preview:
     draws: int | None = None
 
     def __getitem__(self, name: str) -> Outlook:
-        return next(outlook for outlook in self.outlooks if outlook.name == name)
+        return {outlook.name: outlook for outlook in self.outlooks}[name]
+
+    def __iter__(self) -> Iterator[Outlook]:
+        return iter(self.outlooks)
+
+    def __len__(self) -> int:
+        return len(self.outlooks)
 
     @property
     def best(self) -> Outlook:
@@ -213,7 +219,7 @@ def preview(
     epsilon: float | Fraction | None = None,
     delta: float | Fraction | None = None,
     *,
-    mechanisms: Iterable[str] = tuple(MECHANISMS),
+    mechanisms: str | Iterable[str] = tuple(MECHANISMS),
     draws: int | None = None,
     tell: Callable[[str], None] | None = None,
     **asked: Any,  # noqa: ANN401 - what the fields of a setting are
@@ -225,7 +231,7 @@ def preview(
             amounts `InAmounts`; of groups those of each by its name, the largest first, such as
             `Zipf(...).among(30)`.
         k, epsilon, delta: as for the run; or in place of k a `Setting`, which has all of it.
-        mechanisms: their names; all built-in ones by default.
+        mechanisms: their names, or one; all built-in ones by default.
         draws: how many for each mechanism: 400 by default, fewer where they are slow; 100 for groups.
         tell: is called with the name of every mechanism before it is tried.
         asked: the other fields of a `Setting`, by name, such as `unknown_domain=True` or `publish_counts`.
@@ -241,9 +247,13 @@ def preview(
         raise Refusal("epsilon", "must be given")
     else:
         given = {name: value for name, value in asked.items() if value is not None}
+        for name in given:
+            if name not in (known := [field.name for field in fields(Setting)]):
+                raise Refusal(name, "is no argument of preview", did_you_mean(name, [*known, "mechanisms", "draws"]))
         setting = Setting(k=k, epsilon=epsilon, delta=delta, **given)
+    mechanisms = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
     if isinstance(expected, Mapping):
-        return _of_groups(expected, setting, tuple(mechanisms), draws or _FEW, tell)
+        return _of_groups(expected, setting, mechanisms, draws or _FEW, tell)
     histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
     shared, left_out = _admissible(setting, mechanisms, histogram.items, expected)
     worth = 1.0 if setting.amounts is None else float(setting.amounts.value_resolution)

@@ -306,7 +306,8 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         if ("amounts" in manifest) != (amounts is not None):
             rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
             raise Refusal("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
-        if not manifest["privacy"]["noisy_counts"]:
+        privacy = manifest["privacy"]
+        if not privacy.get("share_of_a_window", privacy)["noisy_counts"]:
             raise Refusal("like", f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
                           "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip
         rows = form.decode(content)

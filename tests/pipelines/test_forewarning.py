@@ -137,6 +137,13 @@ def test_amounts_are_judged_by_sums(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["user", "user-window"])
+def test_a_release_of_either_unit_tells_what_the_next_is_like(unit: str, folder: Path) -> None:
+    write(folder / "rows.csv", [{"user": f"u{n}", "item": ITEMS[n % 7], "time": "2026-01-05"} for n in range(700)])
+    run(k=3, epsilon=50, publish_counts=50, window="1d", from_="2026-01-05", to="2026-01-07", privacy_unit=unit)
+    assert max(earlier_rankings("out.avro", 60)[""].noisy_counts) > 50
+
+
+@pytest.mark.parametrize("unit", ["user", "user-window"])
 def test_weights_are_judged_by_a_shape(unit: str) -> None:
     windows = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-05"),
                                "period_to": moment("2026-02-02")})  # fmt: skip

@@ -217,6 +217,15 @@ def test_a_notebook_and_other_tools_have_it() -> None:
     assert found.to_pandas()["l_1_high"].tolist() == [outlook.l_1.high for outlook in found.outlooks]
 
 
+def test_what_people_type() -> None:
+    found = preview(GAPS, 3, 1.0, mechanisms="joint", draws=20)
+    assert [outlook.name for outlook in found] == ["joint"] and len(found) == 1
+    with pytest.raises(KeyError):
+        found["jonit"]
+    with pytest.raises(Refusal, match="mechanism is no argument of preview: did you mean mechanisms"):
+        preview(GAPS, 3, 1.0, mechanism="joint")
+
+
 def test_it_is_a_name_of_the_package() -> None:
     assert private_topk.preview is preview
 

@@ -17,8 +17,8 @@ def check_domain(options: Options) -> None:
     """Raise Refusal unless the options name a domain, of one kind. Reads no file."""
     listed = "domain" in options or "found" in options
     if listed + ("domain_range" in options) + options.get("unknown_domain", False) != 1:
-        raise Refusal("", "give {domain}, a public list of items, perhaps with {found}, {domain_range}, consecutive "
-                      "integers, or {unknown_domain}: one of them")  # fmt: skip
+        raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
+                      "{unknown_domain}: one of them; {found} goes with the first, or alone")  # fmt: skip
     if "found" in options and "domain_group_column" in options:
         raise Refusal("found", "does not go with {domain_group_column}: found items are of no group", "leave it out")
     for name in {"domain_column", "domain_group_column"} & set(options):

@@ -156,7 +156,7 @@ class ScheduledReport(Periods):
             if awaited:
                 listed = ("domain", "domain_column", "found")
                 options = {name: value for name, value in options.items() if name not in listed}
-                options["domain_range"] = f"0:{options.get('k')}"
+                options["domain_range"] = f"0:{options.get('k', 1)}"
             report = report_of(options, watch=self.watches)
             if awaited:
                 top_k = replace(report.spec.top_k, domain=_Awaited(0, report.spec.top_k.domain.size))

@@ -125,7 +125,7 @@ def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(Refusal, match="exists and is kept"):
             publish(path, *pair("d"), False)
         assert bucket.names() == ["out/r.avro", "out/r.manifest.json"] and bucket.get("out/r.avro") == pair("c")[0]
-        monkeypatch.setattr(publishing, "_is_whole", lambda path: False)
+        monkeypatch.setattr(publishing, "is_whole", lambda path: False)
         with pytest.raises(RuntimeError, match="another run has published"):
             publish(path, *pair("e"), True)
 

@@ -72,4 +72,4 @@ def test_what_is_no_manifest(content: str, tmp_path: Path, monkeypatch: pytest.M
 
 def test_facts_that_are_missing_or_null_are_none() -> None:
     assert is_manifest({}) and is_manifest({"mechanism": None, "privacy": None, "windows": []})
-    assert not is_manifest({"k": None}) and not is_manifest({"windows": None}) and not is_manifest(None)
+    assert not is_manifest({"k": 0}) and not is_manifest({"windows": None}) and not is_manifest(None)

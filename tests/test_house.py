@@ -152,11 +152,11 @@ def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
 
 
 def test_words_are_read_at_the_doors_alone() -> None:
-    """The command line in its room, YAML in its own."""
+    """The command line in its room, YAML in its own; a sheet's entry is only written in it."""
     for path in (path for room in ("pipelines", "transforms") for path in (ROOT / room).rglob("*.py")):
         names, place = set(imports(path)), path.relative_to(ROOT).as_posix()
         assert "argparse" not in names or place.startswith("pipelines/cli/"), place
-        assert "yaml" not in names or place.startswith("pipelines/report_file/"), place
+        assert "yaml" not in names or place.startswith(("pipelines/report_file/", "pipelines/show/sign_off")), place
 
 
 def test_arrows_point_one_way() -> None:

@@ -217,9 +217,8 @@ def expected_of(
     """
     by_group: ByGroup
     if risers is not None and like != "sample":
-        raise Refusal("against", "can be previewed from {counts} with {counts_before}, or from {like} sample: "
-                      "neither a shape nor an earlier ranking tells how items rise",
-                      "give public counts of two windows of something alike")  # fmt: skip
+        raise Refusal("like", "must be sample, with {against}: neither a shape nor an earlier ranking tells how items "
+                      "rise", "`private-topk preview` takes public counts of two windows")  # fmt: skip
     if like == "sample":
         sample = _Sample(period) if risers is None else _sample_rises(period, max_items_per_user, risers)
         by_group = {"": sample}

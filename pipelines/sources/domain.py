@@ -146,7 +146,7 @@ def _about(path: str, field: str = "domain") -> Iterator[None]:
     try:
         yield
     except Refusal as error:
-        if error.field == field and error.rule.startswith(verbatim(path)):
+        if error.field == field and error.rule.startswith(verbatim(path)) or error.field in _ROLES.values():
             raise
         if error.field in _ROLES:
             raise Refusal(_ROLES[error.field], error.rule, error.remedy) from None

@@ -453,7 +453,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     ("risers", {"publish_counts": 1}, "--publish-counts does not go with --against"),
     ("risers", {**BOUNDED, "max_windows_per_user": 1}, "--max-windows-per-user does not go"),
     ("risers", {"domain": None, **DOMAINS["unknown"]}, "--against needs a public domain"),
-    ("risers", {"like": "sample"}, "--like is of the counts of a window"),
+    ("risers", {"like": "zipf=1,users=9,items_per_user=2"}, "--like must be sample, with --against"),
     ("risers", {"verb": "stream", "output": "out"}, "--against needs a window and the one before at once"),
     ("plain", {**BOUNDED, "privacy_unit": None}, "--max-windows-per-user needs --privacy-unit user"),
     ("plain", {**BOUNDED, "max_windows_per_user": 0}, "--max-windows-per-user must be a whole number of at least 1"),

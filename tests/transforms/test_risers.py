@@ -304,12 +304,12 @@ class OwnTranslationInvariant(Joint):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"period": None}, "against needs a declared period"),
-        ({"domain": UnknownDomain(), "mechanism": LimitDomain(1.0, 1e-6)}, "against needs a public domain"),
+        ({"period": None}, "risers needs a declared period"),
+        ({"domain": UnknownDomain(), "mechanism": LimitDomain(1.0, 1e-6)}, "risers needs a public domain"),
         ({"mechanism": TopStable(1.0, 1e-6)}, "mechanism top-stable does not rank risers"),
         ({"mechanism": OwnTranslationInvariant(1.0)}, "says `translation_invariant` and `swap_costs_one_draw`"),
-        ({"publish_counts": 1.0}, "publish_counts does not go with against"),
-        ({"max_windows_per_user": 1}, "max_windows_per_user does not go with against"),
+        ({"publish_counts": 1.0}, "publish_counts does not go with risers"),
+        ({"max_windows_per_user": 1}, "max_windows_per_user does not go with risers"),
         ({"amounts": Amounts.of(2**29), "risers": Risers(1)}, "is too fine for a max_value of 536870912 units"),
         ({"risers": 0.5}, "risers must be Risers"),
     ],

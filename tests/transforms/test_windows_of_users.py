@@ -258,7 +258,7 @@ def worst_ratio(spec: ReportSpec, choose: Callable[[set[int]], set[int]], relati
     rate = spec.top_k.mechanism.epsilon / (2 if relation == "swap" else 1)
 
     def law(window: int, mine: tuple[int, int]) -> np.ndarray:
-        weights = np.exp(rate * np.add(base[window], mine))
+        weights = np.exp(float(rate) * np.add(base[window], mine))
         return np.log(weights / weights.sum())
 
     steps = {

@@ -55,11 +55,9 @@ def test_nothing_is_recommended_where_the_best_is_noise() -> None:
 
 
 def test_a_comma_in_a_number_is_told() -> None:
-    done = command("preview", "--users", "225,8500")
-    assert (
-        done.status == 2
-        and "--users must be a number, got '225,8500': one number, decimals with a point: 100.00" in done.err
-    )
+    done = command("preview", *options(zipf=1, users=900, k=3, epsilon=1, items_per_user="7,5"))
+    said = "--items-per-user must be a number, got '7,5': one number, decimals with a point: 100.00"
+    assert done.status == 2 and said in done.err
 
 
 def test_groups_by_their_sizes(tmp_path: Path) -> None:

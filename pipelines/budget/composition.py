@@ -154,7 +154,8 @@ class Cost:
         return Cost(*sums, gdp=self.gdp and other.gdp)
 
     def __rmul__(self, number: int) -> Cost:
-        return Cost(*(number * getattr(self, name) for name in ("epsilon", "delta", "rho", "rest")))
+        """The cost of so many of these, as they add up."""
+        return Cost(*(number * getattr(self, name) for name in ("epsilon", "delta", "rho", "rest")), gdp=self.gdp)
 
 
 @dataclass(frozen=True)
@@ -193,9 +194,8 @@ def best_share(found: dict[str, Share]) -> Share:
 def share_under(accounting: str, price: Price, total: Total, windows: int) -> Share | None:
     """The largest share under one accounting, or None where it does not apply."""
     probe = price(total.epsilon, total.delta)
-    adding = (
-        probe.rest if accounting in ("zcdp", "gaussian") else probe.delta
-    )  # what of a window's delta adds up over windows
+    # What of a window's delta adds up over windows.
+    adding = probe.rest if accounting in ("zcdp", "gaussian") else probe.delta
     release = total.release_delta
     if release is None:
         release = total.delta if accounting == "basic" else total.delta / 2 if adding else Fraction(0)
@@ -231,9 +231,10 @@ def _within(
     if accounting == "bounded-range" and probe.bounded_range is not None:
         return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
     if accounting == "zcdp" or (accounting == "gaussian" and probe.gdp):
-        limit = (
-            rho_within(epsilon, delta) if accounting == "zcdp" else 1 / (2 * gaussian_scale(epsilon, delta, _ONE) ** 2)
-        )
+        if accounting == "zcdp":
+            limit = rho_within(epsilon, delta)
+        else:
+            limit = 1 / (2 * gaussian_scale(epsilon, delta, _ONE) ** 2)
 
         def fits(share: Fraction) -> bool:
             its = cost(share)

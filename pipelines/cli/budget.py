@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
@@ -158,10 +159,15 @@ def _row(entry: Entry) -> list[str]:
     request, parameters = entry.request, entry.request.parameters
     return [
         entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
-        str(parameters.get("mechanism", "")), str(parameters.get("k") or "all"), request.windows.words(),
+        str(parameters.get("mechanism", "")), _asked_for(parameters), request.windows.words(),
         *("-" if value is None else shown(value) for value in _sums(entry).values()),
         request.key_id, entry.outcome,
     ]  # fmt: skip
+
+
+def _asked_for(parameters: Mapping[str, Any]) -> str:
+    """The k of a ranking: "all" where items are found, nothing where a job of another kind was charged."""
+    return "" if "k" not in parameters else "all" if parameters["k"] is None else str(parameters["k"])
 
 
 def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:

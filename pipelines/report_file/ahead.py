@@ -38,7 +38,8 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, 
     entries = books.read(account.dataset)[1]
     names = {entry.request.report.partition(CORRECTION)[0] for entry in entries if entry.outcome in RELEASES}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
-    if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon:
+    finds = account.ahead or periods.finds(period)  # what is left to find costs too: each finding leaves room for it
+    if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon or finds:
         return
     budget = books.budget(account.dataset, "user")
     counts = counted(budget, entries)

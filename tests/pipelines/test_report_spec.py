@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from private_topk import Period, UnknownDomain
+from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.report_spec import spec_of
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.mechanisms import Gaussian, Joint
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows.period import period_of
 from tests.pipelines.support import resolved
 
@@ -38,6 +40,9 @@ def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> N
     assert asked().over_all_windows is None and asked(period=WEEKS, privacy_unit="user").over_all_windows is None
     many = asked(period=Period(START, START + timedelta(28), timedelta(1))).over_all_windows
     assert many is not None and 4 < many[0] < 28 and many[1] == Fraction(1, 10**6)
+    normal = asked(mechanism=Gaussian(0.5, 1e-7), period=WEEKS)
+    assert cost_of(normal.top_k).gdp and normal.over_all_windows[0] < epsilon_within(
+        4 * cost_of(normal.top_k).rho, Fraction(1, 10**6)), "as one Gaussian"  # fmt: skip
     facts = {"privacy": {"epsilon": 1, "delta": 0, "unit": "one user's rows within one window"},
              "all_windows": {"epsilon": 15.3, "delta": 1e-6}, "windows": [{"start": n} for n in range(28)]}  # fmt: skip
     assert "one who is in all of them is protected by epsilon 15.3 and delta 1e-06" in str(

@@ -220,4 +220,6 @@ def test_a_report_file_reserves_its_horizon(folder: Path, capsys: pytest.Capture
     connection.close()
     assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 0
     said = capsys.readouterr().out
+    assert main(["budget", "history", "--ledger", url]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split().count("all") == 1, "all rows, and no k"
     assert "0.0% used by 0 charges" in said and "a user in n periods is protected by n times the total" in said

@@ -12,32 +12,14 @@ import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.transforms.mechanisms.exact.accounting import rho_within
-from tests.pipelines.support import Done, command, kill_when_charged
+from tests.pipelines.support import WEEKLY, Done, command, kill_when_charged
 
-REPORT = """\
-report: weekly
-source:
-  input: rows.csv
-domain:
-  found: found/{report}-{start}.avro
-  find_every: 2
-window:
-  every: week
-  first: 2026-01-05
-mechanism:
-  name: joint
-  k: 3
-budget:
-  epsilon: 3
-  find_epsilon: 1
-  find_delta: 1e-6
-release_key: file:key
-sink:
-  output: out/{report}-{start}.csv
-ledger:
-  url: sqlite:///budget.db
-  dataset: plays
-"""
+REPORT = (
+    WEEKLY.replace("file: items.txt", "found: found/{report}-{start}.avro\n  find_every: 2").replace(
+        "epsilon: 1\n", "epsilon: 3\n  find_epsilon: 1\n  find_delta: 1e-6\n"
+    )
+    + "ledger:\n  url: sqlite:///budget.db\n  dataset: plays\n"
+)
 WEEKS = ["2026-01-05", "2026-01-12", "2026-01-19", "2026-01-26"]
 
 
@@ -171,6 +153,8 @@ def test_a_total_of_all_periods_lasts_to_the_horizon(folder: Path) -> None:
     change(folder, "find_epsilon: 1\n", "find_epsilon: 10\n")
     (folder / "budget.db").unlink()
     budget(folder, "--epsilon", "40", "--delta", "2e-6", "--privacy-unit", "user")
+    said = report(folder, "--window-end", WEEKS[1], "--check").out
+    assert "ready: nothing" in said and "horizon" not in said, "what is left to find would be missing in it"
     caught_up(folder)
     assert charged(folder) == EVERYTHING
     entries = Ledger(f"sqlite:///{folder}/budget.db").read()[1]

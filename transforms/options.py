@@ -306,7 +306,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("ledger", str, "URL",
            dict.fromkeys((*RUN, "preview", *_BUDGETS), "where spending is kept, such as sqlite:///budget.db or "
                          "postgresql://user@host/db; charged before the run starts")
-           | {"doctor": "whether it is there and can be charged, such as sqlite:///budget.db"},
+           | {"doctor": "whether it is there and can be charged, such as sqlite:///budget.db",
+              "show": "with {sign_off} or {registry}: add what the dataset's budget is, and what is spent of it"},
            group=_BUDGET, field="ledger.url", same="which ledger is asked is no question to it"),
     Option("dataset", str, "NAME", "with {ledger}: whose budget is charged", (*RUN, "preview", *_BUDGETS), _BUDGET,
            field="ledger.dataset", same="its own name"),

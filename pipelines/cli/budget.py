@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from datetime import timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.account import Budget, Spent, heaviest, most
-from private_topk.pipelines.budget.composition import UNITS, rounded_down
-from private_topk.pipelines.budget.counted import counted
+from private_topk.pipelines.budget.account import Budget, most
+from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.budget.records import RELEASES
+from private_topk.pipelines.budget.statement import in_numbers, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -99,7 +98,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     }
     unfinished = [entry for entry in entries if entry.outcome in RELEASES and entry.outcome != "released"]
     if arguments.json:
-        print_json({"budgets": [_plain(budget, charges[id(budget)]) for budget in budgets],
+        print_json({"budgets": [statement(budget, charges[id(budget)]) for budget in budgets],
                     "unfinished": [_charge(entry) for entry in unfinished]})  # fmt: skip
     else:
         for budget in budgets:
@@ -134,7 +133,7 @@ def _tell(url: str, dataset: str, unit: str, arguments: Namespace) -> None:
     budgets, entries = _ledger(url).read(dataset)
     [budget] = (budget for budget in budgets if budget.unit == unit)
     if arguments.json:
-        print_json(_plain(budget, entries))
+        print_json(statement(budget, entries))
     else:
         print("\n".join(_lines(budget, entries)))
 
@@ -151,7 +150,6 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-_DAY = timedelta(days=1)
 _HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key outcome".split()
 
 
@@ -168,30 +166,6 @@ def _row(entry: Entry) -> list[str]:
 def _asked_for(parameters: Mapping[str, Any]) -> str:
     """The k of a ranking: "all" where items are found, nothing where a job of another kind was charged."""
     return "" if "k" not in parameters else "all" if parameters["k"] is None else str(parameters["k"])
-
-
-def _plain(budget: Budget, entries: list[Entry]) -> dict[str, Any]:
-    """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window."""
-    found = counted(budget, entries)
-    sums, left = most(budget.unit, found.charges), budget.left(most(budget.unit, found.all))
-    return {
-        "dataset": budget.dataset,
-        "privacy_unit": budget.unit,
-        "neighbours": budget.neighbours,
-        "period": {"number": found.period, "since": found.since, "days": found.length and found.length / _DAY},
-        "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
-        "spent": _stated(budget, sums),
-        "reserved": {series: _stated(budget, most("user", [charge])) for series, charge in found.reserved.items()},
-        "left": {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")},
-        "used": budget.used(Spent.of(heaviest(budget, found.all))),
-        "charges": len(found.charges),
-    }
-
-
-def _stated(budget: Budget, sums: Spent) -> dict[str, Fraction]:
-    """Sums as one guarantee, and as their rho."""
-    stated = budget.guarantee(sums)
-    return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho}
 
 
 def _charge(entry: Entry) -> dict[str, Any]:
@@ -226,16 +200,16 @@ def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
 
 
 def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
-    found = _plain(budget, entries)
+    found = statement(budget, entries)
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += " and what is reserved" if found["reserved"] else ""
     several = f", or several of rho {_floored(left['rho'])} in all; {_floored(left['delta'])} for their own deltas"
     lines = [
-        f"{budget.dataset}: {_words(found['total'])} for {UNITS[budget.unit]}",
+        f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
-        f"  spent     {_words(found['spent'])}",
-        *(f"  reserved  {_words(sums)} for {printable(series)}" for series, sums in found["reserved"].items()),
+        f"  spent     {in_numbers(found['spent'])}",
+        *(f"  reserved  {in_numbers(sums)} for {printable(series)}" for series, sums in found["reserved"].items()),
         f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
     if budget.unit == "user-window":
@@ -244,10 +218,6 @@ def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
         each = f"each of at least {period['days']:g} days: a user in n periods is protected by n times the total"
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")
     return lines
-
-
-def _words(stated: dict[str, Fraction]) -> str:
-    return f"epsilon {shown(stated['epsilon'])}, delta {shown(stated['delta'])}"
 
 
 def _floored(value: float) -> str:

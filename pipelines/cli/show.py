@@ -31,6 +31,7 @@ _SHOW = """examples:
   private-topk show ranking.avro
   private-topk show ranking.avro --html ranking.html
   private-topk show weeks/ --html weeks.html
+  private-topk show weeks/ --sign-off --ledger sqlite:///budget.db
 
 The page stands alone: it loads nothing and runs no script."""
 
@@ -65,6 +66,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     for name in ("title_column", "item_column"):
         if getattr(arguments, name) and not arguments.item_titles:
             raise Refusal(name, "needs {item_titles}: the table that it is a column of")
+    if arguments.ledger and not (arguments.sign_off or arguments.registry):
+        raise Refusal("ledger", "is of {sign_off} and {registry}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
     report = replace(read_report(*arguments.ranking), heading=arguments.title or "")
@@ -82,9 +85,25 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     elif arguments.sign_off or arguments.registry:
         from private_topk.pipelines.show.sign_off import registry_entry, sheet
 
-        print_lines(sheet(report) if arguments.sign_off else registry_entry(report).splitlines())
+        books = _books(report, arguments.ledger) if arguments.ledger else ""
+        print_lines(sheet(report, books) if arguments.sign_off else registry_entry(report, books).splitlines())
     else:
         print_lines(in_text(report))
+
+
+def _books(report: PublishedReport, url: str) -> str:
+    """What a ledger says of the dataset that the ranking was charged to."""
+    from private_topk.pipelines.budget.ledger import Ledger
+    from private_topk.pipelines.budget.statement import sentence
+
+    dataset = report.facts.get("dataset")
+    if dataset is None:
+        raise Refusal("ledger", "does not apply: the manifest names no dataset that was charged", "leave it out")
+    budgets, entries = Ledger(url).read(dataset)
+    if not budgets:
+        raise Refusal("ledger", f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
+                      "give the ledger that was charged")  # fmt: skip
+    return " ".join(sentence(budget, entries) for budget in budgets)
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

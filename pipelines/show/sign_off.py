@@ -1,6 +1,6 @@
 """What somebody signs for: a sheet of one page, and the entry for OpenDP's registry of deployments.
 
-Both are filled from the manifest. What no program knows is left blank, and named.
+Both are filled from the manifest, and from the ledger where it is given. What no program knows is left blank, and named.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _NOT_PROTECTED = (
     "accounts. Anything from those who can read the rows, the workers or the release key. How long a job takes. "
     "SECURITY.md and docs/sharp-edges.md have the whole list."
 )
+_OTHERS = "other releases"
 _ASKED = (
     ("decided by", "who chose epsilon and delta, and for which total"),
     ("looked at data", "whether k, windows, lists or bounds were chosen by looking at the data"),
     ("release key", "where it is, who can read it; what happens when it is lost, replaced, destroyed"),
     ("raw rows", "where they rest (input, checkpoints, temporary files, logs), who reads them, and for how long"),
-    ("other releases", "of the same rows: what the ledger has spent and reserved (`private-topk budget show`)"),
+    (_OTHERS, "of the same rows: what the ledger has spent and reserved (`private-topk budget show`)"),
     ("horizon", "what begins after the last window, and when"),
     ("signed", "name, date"),
 )
@@ -55,8 +56,11 @@ _CHOICES = ("data_product_sector", "data_source_type")
 """Fields that take one of a few words: left out while they are blank, or the entry would not be valid."""
 
 
-def sheet(report: PublishedReport) -> Iterator[str]:
+def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
     """The sign-off sheet, line by line: what the manifest says, then what has to be filled in.
+
+    Args:
+        books: what the ledger says of the dataset's budget; empty if nobody has asked it.
 
     Raises:
         Refusal: there is no manifest, or the ranking is not private.
@@ -65,20 +69,24 @@ def sheet(report: PublishedReport) -> Iterator[str]:
     yield f"Sign-off: {printable(report.title)}"
     yield ""
     yield from _entries(_of_the_manifest(report, privacy))
+    yield from _entries([(_OTHERS, books)] if books else [])
     yield ""
     yield "To be filled in by whoever signs"
-    yield from _entries(_ASKED)
+    yield from _entries(each for each in _ASKED if not books or each[0] != _OTHERS)
     found = f"what `private-topk audit --mechanism {report.facts.get('mechanism')}` found here (or --report FILE)"
     yield from _entries([("audit", found)])
 
 
-def registry_entry(report: PublishedReport) -> str:
+def registry_entry(report: PublishedReport, books: str = "") -> str:
     """An entry for OpenDP's registry of deployments as YAML; comments at its head name what is blank.
+
+    Args:
+        books: as for `sheet`.
 
     Raises:
         Refusal: there is no manifest, or the ranking is not private.
     """
-    known = _known(report, _privacy(report))
+    known = _known(report, _privacy(report), books)
     blank = [f"{section}.{field}" for section, fields in _SECTIONS.items() for field in fields if field not in known]
     deployment: dict[str, dict[str, Any]] = {}
     for section, fields in _SECTIONS.items():
@@ -130,6 +138,10 @@ def _numbers(privacy: Mapping[str, Any]) -> str:
     return f"epsilon {number(privacy['epsilon'])}, delta {number(privacy['delta'])}"
 
 
+def _composed(privacy: Mapping[str, Any]) -> str:
+    return f"{privacy['accounting']} composition over {privacy['windows']} windows." if privacy.get("accounting") else ""
+
+
 def _after(facts: Mapping[str, Any]) -> str:
     """What became of noisy counts after the draw."""
     if "counts_rounded_to" not in facts:
@@ -138,7 +150,7 @@ def _after(facts: Mapping[str, Any]) -> str:
     return f"Noisy counts are rounded to multiples of {facts['counts_rounded_to']}.{hidden}"
 
 
-def _known(report: PublishedReport, privacy: Mapping[str, Any]) -> dict[str, Any]:
+def _known(report: PublishedReport, privacy: Mapping[str, Any], books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
     facts, several = report.facts, len(report.facts.get("windows") or ()) > 1
     swap = privacy["neighbours"] == "swap"
@@ -160,9 +172,7 @@ def _known(report: PublishedReport, privacy: Mapping[str, Any]) -> dict[str, Any
         "release_type": "Many releases" if several else "One release",
         "access_type": "Non-interactive",
         "post_processing": _after(facts),
-        "composition": f"{privacy['accounting']} composition over {privacy['windows']} windows"
-        if privacy.get("accounting")
-        else None,
+        "composition": " ".join(filter(None, (_composed(privacy), books))) or None,
         "mechanisms": f"{dict(parameters(report)).get('mechanism')}, of private-topk: drawn exactly, in integers and "
         "ball arithmetic, from the keystream of a cipher under a secret key.",
     }

@@ -79,6 +79,42 @@ def test_nothing_is_signed_for_without_a_promise() -> None:
         )
 
 
+def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
+    ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
+    total = {"epsilon": 10, "delta": 1e-6, "privacy_unit": "user", "neighbours": "swap"}
+    assert command("budget", "create", *options(**ledger, **total)).status == 0
+    of_a_user = {**TWO_DAYS, "privacy_unit": "user", "neighbours": "swap"}
+    for name, mechanism in (("r", "joint"), ("other", "pnf-peeling")):
+        run(**of_a_user, **ledger, output=f"{name}.csv", release_id=name, mechanism=mechanism)
+    [budget] = json.loads(command("budget", "show", "--ledger", ledger["ledger"], "--json").out)["budgets"]
+    said = ("The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
+            f"(neighbours: swap). So far 2 releases have spent epsilon {budget['spent']['epsilon']:g}, delta 0, "
+            "composed.")  # fmt: skip
+    assert budget["spent"]["epsilon"] == 2
+    sheet = " ".join(command("show", "r.csv", "--sign-off", "--ledger", ledger["ledger"]).out.split())
+    before, after = sheet.split("To be filled in")
+    assert f"other releases {said}" in before and "other releases" not in after
+    entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", ledger["ledger"]).out)
+    accounting = entry["deployment"]["accounting"]
+    assert accounting["composition"] == f"basic composition over 2 windows. {said}"
+
+
+def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
+    run()
+    for words, said in (
+        (["--ledger", "sqlite:///budget.db"], "--ledger is of --sign-off and --registry"),
+        (["--sign-off", "--ledger", "sqlite:///budget.db"], "the manifest names no dataset that was charged"),
+    ):
+        done = command("show", "r.csv", *words)
+        assert done.status == 2 and said in done.err and not done.out, done
+    charged = {"ledger": "sqlite:///budget.db", "dataset": "plays", "epsilon": 1}
+    other = charged | {"ledger": "sqlite:///other.db", "dataset": "searches"}
+    assert all(command("budget", "create", *options(**each)).status == 0 for each in (charged, other))
+    run(**charged)
+    done = command("show", "r.csv", "--registry", "--ledger", other["ledger"])
+    assert done.status == 2 and "has no budget of dataset plays" in done.err and not done.out, done
+
+
 @pytest.mark.parametrize("ending", FORMATS)
 def test_counts_below_a_number_are_hidden_and_nothing_else_changes(ending: str) -> None:
     """The same key, id and rows: the same draw, whatever is hidden."""

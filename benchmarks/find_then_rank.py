@@ -6,9 +6,11 @@
 With the unit user epsilon and a delta of 1e-6 are the total of all periods, shared out as a report does; with
 user-window they are that of every period. `unknown` is the best mechanism for an unknown domain, of that total.
 `found` spends a share of epsilon, and half of delta, on private partition selection now and then, and the rest on the
-best mechanism for a public domain over all that was found up to then. `listed` is the latter, of the whole total, over
-all items of the data: a bound. Best is what has the least median l_1, and is named. Recall and l_1 (0 for what is not
-returned) are medians over the periods; behind them stands how many items are found in the first and by the last.
+best mechanism for a public domain over all that was found up to then. `remembered` is weighted Gaussian of the whole
+total, beside the list of all that it has published before. `listed` is the best for a public domain, of the whole
+total, over all items of the data: a bound. Best is what has the least median l_1, and is named. Recall and l_1 (0 for
+what is not returned) are medians over the periods; behind them stands how many items are found in the first and by the
+last.
 
 commits: 26 equal stretches of the time in which most rows are. games, gowalla: users arrive at any time of 26 weeks and
 are then there in every other week; each item is new at any time of the weeks, or was always there.
@@ -22,6 +24,7 @@ import gzip
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import cast
 
 import numpy as np
 
@@ -115,10 +118,16 @@ class Total:
         spare = None if "delta" in mechanism.parameters() else self.delta
         return share_out(mechanism, k, None, spare, Reach("user", 1, self.periods)).mechanism
 
-    def unknown(self, k: int) -> Iterator[Mechanism]:
+    def unknown(self, k: int) -> Iterable[Mechanism]:
         given = self.epsilon, self.delta
-        kinds = (WeightedGaussian(*given, LIMIT, whole) for whole in (1, 5, 20))
-        return (self.of_a_period(each, k) for each in (LimitDomain(*given), RestrictedGumbel(*given), *kinds))
+        return (
+            *(self.of_a_period(each, k) for each in (LimitDomain(*given), RestrictedGumbel(*given))),
+            *self.weighted(k),
+        )
+
+    def weighted(self, k: int) -> list[WeightedGaussian]:
+        kinds = (WeightedGaussian(self.epsilon, self.delta, LIMIT, whole) for whole in (1, 5, 20))
+        return [cast(WeightedGaussian, self.of_a_period(each, k)) for each in kinds]
 
     def public(self, k: int) -> Iterator[Mechanism]:
         kinds = Joint(self.epsilon), PnfPeeling(self.epsilon), CdpPeeling(self.epsilon, self.delta)
@@ -151,6 +160,24 @@ def found_by(weeks: list[Pairs], size: int, finder: Mechanism, every: int) -> li
     return lists
 
 
+def remembered(kinds: Iterable[WeightedGaussian], weeks: list[Pairs], size: int, k: int) -> tuple[str, float, float]:
+    """As `best`, of mechanisms that know what they have published before."""
+    found = []
+    for mechanism in kinds:
+        scores: list[Scores] = []
+        known = np.zeros(size, bool)
+        for week, pairs in enumerate(weeks):
+            named = Named.of(sums_of(pairs, mechanism, size))
+            listed, draw = known[named.items(np.arange(size))], RandomBits.keyed(b"week %d" % week).draw()
+            answer = named.items(mechanism.select_with(listed, named.histogram, k, draw))
+            known[answer] = True
+            scores.append(score(np.bincount(pairs[1], minlength=size), answer, k))
+        recall, error = np.median(scores, axis=0)
+        found.append((error, recall))
+    error, recall = min(found)
+    return "", recall, error
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["commits", "games", "gowalla"])
@@ -162,7 +189,10 @@ def main() -> None:
     parser.add_argument("--whole-items", type=int, default=1, help="of the finding")
     arguments = parser.parse_args()
     share, every = arguments.share, arguments.every
-    print(f"{'data':<9}{'epsilon':>8}{'k':>5}" + "".join(f"{name:>32}" for name in ("unknown", "found", "listed")))
+    print(
+        f"{'data':<9}{'epsilon':>8}{'k':>5}"
+        + "".join(f"{name:>32}" for name in ("unknown", "found", "remembered", "listed"))
+    )
     for data in arguments.data:
         weeks, size = weeks_of(data)
         everything = [np.arange(size)] * WEEKS
@@ -175,6 +205,7 @@ def main() -> None:
                 cells = (
                     best(total.unknown(k), weeks, everything, size, k),
                     best(total.part(1 - share).public(k), weeks, lists, size, k),
+                    remembered(total.weighted(k), weeks, size, k),
                     best(total.public(k), weeks, everything, size, k),
                 )
                 shown = "".join(f"{f'{name} {recall:.0%} {error:,.0f}':>32}" for name, recall, error in cells)

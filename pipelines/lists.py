@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group, with_found
-from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.options import Options
@@ -16,9 +16,13 @@ __all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups
 def check_domain(options: Options) -> None:
     """Raise Refusal unless the options name a domain, of one kind. Reads no file."""
     listed = "domain" in options or "found" in options
-    if listed + ("domain_range" in options) + options.get("unknown_domain", False) != 1:
+    unknown = options.get("unknown_domain", False)
+    if (listed or unknown) == ("domain_range" in options):
         raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
-                      "{unknown_domain}: one of them; {found} goes with the first, or alone")  # fmt: skip
+                      "{unknown_domain}: one of them; {found} lists more items, and {unknown_domain} lets in more than "
+                      "are listed")  # fmt: skip
+    if unknown and "domain_group_column" in options:
+        raise Refusal("domain_group_column", "does not go with {unknown_domain}", "leave it out")
     if "found" in options and "domain_group_column" in options:
         raise Refusal("found", "does not go with {domain_group_column}: found items are of no group", "leave it out")
     for name in {"domain_column", "domain_group_column"} & set(options):
@@ -32,20 +36,21 @@ def check_domain(options: Options) -> None:
 def check_unknown(options: Options) -> None:
     """Raise Refusal for a mechanism that needs a public domain if none is named. Reads no file."""
     if options.get("unknown_domain"):
-        TopK(options.get("k"), mechanism_of(options)[0], UnknownDomain(), options.get("max_items_per_user"))
+        any_list = PublicDomain.of([""]) if "domain" in options or "found" in options else None
+        domain = UnknownDomain(any_list)
+        TopK(options.get("k"), mechanism_of(options)[0], domain, options.get("max_items_per_user"))
 
 
 def domain_of(options: Options) -> Domain:
     """The domain that the options name. Reads its file. Raises Refusal."""
     check_domain(options)
-    if options.get("unknown_domain", False):
-        return UnknownDomain()
     if "domain_range" in options:
         return RangeDomain.parse(options["domain_range"])
     column = options.get("domain_column", options.get("item_column", "item"))
     if "domain_group_column" not in options:
         listed = read_domain(options["domain"], column) if "domain" in options else None
-        return listed if listed is not None and "found" not in options else with_found(listed, options["found"])
+        listed = with_found(listed, options["found"]) if "found" in options else listed
+        return UnknownDomain(listed) if listed is None or options.get("unknown_domain") else listed
     groups = groups_of(options)
     if groups is None:
         raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")

@@ -17,6 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder
@@ -95,7 +96,7 @@ class CombineCounts(beam.PTransform):
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._combiner = Combiner(plan.counts, spec.head(), spec.least(), Fingerprint(key))
+        self._combiner = Combiner(plan.counts, spec.head(), spec.least(), Fingerprint(key), spec.catalogue)
         self._pre_combine = plan.pre_combine
         self._shuffle = InProcessShuffle() if plan.gathering == "by reference" else None
 
@@ -114,13 +115,19 @@ class Combiner:
 
     Args:
         keep: unknown domain: how many of the largest totals of every window go on; None keeps all (public domain).
-        least: unknown domain: totals below this are dropped.
+        least: unknown domain: totals below this are dropped, but for items of the catalogue.
     """
 
     def __init__(
-        self, partitioning: Partitioning, keep: int | None, least: int = 0, fingerprint: Fingerprint | None = None
+        self,
+        partitioning: Partitioning,
+        keep: int | None,
+        least: int = 0,
+        fingerprint: Fingerprint | None = None,
+        catalogue: PublicDomain | None = None,
     ) -> None:
         self.partitioning, self._keep, self._least, self._fingerprint = partitioning, keep, least, fingerprint
+        self._catalogue = catalogue
 
     def sums(self, key: int, elements: Iterable[Counted]) -> tuple[pa.RecordBatch, Receipt]:
         """All counts in one table, and the sum of the receipts."""
@@ -134,10 +141,17 @@ class Combiner:
         table, receipt = self.sums(key, elements)
         if self.partitioning.size:
             return table, receipt
-        head = largest(pa.Table.from_batches([table]), self._keep, self._least)
+        some = table.filter(self._looked_at(table)) if self._least else table
+        head = largest(pa.Table.from_batches([some]), self._keep)
         if self._fingerprint is not None and len(head) < len(table):
             receipt += Receipt(counts=self._fingerprint.of(head) - self._fingerprint.of(table))
         return head, receipt
+
+    def _looked_at(self, table: pa.RecordBatch) -> pa.Array:
+        enough = pc.greater_equal(table["count"], pa.scalar(self._least))
+        if self._catalogue is None:
+            return enough
+        return pc.or_(enough, pa.array(self._catalogue.encode(table["item"]) >= 0))
 
 
 def _tables(elements: Iterable[Counted], receipts: list[Receipt]) -> Iterator[pa.RecordBatch]:
@@ -260,14 +274,11 @@ def add_up_labels(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     return joined(sums.select([*keys, "count"]).to_batches() or [batches[0].slice(0, 0)])
 
 
-def largest(table: pa.Table, keep: int | None, least: int = 0) -> pa.RecordBatch:
-    """The `keep` largest counts of every window that are at least `least`, in decreasing order; ties by the label's
-    bytes.
+def largest(table: pa.Table, keep: int | None) -> pa.RecordBatch:
+    """The `keep` largest counts of every window in decreasing order; ties by the label's bytes.
 
     The order of labels is public and fixed, so which of two tied items is kept does not tell whose rows came first.
     """
-    if least:
-        table = table.filter(pc.greater_equal(table["count"], pa.scalar(least)))
     rows = _largest_by_window(table, keep) if "window" in table.schema.names else _largest(table, keep)
     return joined(rows.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)])
 

@@ -34,12 +34,23 @@ Pairs = tuple[pa.Array, pa.Array]
 
 @dataclass(frozen=True)
 class UnknownDomain:
-    """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them."""
+    """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them.
+
+    Args:
+        catalogue: some of them that are public all the same, such as those of earlier rankings; a list may stand for
+            it. They need no threshold, whoever holds them, of mechanisms whose guarantee says `takes_catalogue`.
+    """
 
     identity_tag: ClassVar[str] = "unknown-domain"
     is_public: ClassVar[Literal[False]] = False
     sparse: ClassVar[Literal[False]] = False
     size: ClassVar[int] = 0
+
+    catalogue: PublicDomain | None = field(default=None, metadata={"asked if given": True})
+
+    def __post_init__(self) -> None:
+        if self.catalogue is not None:
+            object.__setattr__(self, "catalogue", PublicDomain.of(self.catalogue))
 
     def prepare(self) -> None:
         """Make what the first block needs, once per process."""
@@ -53,11 +64,12 @@ class UnknownDomain:
         return self, groups
 
     def describe(self) -> dict[str, object]:
-        return {"kind": "unknown"}
+        return {"kind": "unknown"} | ({} if self.catalogue is None else {"catalogue": self.catalogue.describe()})
 
     def words(self) -> str:
         """The domain as people read it."""
-        return "unknown: of the items only those that enough users hold can be published"
+        listed = "" if self.catalogue is None else f"{self.catalogue.words()}; beside them "
+        return f"{listed}unknown: of the items only those that enough users hold can be published"
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,8 @@ OPTIONS: tuple[Option, ...] = (
            "without {domain}; may be given again (docs/finding.md)", (*RUN, "preview"), _DOMAIN, many=True),
     Option("found", output_template, "", "lists of found items, which a release of its own publishes now and then",
            field="domain.found", path=True, template=output_template),
+    Option("remember", None, "", "with {unknown_domain}: what the report has published is listed from then on",
+           field="domain.remember"),
     Option("find_every", count, "", "in one of so many periods items are found (default: 8)",
            field="domain.find_every"),
     Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
@@ -195,8 +197,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("domain_range", str, "START:STOP", "the public items are the integers START to STOP - 1, such as "
            "0:4294967296; no worker holds a list of them", (*RUN, "preview"), _DOMAIN, field="domain.range",
            beam="domain_range"),
-    Option("unknown_domain", None, "", "no list: which items exist is private too; needs an unknown-domain mechanism "
-           "and a delta", (*RUN, "preview"), _DOMAIN, field="domain.unknown"),
+    Option("unknown_domain", None, "", "which items exist is private too; needs an unknown-domain mechanism and a "
+           "delta; with a list, its items need no threshold (docs/finding.md)", (*RUN, "preview"), _DOMAIN,
+           field="domain.unknown"),
     Option("group_column", str, "NAME", "a ranking for every value of this column, such as country, that {groups} "
            "lists (docs/groups.md)", RUN, _GROUPS, field="groups.column", beam="group"),
     Option("groups", str, "FILE", "the public list of groups, as {domain} is that of items; every one is published in "

@@ -17,15 +17,17 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, make_table
 from private_topk.transforms.combine import KeyedCounts, PartialCounts, largest
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt, check_complete, check_pane
-from private_topk.transforms.domain import CodedDomain
+from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.mechanism import Flags
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
@@ -134,7 +136,7 @@ def by_window(tables: Sequence[pa.RecordBatch], windows: range) -> Iterator[tupl
 def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) -> Ranking:
     """The ranking of one window from its counts."""
     mechanism, label = spec.mechanism, of.label()
-    ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release)
+    ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release, counted.catalogued)
     items = counted.items(ranks)
     if mechanism.guarantee.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
@@ -164,6 +166,7 @@ class WindowCounts:
         listed: all items that can be ranked, in order: a range from 0, or some of it. Those not held count 0.
         named: the domain, or the labels of an unknown one.
         users: (n,) of a `two_stage` mechanism.
+        catalogue: of an unknown domain, the items of which are all listed.
     """
 
     held: Codes
@@ -171,6 +174,7 @@ class WindowCounts:
     listed: range | Codes
     named: CodedDomain | pa.Array
     users: Codes | None = None
+    catalogue: PublicDomain | None = None
 
     @classmethod
     def of(cls, spec: TopK, tables: Sequence[pa.RecordBatch], group: int = 0) -> WindowCounts:
@@ -182,7 +186,7 @@ class WindowCounts:
         """
         domain = spec.domain
         if not domain.is_public:
-            return cls._of_labels(tables, spec.head())
+            return cls._of_labels(tables, spec.head(), domain.catalogue)
         tables = sorted((table for table in tables if len(table)), key=lambda table: table["item"][0].as_py())
         columns = {name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)],
                                         dtype=np.int64)
@@ -193,12 +197,18 @@ class WindowCounts:
         return cls(columns["item"], columns["count"], domain.listed(group), domain, users)
 
     @classmethod
-    def _of_labels(cls, tables: Sequence[pa.RecordBatch], keep: int | None) -> WindowCounts:
+    def _of_labels(
+        cls, tables: Sequence[pa.RecordBatch], keep: int | None, catalogue: PublicDomain | None
+    ) -> WindowCounts:
         nothing = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
         head = largest(pa.Table.from_batches([nothing, *tables]), keep).sort_by("item")
-        labels = head["item"].cast(pa.large_string())
+        labels, places = head["item"].cast(pa.large_string()), np.arange(len(head))
+        if catalogue is not None:
+            held, labels = labels, pa.concat_arrays([labels, catalogue.index().labels]).unique()
+            labels = labels.take(pc.sort_indices(labels))
+            places = pc.index_in(held, labels).to_numpy().astype(np.int64)
         # A domain without items is treated as one item that nobody holds.
-        return cls(np.arange(len(labels)), head["count"].to_numpy(), range(max(len(labels), 1)), labels)
+        return cls(places, head["count"].to_numpy(), range(max(len(labels), 1)), labels, catalogue=catalogue)
 
     @cached_property
     def digest(self) -> bytes:
@@ -224,6 +234,14 @@ class WindowCounts:
             place = int(np.searchsorted(-values, 0))
             values, sizes = np.insert(values, place, 0), np.insert(sizes, place, self._zeros)
         return Histogram(values - self._least, sizes)
+
+    @property
+    def catalogued(self) -> Flags | None:
+        """Which ranks are of items of the catalogue; None where there is none."""
+        if self.catalogue is None:
+            return None
+        known = self.catalogue.encode(self.labels(np.arange(len(self.listed)))) >= 0
+        return known[self.items(np.arange(len(self.listed)))]
 
     def items(self, ranks: Codes) -> Codes:
         """The items at distinct ranks."""

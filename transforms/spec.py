@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from private_topk.transforms.domain import Domain, as_domain
+from private_topk.transforms.domain import Domain, PublicDomain, as_domain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import Neighbours, check_k
+from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.metric import Amounts, Risers
@@ -82,6 +82,9 @@ class TopK:
             raise Refusal("mechanism", f"{about.name} needs a public domain: over an unknown one, that an item appears "
                           "at all would tell that somebody holds it. Give the public list of items, or use an "
                           "unknown-domain mechanism such as limit-domain with a delta")  # fmt: skip
+        if self.catalogue is not None and not guarantee.takes_catalogue:
+            raise Refusal("mechanism", f"{about.name} takes no list of items beside an unknown domain",
+                          "leave the list out, or take weighted-gaussian")  # fmt: skip
         self._set("k", None if self.k is None else check_k(self.k, self.domain.size, guarantee.domain))
         domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.most)
         self._set("domain", domain)
@@ -106,6 +109,11 @@ class TopK:
     def most(self) -> int:
         """The most items of a ranking, as its mechanism takes it for k."""
         return self.mechanism.most(self.k)
+
+    @property
+    def catalogue(self) -> PublicDomain | None:
+        """The items of an unknown domain that are public all the same."""
+        return None if self.domain.is_public else self.domain.catalogue
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -165,9 +173,10 @@ class TopK:
 
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
-        lists = [("domain", self.domain), *([("groups", self.groups.labels)] if self.groups is not None else [])]
+        items = self.catalogue or self.domain
+        lists = [("domain", items), *([("groups", self.groups.labels)] if self.groups is not None else [])]
         paths = [(field, getattr(getattr(public_list, "load", None), "path", None)) for field, public_list in lists]
-        found = getattr(getattr(self.domain, "load", None), "found", ())
+        found = getattr(getattr(items, "load", None), "found", ())
         return [(field, path) for field, path in (*paths, *(("found", file.path) for file in found)) if path]
 
     def rankings_of_a_user(self) -> int:
@@ -211,8 +220,18 @@ class TopK:
         counts = self.publish_counts.delta if self.publish_counts else 0
         return stated(Fraction(self.mechanism.parameter("delta", 0)) + Fraction(counts))
 
-    def draw(self, histogram: Histogram, digest: bytes, window: str, release: Release) -> Draws:
+    def draw(
+        self,
+        histogram: Histogram,
+        digest: bytes,
+        window: str,
+        release: Release,
+        listed: Flags | None = None,
+    ) -> Draws:
         """The draw for these counts: the same for the same release, window, parameters and digest.
+
+        Args:
+            listed: which ranks are of items of the `catalogue`, where there is one.
 
         Sets too come in the order of the draw: sort them into a public order before they are released.
         """
@@ -220,7 +239,10 @@ class TopK:
         bits = RandomBits.keyed(seed)
         if self.mechanism.guarantee.two_stage:
             return Draws(self.mechanism.find(histogram, self.most, bits.draw()), None)
-        ranks = self.mechanism.prepare(histogram).ranks(self.most, bits)
+        if listed is None:
+            ranks = self.mechanism.prepare(histogram).ranks(self.most, bits)
+        else:
+            ranks = self.mechanism.select_with(listed, histogram, self.most, bits.draw())
         if self.mechanism.guarantee.publishes_weights:  # the same draw repeated, whose noise the weights have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))

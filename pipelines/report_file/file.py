@@ -17,9 +17,9 @@ from private_topk.transforms.errors import Refusal, did_you_mean, literal, refus
 from private_topk.transforms.options import RENAMED, Option, rows
 from private_topk.transforms.texts import printable_text
 
-__all__ = ["FOUND", "OF_SCHEDULE", "Document", "Field", "Scheduled", "fields_for", "read_report"]
+__all__ = ["FOUND", "OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
 
-FOUND = "domain.found"
+FOUND, REMEMBER = "domain.found", "domain.remember"
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -196,6 +196,8 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     for field in ("domain.find_every", "budget.find_epsilon", "budget.find_delta"):
         if values[field] is not None and values[FOUND] is None:
             raise document.error(field, f"{field} needs {FOUND}: where lists of found items go")
+    if values[REMEMBER] and not values["domain.unknown"]:
+        raise document.error(REMEMBER, f"{REMEMBER} needs domain.unknown: of a public domain every item is listed")
     schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)
     try:
         schedule.period(max(horizon or 1, 1) - 1)

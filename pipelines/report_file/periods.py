@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
-from private_topk.pipelines.report_file.file import FOUND, OF_SCHEDULE, Scheduled
+from private_topk.pipelines.report_file.file import FOUND, OF_SCHEDULE, REMEMBER, Scheduled
 from private_topk.pipelines.report_file.finding import EVERY
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.options import Options, names_a_file
@@ -57,6 +57,10 @@ class Periods:
         every = self._file.values.get("domain.find_every", EVERY)
         return range(0, number + 1, every) if FOUND in self._file.values else range(0)
 
+    def remembers(self, number: int) -> range:
+        """The numbers of the periods before one whose rankings list items for it."""
+        return range(number if REMEMBER in self._file.values else 0)
+
     def release_id(self, number: int, correction: str | None = "") -> str:
         """The name of a period's release."""
         period = self._file.schedule.period(number)
@@ -81,8 +85,10 @@ class Periods:
         options["time_zone"] = schedule.zone.key
         if "against" in options:
             options["against_from"] = schedule.before(number)
-        if "found" in options:
-            options["found"] = tuple(self._value(FOUND, earlier) for earlier in self.finds(number))
+        found = (self._value(FOUND, earlier) for earlier in self.finds(number))
+        published = (self._value("sink.output", earlier) for earlier in self.remembers(number))
+        if lists := (*found, *published):
+            options["found"] = lists
         options |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if options.get("privacy_unit") != "user":
             options.pop("horizon", None)

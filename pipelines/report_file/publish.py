@@ -53,6 +53,9 @@ class ScheduledReport(Periods):
         with self._pointing():
             options = self.options(0)
             watch = self.watches
+            if "remember" in options:
+                format_of(options["output"])
+                options = {**options, "found": (options["output"],)}
             source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
             check_domain(options)
             period_of(options)
@@ -153,8 +156,12 @@ class ScheduledReport(Periods):
                 if self._finding is not None and not self._finding.published(earlier):
                     raise Refusal("found", f"{verbatim(self._finding.place(earlier))} is missing", "publish the period "
                                   f"{self.words(earlier)} again, which finds the same at no further cost")  # fmt: skip
+            for earlier in self.remembers(number):
+                if not self.published(earlier):
+                    raise Refusal("remember", f"{verbatim(self.place(earlier))} is missing, whose items are listed",
+                                  f"publish the period {self.words(earlier)} first")  # fmt: skip
             if awaited:
-                listed = ("domain", "domain_column", "found")
+                listed = ("domain", "domain_column", "found", "unknown_domain")
                 options = {name: value for name, value in options.items() if name not in listed}
                 options["domain_range"] = f"0:{options.get('k', 1)}"
             report = report_of(options, watch=self.watches)

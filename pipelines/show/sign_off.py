@@ -1,6 +1,7 @@
 """What somebody signs for: a sheet of one page, and the entry for OpenDP's registry of deployments.
 
-Both are filled from the manifest, and from the ledger where it is given. What no program knows is left blank, and named.
+Both are filled from the manifest, and from the ledger where it is given. What no program knows is left blank, and
+named.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ def _numbers(privacy: Mapping[str, Any]) -> str:
 
 
 def _composed(privacy: Mapping[str, Any]) -> str:
-    return f"{privacy['accounting']} composition over {privacy['windows']} windows." if privacy.get("accounting") else ""
+    if not privacy.get("accounting"):
+        return ""
+    return f"{privacy['accounting']} composition over {privacy['windows']} windows."
 
 
 def _after(facts: Mapping[str, Any]) -> str:

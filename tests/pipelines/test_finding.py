@@ -96,6 +96,38 @@ def test_what_was_found_is_ranked_beside_a_catalogue(folder: Path) -> None:
     assert ranked["group"].to_list() == ["a"] * 3 + ["b"] * 3 and set(ranked["item"]) >= {"item 0"}
 
 
+def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: Path) -> None:
+    """By the same draw in any layout; what is not listed comes out as it would without a list."""
+    write(folder / "catalogue.txt", "item 9\nnobody has this\n")
+    find = {**FIND, "unknown_domain": True, "domain": folder / "catalogue.txt"}
+    assert run(folder, "found.csv", **FIND).status == 0
+    done = run(folder, "all.csv", **find, release_id="t")
+    assert done.status == 0, done.err
+    ranked = pl.read_csv(folder / "all.csv")
+    found, listed = len(pl.read_csv(folder / "found.csv")), {"item 9", "nobody has this"}
+    assert {*ranked["item"]} == {f"item {n}" for n in range(found)} | listed
+    domain = facts(folder, "all")["domain"]
+    assert domain["kind"] == "unknown" and domain["catalogue"]["size"] == 2  # type: ignore[index]
+    ways = {"shards": {"shards": 8}, "windows": {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"},
+            "groups": {"group_column": "group", "groups": write(folder / "groups.txt", "a\nb\nc\n")}}  # fmt: skip
+    for name, changes in ways.items():
+        assert (done := run(folder, f"{name}.csv", **find, release_id="t", **changes)).status == 0, done.err
+    assert (folder / "shards.csv").read_bytes() == (folder / "all.csv").read_bytes()
+    days = pl.read_csv(folder / "windows.csv")
+    assert {*days.filter(pl.col("window_start") == "2026-01-06T00:00:00Z")["item"]} == listed, "a day without rows"
+    groups = pl.read_csv(folder / "groups.csv")
+    assert all(listed < {*groups.filter(pl.col("group") == group)["item"]} for group in "ab")
+    assert {*groups.filter(pl.col("group") == "c")["item"]} == listed
+    top = run(folder, "top.csv", **{**find, "domain": None, "found": folder / "found.csv", "k": 3}, release_id="t")
+    assert top.status == 0 and facts(folder, "top")["found"] == ["found.csv"]
+    assert pl.read_csv(folder / "top.csv")["item"].to_list() == ["item 0", "item 1", "item 2"]
+    rows = pl.read_csv(folder / "rows.csv")
+    in_python = rank(
+        rows, 4, "weighted-gaussian", UnknownDomain(["item 9"]), epsilon=1, delta=1e-6, max_items_per_user=20
+    )  # type: ignore[arg-type]
+    assert len(in_python.items) == 4
+
+
 def window_options(words: dict[str, object]) -> dict[str, object]:
     return {{"period_from": "from_", "period_to": "to"}.get(name, name): value for name, value in words.items()}
 
@@ -106,7 +138,15 @@ def test_lists_that_nobody_may_take_are_refused(folder: Path) -> None:
     for changes, message in [
         ({"found": folder / "rows.csv"}, "--found .*rows.csv is no ranking that was published"),
         ({"found": folder / "none.csv"}, "--found .*none.csv does not exist"),
-        ({"found": found, "unknown_domain": True}, "give --domain"),
+        ({"found": found, "unknown_domain": True}, "--mechanism joint needs a public domain"),
+        (
+            {"found": found, "unknown_domain": True, "mechanism": "limit-domain", "delta": 1e-6},
+            "--mechanism limit-domain takes no list of items beside an unknown domain",
+        ),
+        (
+            {"domain": found, "unknown_domain": True, "domain_group_column": "group", **FIND},
+            "does not go with --unknown",
+        ),
         ({"found": found, "domain_range": "0:9"}, "give --domain"),
         ({"found": found, "k": 30}, "--k must be at most the number of items"),
         ({"found": found, "output": "found.csv", "overwrite": True}, "found.csv, which is read"),

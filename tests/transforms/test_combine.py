@@ -12,8 +12,10 @@ import pytest
 from private_topk.transforms import combine
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import Combiner, KeyedCounts, PartialCounts, add_up_labels, largest
-from private_topk.transforms.completeness import Receipt
+from private_topk.transforms.completeness import Fingerprint, Receipt
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Partitioning
+from private_topk.transforms.release import ReleaseKey
 
 
 @pytest.mark.parametrize("keep", [None, 1, 3, 7, 100])
@@ -25,6 +27,20 @@ def test_labels_add_up_and_the_largest_stay_in_public_order(keep: int | None) ->
     for turn in (1, -1):
         table = largest(pa.Table.from_batches([add_up_labels(streams[::turn])]), keep)
         assert list(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)) == order
+
+
+@pytest.mark.parametrize("windows", [1, 2])
+def test_totals_below_the_least_are_dropped_but_for_listed_items(windows: int) -> None:
+    """And nobody awaits them: the receipt leaves them out."""
+    fingerprint, layout = Fingerprint(ReleaseKey.for_tests()), Partitioning.of(UnknownDomain())
+    where = {"window": np.zeros(4, np.uint32)} if windows > 1 else {}
+    part = PartialCounts(make_table(**where, item=pa.array(["a", "b", "c", "d"]), count=np.array([4, 5, 1, 1])))
+    for catalogue, kept in ((None, ["b"]), (PublicDomain.of(["c", "elsewhere", "b"]), ["b", "c"])):
+        combiner = Combiner(layout, None, 5, fingerprint, catalogue)
+        receipt = Receipt(counts=fingerprint.of(part.table))
+        totals, left = combiner.totals(0, [part, receipt])
+        assert totals["item"].to_pylist() == kept
+        assert left.counts == fingerprint.of(totals)
 
 
 @pytest.mark.parametrize("many", [0, 5, 1 << 12])

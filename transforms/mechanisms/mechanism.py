@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from private_topk.transforms.mechanisms.weighted import Weighting
 
 __all__ = [
-    "ALL", "About", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
+    "ALL", "About", "Flags", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
     "check_stated", "sensitivity",
 ]  # fmt: skip
 
@@ -33,6 +33,7 @@ Neighbours = Literal["add-remove", "swap"]
 ALL = 2**63 - 1
 """As k: however many items there are."""
 
+Flags = NDArray[np.bool_]
 Users = Callable[[Indices], Indices]
 """From ranks to the numbers of users of their items, same shape."""
 
@@ -71,6 +72,7 @@ class Guarantee:
             Where sums are all there is, `select` takes a whole weight for a user.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
         partition_selection: k may be None: all items above a threshold come out then, at the cost of any k.
+        takes_catalogue: items of a public list need no threshold: `select_with` is told which these are.
     """
 
     privacy: Literal["pure", "approximate", "none"]
@@ -83,6 +85,7 @@ class Guarantee:
     two_stage: bool = False
     publishes_weights: bool = False
     partition_selection: bool = False
+    takes_catalogue: bool = False
 
     @property
     def ranks_risers(self) -> bool:
@@ -201,6 +204,14 @@ class Mechanism(abc.ABC):
     @abc.abstractmethod
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw an answer of checked arguments, as ranks: `histogram` explains them. Sets may come in any order."""
+
+    def select_with(self, listed: Flags | None, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        """Of a mechanism that `takes_catalogue`: `select` beside a public list.
+
+        Args:
+            listed: which ranks are of items on the list, shape (d,).
+        """
+        raise NotImplementedError
 
     def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
         """`select` for many draws: what does not depend on the bits may be done once, here."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,13 +18,14 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
     NOISE_ERROR,
+    certified_top,
+    float_rate,
     noise_real,
     noisy_score,
-    noisy_top,
     standard_noise,
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Flags, Guarantee, Indices, sensitivity
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
 __all__ = ["WeightedGaussian"]
@@ -48,7 +48,8 @@ class WeightedGaussian(Weighted):
     `whole_items` or L, whichever is less, rounded down to multiples of 2**-16 (`weighting`): nobody's items are dropped
     for an l_2 norm of sqrt(m). Of the items whose sum is above a public tau, those come out whose sum + N(0, s**2) is
     above T, at most k of them, the largest first. The counts that this mechanism is given are such sums in units of
-    2**-16, not numbers of users.
+    2**-16, not numbers of users. Items of a public list come out whatever their sum is, if they are among the k largest
+    of all that may.
 
     Args:
         epsilon, delta: of one release.
@@ -76,8 +77,9 @@ class WeightedGaussian(Weighted):
     s**2, x = sqrt(u) / s, which rises while x**4 / 4 + x**2 <= epsilon**2. So delta_1 = delta and delta_2 = 15 / 16
     delta where both conditions are proved, as they are for any delta that is small beside epsilon.
 
-    So all items that come out, with their noisy sums, are (epsilon, delta)-DP, and the k largest and their order are
-    post-processing. Without a k it is private partition selection: all of them are the answer.
+    Listed items are always in C, and no part of f. So all items that come out, with their noisy sums, are (epsilon,
+    delta)-DP, and the k largest and their order are post-processing. Without a k it is private partition selection: all
+    of them are the answer.
     Cost: O(n) for the n items above tau, about 50 ns each.
     """
 
@@ -95,6 +97,7 @@ class WeightedGaussian(Weighted):
         swap_costs_one_draw=True,
         publishes_weights=True,
         partition_selection=True,
+        takes_catalogue=True,
     )
 
     @property
@@ -130,18 +133,25 @@ class WeightedGaussian(Weighted):
         return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=rest, gdp=True)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return self.select_with(None, histogram, k, draw)
+
+    def select_with(self, listed: Flags | None, histogram: Histogram, k: int, draw: Draw) -> Indices:
         held = int(histogram.at_least(np.array([self.tau() + 1]))[0])
-        if not held:
-            return np.zeros(0, np.int64)
-        sums, scale = histogram.counts_at(np.arange(held)), self.scale()
-        ranks = noisy_top(sums, scale, "gaussian", min(k, held), draw)
-        bar = Fraction(self.threshold()) / scale
+        sums, scale = histogram.counts_at(np.arange(held if listed is None else histogram.items)), self.scale()
 
-        def is_below(rank: int) -> bool:
-            score = noisy_score(int(sums[rank]), scale, noise_real(draw, 0, rank, "gaussian"))
-            return not greater(score, lambda: ball(bar))
+        def score(rank: int) -> Real:
+            return noisy_score(int(sums[rank]), scale, noise_real(draw, 0, rank, "gaussian"))
 
-        return ranks[: bisect_left(ranks.tolist(), True, key=is_below)]
+        steps = (sums - self.threshold()) * float_rate(1 / scale)
+        scores, errors = standard_noise(len(sums), "gaussian", draw) + steps, np.abs(steps) * COUNT_ERROR + NOISE_ERROR
+        above, bar = scores > 0, Fraction(self.threshold()) / scale
+        for rank in np.flatnonzero(np.abs(scores) <= errors).tolist():
+            above[rank] = greater(score(rank), lambda: ball(bar))
+        above[held:] = False
+        ranks = np.flatnonzero(above if listed is None else above | listed)
+        if not len(ranks):
+            return ranks
+        return ranks[certified_top(scores[ranks], errors[ranks], min(k, len(ranks)), lambda i: score(int(ranks[i])))]
 
     def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:
         """The sums of weights with the noise that the draw has decided by, rounded to hundredths of a user.

@@ -167,13 +167,48 @@ def test_a_total_of_all_periods_lasts_to_the_horizon(folder: Path) -> None:
     assert done.status == 2 and charged(folder) == [], "the last of the rankings would not fit"
 
 
+REMEMBERED = WEEKLY.replace("file: items.txt", "unknown: true\n  remember: true").replace(
+    "joint\n", "weighted-gaussian\n  max_items_per_user: 20\n").replace(
+    "epsilon: 1\n", "epsilon: 1\n  delta: 1e-6\n")  # fmt: skip
+
+
+def test_what_was_published_is_listed_from_then_on(folder: Path) -> None:
+    """In the third week nobody has anything but item 9: what was known is ranked all the same, and item 9 is new."""
+    lines = (folder / "rows.csv").read_text().splitlines()
+    kept = [line for line in lines if WEEKS[2] not in line or "item 9" in line]
+    (folder / "rows.csv").write_text("\n".join(kept) + "\n")
+    (folder / "weekly.yaml").write_text(REMEMBERED)
+    published = caught_up(folder)
+    ranked = [published[f"weekly-{week}.csv"].decode() for week in WEEKS]
+    assert [text.count("\n") - 1 for text in ranked] == [3, 3, 3, 3]
+    assert "item 9" in ranked[2] and all("item 0" in text for text in (*ranked[:2], ranked[3]))
+    lists = [f"weekly-{week}.csv" for week in WEEKS]
+    assert [facts(folder, week).get("found", []) for week in WEEKS] == [lists[:n] for n in range(4)]
+    assert "catalogue" not in facts(folder, WEEKS[0])["domain"]  # type: ignore[operator]
+    (folder / f"out/weekly-{WEEKS[3]}.csv").unlink()
+    assert caught_up(folder) == published
+    (folder / f"out/weekly-{WEEKS[1]}.csv").unlink()
+    (folder / f"out/weekly-{WEEKS[3]}.csv").unlink()
+    done = report(folder, "--window-end", "2026-02-02")
+    assert done.status == 2 and f"weekly-{WEEKS[1]}.csv is missing, whose items are listed" in done.err
+    assert caught_up(folder) == published
+
+
+def test_only_a_single_file_lists_what_was_published(folder: Path) -> None:
+    (folder / "weekly.yaml").write_text(REMEMBERED)
+    change(folder, "out/{report}-{start}.csv", "out/{start}/")
+    done = report(folder, "--check")
+    assert done.status == 2 and "sink.output" in done.err and "must end with one of" in done.err
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("  find_delta: 1e-6\n", "", "budget.find_delta must be given: domain.found is published"),
         ("  find_epsilon: 1\n", "", "budget.find_epsilon must be given"),
         ("  found: found/{report}-{start}.avro\n", "  file: catalogue.txt\n", "domain.find_every needs domain.found"),
-        ("  find_every: 2", "  unknown: true", "give domain.file"),
+        ("  find_every: 2", "  unknown: true", "mechanism.name joint needs a public domain"),
+        ("  find_every: 2", "  remember: true", "domain.remember needs domain.unknown"),
         ("  find_every: 2", "  range: 0:9", "give domain.file"),
         ("found/{report}-{start}.avro", "found/{report}.avro", "must contain {start} or {end}"),
         ("found/{report}-{start}.avro", "found/", "must end with one of"),

@@ -138,24 +138,33 @@ def sums(users: tuple[User, ...], items: int, whole: int) -> tuple[int, ...]:
 
 
 @cache
-def law(weights: tuple[int, ...], k: int, scale: float, bar: float, tau: int) -> Law:
-    """P(answer): the items above tau with noisy sums above the bar, in order, by quadrature from the top down."""
-    present = [i for i, w in enumerate(weights) if w > tau]
+def law(weights: tuple[int, ...], k: int, scale: float, bar: float, tau: int, listed: tuple[int, ...] = ()) -> Law:
+    """P(answer): the items above tau with noisy sums above the bar, in order, by quadrature from the top down; and the
+    listed ones, which need neither.
+    """
+    present = [i for i, w in enumerate(weights) if w > tau or i in listed]
+    low = min([bar, *(weights[i] - 9 * scale for i in listed)])
     grid = np.linspace(bar, bar + 14 * scale + max(weights), 6001)
-    step = grid[1] - grid[0]
+    if listed:  # densities jump at the bar: it is there twice, from below and from above
+        grid = np.append(np.append(np.linspace(low, bar, 4001)[:-1], np.nextafter(bar, low)), grid)
+    cut = {i: 0 if i in listed else int(np.searchsorted(grid, bar)) for i in present}
     density = {i: NOISE_LAWS["gaussian"].pdf((grid - weights[i]) / scale) / scale for i in present}
     below = {i: ndtr((grid - weights[i]) / scale) for i in present}
+    for i in present:
+        density[i][: cut[i]] = 0
+        below[i][: cut[i]] = below[i][cut[i]]
 
     def walk(chosen: tuple[int, ...], above: np.ndarray) -> Iterator[tuple[User, float]]:
         """`above`: the density at each point that the last of the chosen is there, the others above it in order."""
         rest = [i for i in present if i not in chosen]
         if len(chosen) == k:
-            yield chosen, float(np.trapezoid(above * np.prod([below[i] for i in rest], axis=0), dx=step))
+            yield chosen, float(np.trapezoid(above * np.prod([below[i] for i in rest], axis=0), grid))
             return
-        mass = float(np.trapezoid(above, dx=step)) if chosen else 1.0
+        mass = float(np.trapezoid(above, grid)) if chosen else 1.0
         yield chosen, mass * math.prod(float(below[i][0]) for i in rest)
         # P that those chosen so far are all above x, in order.
-        tail = np.flip(np.cumsum(np.flip((above[1:] + above[:-1]) / 2))) * step if chosen else np.ones(len(grid) - 1)
+        parts = (above[1:] + above[:-1]) / 2 * np.diff(grid) if chosen else np.zeros(0)
+        tail = np.flip(np.cumsum(np.flip(parts))) if chosen else np.ones(len(grid) - 1)
         tail = np.append(tail, 0.0 if chosen else 1.0)
         for i in rest:
             yield from walk((*chosen, i), density[i] * tail)
@@ -163,8 +172,8 @@ def law(weights: tuple[int, ...], k: int, scale: float, bar: float, tau: int) ->
     return dict(walk((), np.ones(len(grid))))
 
 
-def law_of(mechanism: WeightedGaussian, weights: tuple[int, ...], k: int) -> Law:
-    return law(weights, k, float(mechanism.scale()), float(mechanism.threshold()), mechanism.tau())
+def law_of(mechanism: WeightedGaussian, weights: tuple[int, ...], k: int, listed: tuple[int, ...] = ()) -> Law:
+    return law(weights, k, float(mechanism.scale()), float(mechanism.threshold()), mechanism.tau(), listed)
 
 
 def given_only(law: Law, common: set[int], rest: float) -> Law:
@@ -225,6 +234,42 @@ class TestWeightedGaussian(Contract):
                     worst = max(worst, hockey_stick(law_of(mechanism, a, 3), law_of(mechanism, b, 3), epsilon))
         assert worst <= delta
         assert worst > (0.2 if delta > 0.1 else 0.5) * delta, "the threshold alone is worth so much, less its safety"
+
+    @pytest.mark.parametrize("k", [1, 2, 5])
+    def test_listed_items_need_no_threshold(self, k: int) -> None:
+        """Below it, below tau and held by nobody; all others as without a list."""
+        mechanism = WeightedGaussian(1.0, 0.2, 3, whole_items=2)
+        bar = mechanism.threshold()
+        weights, listed = (bar, bar - UNIT, 0, bar // 2, mechanism.tau(), 0), (0, 2, 3)
+        stated = law_of(mechanism, weights, k, listed)
+        assert sum(stated.values()) == pytest.approx(1, abs=1e-4)
+        assert all(len(answer) >= min(k, 3) and not {4, 5} & {*answer} for answer, p in stated.items() if p > 1e-9)  # type: ignore[arg-type, misc]
+        named, bits = Named.of(np.array(weights)), RandomBits.keyed(b"listed")
+        flags = np.isin(named.items(np.arange(6)), listed)
+        draws = draws_to_see(stated, 0.11)
+        seen = Counter(
+            tuple(named.items(mechanism.select_with(flags, named.histogram, k, bits.draw())).tolist())
+            for _ in range(draws)
+        )
+        assert_follows(seen, stated, 0.11)
+        none = np.zeros(6, bool)
+        one, two = (RandomBits.keyed(b"none").draw() for _ in range(2))
+        plain = mechanism.select(named.histogram, k, one).tolist()
+        assert mechanism.select_with(none, named.histogram, k, two).tolist() == plain
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("listed", [(0,), (0, 2), (0, 1, 2)])
+    def test_no_user_of_listed_items_tells_more_than_the_budget(self, neighbours: str, listed: tuple[int, ...]) -> None:
+        mechanism, worst = WeightedGaussian(0.5, 0.2, 3, 2, neighbours), 0.0
+        near, rare = round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
+        kinds = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)]
+        for crowd in [(near, near, near), (0, 0, 0), (rare, near, rare + 1)]:
+            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            for users in pairs:
+                here = [law_of(mechanism, sums((*others, *((u,) if u else ())), 3, 2), 3, listed) for u in users]
+                worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
+        assert (0.01 if len(listed) == 3 else 0.05) < worst <= 0.2, "where all are listed the order alone tells"
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
     def test_but_for_what_one_user_alone_holds_it_is_zcdp(self, neighbours: str) -> None:

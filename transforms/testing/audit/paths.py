@@ -105,7 +105,7 @@ def _counts(
     for tables in shards.values():
         for item_shard, table in counter.counts(tables):
             counted[item_shard].append(PartialCounts(table))
-    combiner = Combiner(partitioning, spec.head(), spec.least())
+    combiner = Combiner(partitioning, spec.head(), spec.least(), catalogue=spec.catalogue)
     totals = [combiner.totals(item_shard, some)[0] for item_shard, some in counted.items()]
     windows = by_window(totals, range(partitioning.windows)) if partitioning.windows > 1 else [(0, totals)]
     return [WindowCounts.of(spec, some, number % partitioning.rankings) for number, some in windows]

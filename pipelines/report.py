@@ -152,8 +152,8 @@ def _held(account: Account, options: Options) -> Total:
     try:
         return account.budget(unit).total
     except NoBudget as error:
-        epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names)
-                          for names in (("epsilon", "publish_counts"), ("delta", "publish_counts_delta")))  # fmt: skip
+        epsilons, deltas = ("epsilon", "publish_counts", "publish_others"), ("delta", "publish_counts_delta")
+        epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
         words = {"ledger": "URL" if "@" in account.ledger else account.ledger, "dataset": account.dataset,
                  "epsilon": number(epsilon), "delta": delta and number(delta), "privacy-unit": unit,
                  "release-delta": unit == "user-window" and delta and number(delta),  # by default half of delta

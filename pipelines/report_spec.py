@@ -202,7 +202,7 @@ def counts_of(options: Options) -> CountBudget | None:
     """The budget of the noisy counts, or None if they are not published. Raises Refusal."""
     epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
-        for name in ("publish_counts_delta", "round_counts", "hide_counts_below"):
+        for name in ("publish_counts_delta", "publish_others", "round_counts", "hide_counts_below"):
             if name in options:
                 raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
@@ -211,9 +211,9 @@ def counts_of(options: Options) -> CountBudget | None:
         raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
         return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1),
-                           options.get("hide_counts_below"))  # fmt: skip
+                           options.get("hide_counts_below"), options.get("publish_others"))  # fmt: skip
     except Refusal as error:
-        if error.field in ("round_counts", "hide_counts_below"):
+        if error.field in ("publish_others", "round_counts", "hide_counts_below"):
             raise
         raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
 

@@ -286,6 +286,9 @@ OPTIONS: tuple[Option, ...] = (
            field="budget.publish_counts"),
     Option("publish_counts_delta", number, "D", "Gaussian noise for the counts, less for many of them; added to "
            "{delta}", (*RUN, "plan", "preview"), _COUNTS, field="budget.publish_counts_delta"),
+    Option("publish_others", number, "E", "with {publish_counts} and {max_items_per_user}: also publish the noisy sum "
+           "of all other counts, from a budget of its own, added to {epsilon}", (*RUN, "plan", "preview"), _COUNTS,
+           field="budget.publish_others"),
     Option("round_counts", count, "N", "publish noisy counts as multiples of N, such as 10",
            (*RUN, "plan", "preview"), _COUNTS, field="budget.round_counts",
            same="rounding comes after the draw, which is the same"),

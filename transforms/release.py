@@ -23,6 +23,7 @@ from private_topk.transforms.windows import WindowBounds
 __all__ = [
     "DRAWS",
     "NoiseSize",
+    "NoisyTotal",
     "Ranking",
     "Release",
     "ReleaseKey",
@@ -44,6 +45,18 @@ class NoiseSize(NamedTuple):
     within_95: int | float
 
 
+class NoisyTotal(NamedTuple):
+    """The sum of all counts that a ranking does not publish, with noise of its own.
+
+    Args:
+        noisy: may be negative.
+        within_95: with a probability of at least 95% it is off by no more than this, its rounding included.
+    """
+
+    noisy: int | float
+    within_95: int | float
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The released top items of one window. Public.
@@ -59,6 +72,8 @@ class Ranking:
             where they are hidden. Noisy sums where amounts are added up, in the measure of these.
         noise: how far those may be off for their noise, in the same measure.
         noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
+        others: the sum of all other counts, where a budget was set aside for it: how many pairs of a user and an item,
+            or what amount.
     """
 
     window: WindowBounds
@@ -69,6 +84,7 @@ class Ranking:
     noise: NoiseSize | None = None
     group: str | None = None
     noisy_weights: tuple[float, ...] | None = None
+    others: NoisyTotal | None = None
 
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
@@ -76,7 +92,8 @@ class Ranking:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each item: window_start, window_end, maybe group, rank (None in a set), item, maybe noisy_weight,
-        noisy_count, noise_stddev, noise_95, k, returned. A ranking file has these columns, and the release's id.
+        noisy_count, noise_stddev, noise_95, maybe noisy_others and others_95, k, returned. A ranking file has these
+        columns, and the release's id.
         """
         counts = self.noisy_counts or (None,) * len(self.items)
         return [
@@ -90,6 +107,7 @@ class Ranking:
                 "noisy_count": count,
                 "noise_stddev": None if count is None else self.noise and self.noise.stddev,
                 "noise_95": None if count is None else self.noise and self.noise.within_95,
+                **({} if self.others is None else {"noisy_others": self.others[0], "others_95": self.others[1]}),
                 "k": self.k,
                 "returned": len(self.items),
             }

@@ -136,7 +136,7 @@ def by_window(tables: Sequence[pa.RecordBatch], windows: range) -> Iterator[tupl
 def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) -> Ranking:
     """The ranking of one window from its counts."""
     mechanism, label = spec.mechanism, of.label()
-    ranks, noisy, noise = spec.draw(counted.histogram, counted.digest, label, release, counted.catalogued)
+    ranks, noisy, noise, others = spec.draw(counted.histogram, counted.digest, label, release, counted.catalogued)
     items = counted.items(ranks)
     if mechanism.guarantee.two_stage:
         items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
@@ -150,7 +150,8 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
         published = spec.shown(noisy.tolist())
     names = tuple(counted.labels(items).to_pylist())
     k = len(names) if spec.k is None else spec.k
-    return Ranking(of.bounds, names, k, mechanism.guarantee.answer, published, noise, of.group, weighed)
+    answer, total = mechanism.guarantee.answer, spec.others(others)
+    return Ranking(of.bounds, names, k, answer, published, noise, of.group, weighed, total)
 
 
 @dataclass(frozen=True, eq=False)

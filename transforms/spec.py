@@ -15,10 +15,10 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, CountNoise, noise_of_others
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.release import NoiseSize, Release, release_seed
+from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
@@ -38,6 +38,7 @@ class Draws(NamedTuple):
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
     noise: NoiseSize | None = None
+    noisy_others: int | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,12 @@ class TopK:
         if weighs_users and counts is not None:
             raise Refusal("publish_counts", f"does not go with {name}, which adds up weights and counts nobody",
                           "leave it out")  # fmt: skip
+        if counts is not None and counts.others is not None:
+            if not self.domain.is_public:
+                raise Refusal("publish_others", "needs a public domain: of an unknown one not all counts come together",
+                              "leave it out")  # fmt: skip
+            if self.max_items_per_user is None and self.mechanism.parameter("max_items_per_user") is None:
+                raise Refusal("publish_others", "needs {max_items_per_user}: a user is in the sum once for every item")
 
     def _check_risers(self, risers: Risers, units: int) -> None:
         if not self.domain.is_public:
@@ -212,7 +219,7 @@ class TopK:
 
     def epsilon(self) -> float:
         """The whole cost of one window; never less, as a float."""
-        counts = self.publish_counts.epsilon if self.publish_counts else 0
+        counts = self.publish_counts.total if self.publish_counts else 0
         return stated(Fraction(self.mechanism.parameter("epsilon")) + Fraction(counts))
 
     def delta(self) -> float:
@@ -251,12 +258,31 @@ class TopK:
             return Draws(ranks, None)
         values, places = histogram.picks(ranks).values, np.arange(len(ranks))
         noisy = publish_counts(values, places, bits, *self._noise_depends_on(budget))
-        return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)))
+        others = None
+        if budget.others is not None:
+            [off] = self._noise_of_others(budget).sample(1, bits.draw())
+            others = histogram.total - sum(values.tolist()) + off
+        return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)), others)
 
     def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
         """The places of the candidates, as `draw` returned them, that make up the answer, from the users of each."""
         seed = release_seed(release, window, self.parameters(), digest)
         return self.mechanism.order(users, self.most, RandomBits.keyed(seed).draw())
+
+    def _noise_of_others(self, budget: CountBudget) -> CountNoise:
+        assert budget.others is not None and self.max_items_per_user is not None
+        return noise_of_others(budget.others, self.max_items_per_user, self.mechanism.cap, self.users_move())
+
+    def others(self, noisy: int | None) -> NoisyTotal | None:
+        """The noisy sum of all counts that are not published, as it is published; None where there is none."""
+        budget = self.publish_counts
+        if budget is None or noisy is None:
+            return None
+        [rounded] = budget.rounded(np.array([noisy], object)).tolist()
+        within = self._noise_of_others(budget).half_width(_CENTRAL) + budget.round_to // 2
+        if self.amounts is None:
+            return NoisyTotal(rounded, within)
+        return NoisyTotal(self.amounts.shown(rounded), self.amounts.shown(within))
 
     def noise(self, published: int) -> NoiseSize | None:
         """The noise of so many published counts; None where there are none. Of amounts in their measure."""

@@ -122,7 +122,8 @@ class Cost:
     @classmethod
     def of_counts(cls, counts: CountBudget) -> Cost:
         """The cost of publishing noisy counts of the items drawn."""
-        return cls._as_stated(cost_of_counts(counts.epsilon, counts.delta))
+        cost = cls._as_stated(cost_of_counts(counts.epsilon, counts.delta))
+        return cost if counts.others is None else cost + cls._as_stated(cost_of_counts(counts.others))
 
     @classmethod
     def _as_stated(cls, stated: StatedCost) -> Cost:

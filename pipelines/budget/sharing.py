@@ -229,6 +229,7 @@ def check_sizes(
     if counts is not None:
         check_epsilon(counts.epsilon, "publish_counts")
         check_delta(counts.delta, "publish_counts_delta")
+        check_epsilon(counts.total, "publish_others")
     given = Fraction(delta or 0) + Fraction(counts.delta if counts else 0)
     if held is not None and float(given) > float(held.delta):  # as floats: 1e-05 is a little more than the decimal
         raise Refusal("delta", f"must be at most {plain(held.delta)} with that of the noisy counts, the delta of the "
@@ -253,7 +254,8 @@ class Split:
         if k < 1:
             raise Refusal("k", f"must be at least 1, got {k}")
         self._mechanism, self._k, self._counts = mechanism, k, counts
-        epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
+        of_counts = (counts.epsilon, counts.others or 0) if counts else (0, 0)
+        epsilons = [Fraction(part) for part in (mechanism.parameter("epsilon"), *of_counts)]
         deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
         self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
         # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
@@ -268,10 +270,10 @@ class Split:
 
     def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, CountBudget | None]:
         """The mechanism and the counts of a window that may spend an epsilon and a delta."""
-        ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
+        ranking, counted, others = (float(rounded_down(part * epsilon)) for part in self._epsilons)
         ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
         budget: dict[str, Any] = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
-        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
+        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta, others=others or None)
         return replace(self._mechanism, **budget), counts
 
     def price(self, epsilon: Fraction, delta: Fraction) -> Cost:

@@ -55,7 +55,7 @@ _WHY_NOT = {
     "gaussian": "where all noise is Gaussian",
 }
 _USUAL_K = 10
-_BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta")
+_BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta", "publish_others")
 
 
 def _preview(arguments: Namespace, others: list[str]) -> None:
@@ -251,6 +251,7 @@ def _run(preview: Preview, best: Outlook) -> str:
     if setting.publish_counts is not None:
         counts = setting.publish_counts
         given |= {"publish_counts": counts.epsilon, "publish_counts_delta": counts.delta or None,
+                  "publish_others": counts.others,
                   "round_counts": counts.round_to if counts.round_to > 1 else None}  # fmt: skip
     words += [word for name, value in given.items() if value is not None for word in (flag(name), _written(value))]
     if setting.unknown_domain:
@@ -313,7 +314,7 @@ def _plan(arguments: Namespace, others: list[str]) -> None:
 
 
 def _counts(options: Options) -> CountBudget | None:
-    if not {"publish_counts", "publish_counts_delta", "round_counts"} & set(options):
+    if not {"publish_counts", "publish_counts_delta", "publish_others", "round_counts"} & set(options):
         return None
     from private_topk.pipelines.report_spec import counts_of  # loads Beam
 

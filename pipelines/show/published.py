@@ -46,6 +46,14 @@ class Listing(NamedTuple):
         return any(row.get("noise_95") is not None for row in self.rows)
 
     @property
+    def others(self) -> str:
+        """The sum of all counts that are not in the ranking, where it is published."""
+        first = self.rows[0] if self.rows else {}
+        if first.get("noisy_others") is None:
+            return ""
+        return f"all others together: about {first['noisy_others']:,} ± {first['others_95']:,}"
+
+    @property
     def local_start(self) -> datetime:
         """The start in local time of the zone."""
         assert self.start is not None
@@ -205,7 +213,7 @@ def table(listing: Listing) -> list[str]:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
                  for line, row in zip(lines, rows, strict=True)]  # fmt: skip
-    return [title, *lines]
+    return [title, *lines, *([f"  {'':>{width}}  {listing.others}"] if listing.others else [])]
 
 
 def _range(noise: int | None) -> str:

@@ -53,6 +53,12 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
     "release_id": (pa.string(), "the release this row belongs to"),
 }
+_OTHERS = {
+    "noisy_others": (pa.int64(), "the sum of all counts of the window that are not in the ranking, with noise"),
+    "others_95": (pa.int64(), "at least 95% of the time noise and rounding put that sum off by no more"),
+}
+_COUNTS = ("noisy_count", "noise_95", *_OTHERS)
+"""With a fraction where sums of amounts have one."""
 
 
 class Shape(NamedTuple):
@@ -62,18 +68,21 @@ class Shape(NamedTuple):
         fractional: noisy counts are sums of amounts with a fraction.
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
+        others: so is the sum of all counts that are not.
     """
 
     fractional: bool = False
     grouped: bool = False
     weighed: bool = False
+    others: bool = False
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Shape:
         """The shape of the release that a manifest describes."""
         amounts = facts.get("amounts")
         fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
-        return cls(fractional, facts.get("groups") is not None, "noise_stddev" in facts.get("weights", ()))
+        others = "others" in ((facts.get("privacy") or {}).get("noisy_counts") or ())
+        return cls(fractional, facts.get("groups") is not None, "noise_stddev" in facts.get("weights", ()), others)
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
@@ -82,6 +91,8 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
     for name, column in FIELDS.items():
         if name == "rank" and shape.grouped:
             fields["group"] = pa.string(), "of which group of the rows the ranking is"
+        if name == "k" and shape.others:
+            fields |= _OTHERS
         fields[name] = column
         if name == "item" and shape.weighed:
             fields["noisy_weight"] = (
@@ -89,7 +100,7 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
                 "sum of the weights of the users who hold the item, with the noise that decided its rank; no count",
             )
     if shape.fractional:
-        fields |= {name: (pa.float64(), fields[name][1]) for name in ("noisy_count", "noise_95")}
+        fields |= {name: (pa.float64(), fields[name][1]) for name in _COUNTS if name in fields}
     return fields
 
 
@@ -185,13 +196,12 @@ def _to_csv(rows: Rows, shape: Shape = PLAIN) -> bytes:
 
 
 def _from_csv(content: bytes) -> Rows:
-    numbers = ("noisy_count", "noise_95")  # with a fraction where sums of amounts have one
     types = {name: kind for name, (kind, _) in fields_of(PLAIN).items()}
-    types |= dict.fromkeys((*numbers, "group"), pa.string())
+    types |= dict.fromkeys((*_COUNTS, "group"), pa.string())
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     parse = pa_csv.ParseOptions(newlines_in_values=True)
     rows = pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()
-    return [row | {name: _number(row[name]) for name in numbers if name in row} for row in rows]
+    return [row | {name: _number(row[name]) for name in _COUNTS if name in row} for row in rows]
 
 
 def _number(text: str) -> int | float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from private_topk.transforms.mechanisms import (
     noise_of_counts,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_others
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.spec import Draws, TopK, noise_size
@@ -64,6 +66,51 @@ def test_noise_is_that_of_the_counts_that_are_published() -> None:
         assert draws.noisy_counts is not None and len(draws.noisy_counts) == len(draws.ranks)
         seen[len(draws.ranks)] = draws.noise and draws.noise.stddev
     assert seen[0] is None and seen[3] == noise_of_counts(3, 0.5).stddev()
+
+
+OTHERS = CountBudget(0.5, others=0.25)
+BOUNDED = replace(PLAIN, max_items_per_user=4, publish_counts=OTHERS)
+
+
+def test_the_others_are_the_sum_of_all_counts_that_are_not_published() -> None:
+    """Off by noise for a user who is in it `max_items_per_user` times; nothing else of the draw changes."""
+    off, plain = [], replace(PLAIN, max_items_per_user=4)
+    for number in range(300):
+        release = replace(RELEASE, id=f"release {number}")
+        draws = draw(BOUNDED, release=release)
+        assert draws.noisy_others is not None
+        off.append(draws.noisy_others - (COUNTS.sum() - COUNTS[draws.ranks].sum()))
+    total = BOUNDED.others(draws.noisy_others)
+    assert total is not None and total.noisy == draws.noisy_others
+    assert np.mean(np.abs(off) <= total.within_95) > 0.9
+    assert np.std(off) == pytest.approx(2**0.5 * 4 / 0.25, rel=0.3)
+    assert BOUNDED.epsilon() == plain.epsilon() + 0.25 and BOUNDED.delta() == 0
+    assert draw(plain).noisy_others is None and plain.others(None) is None
+
+
+def test_the_others_are_rounded_and_measured_like_the_counts() -> None:
+    tens = replace(BOUNDED, publish_counts=replace(OTHERS, round_to=10))
+    rounded, plain = draw(tens).noisy_others, draw(BOUNDED).noisy_others
+    assert rounded == plain, "before it is shown"
+    shown, within = tens.others(rounded), BOUNDED.others(plain)
+    assert shown is not None and within is not None
+    assert shown.noisy % 10 == 0 and abs(shown.noisy - within.noisy) <= 5 == shown.within_95 - within.within_95
+    minutes = replace(BOUNDED, amounts=Amounts(60, value_resolution="0.5"))
+    sums = minutes.others(draw(minutes).noisy_others)
+    assert sums is not None and sums.within_95 == pytest.approx(60 * within.within_95, rel=0.01)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+def test_no_user_moves_the_others_by_more_than_their_noise_is_for(neighbours: Neighbours) -> None:
+    """Every user of four items, and whatever is published; with two rankings one may leave one and enter the other."""
+    kinds = [user for n in range(3) for user in combinations(range(4), n)]
+    pairs = [(user, other) for user in kinds for other in (kinds if neighbours == "swap" else [()])]
+    for published in kinds:
+        left = [[len(set(user) - set(published)) for user in pair] for pair in pairs]
+        assert max(abs(mine - yours) for mine, yours in left) <= noise_of_others(1, 2).scale == 2
+        assert max(mine + yours for mine, yours in left) <= noise_of_others(1, 2, moving=True).scale == 4
+    spec = replace(BOUNDED, mechanism=Joint(1.0, neighbours=neighbours), groups=Groups.of(["x", "y"]))
+    assert spec.users_move() == (neighbours == "swap")
 
 
 def test_counts_are_off_by_as_much_as_is_said() -> None:
@@ -116,6 +163,9 @@ def test_what_a_mechanism_says_of_itself_is_taken_over() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: CountBudget(1.0, others=0), "publish_others must be"),
+        (lambda: replace(PLAIN, publish_counts=OTHERS), "publish_others needs max_items_per_user"),
+        (lambda: TopK(3, LimitDomain(1.0, 1e-6), UnknownDomain(), 3, OTHERS), "publish_others needs a public domain"),
         (lambda: CountBudget(1.0, round_to=0), "round_counts must be a whole number of at least 1"),
         (lambda: CountBudget(1.0, round_to=2.5), "round_counts must be a whole number of at least 1"),
         (lambda: CountBudget(1.0, round_to=True), "round_counts must be a whole number of at least 1"),

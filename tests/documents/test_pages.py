@@ -198,10 +198,6 @@ FIVE_MINUTES = [
 ]
 
 
-def test_reading(world: World) -> None:
-    hold(world, "docs/reading.md", [Held("$ private-topk sample", after=ranked("top.csv", 5))])
-
-
 def rows_of_drinks(world: World) -> None:
     (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
 

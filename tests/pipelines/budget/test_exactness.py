@@ -98,6 +98,15 @@ def test_shares_never_sum_to_more_than_the_decimal(epsilon: str, windows: int, h
         assert (shared.mechanism, shared.counts) == (JOINT(total), counts), "the total itself"
 
 
+def test_the_others_have_their_part_of_every_share() -> None:
+    shared = share_out(JOINT(4), 3, CountBudget(2, others=1), reach=Reach("user", 4))
+    assert shared.privacy.total == Total(Fraction(7))
+    assert (shared.mechanism, shared.counts) == (JOINT(1.0), CountBudget(0.5, others=0.25))
+    assert Cost.of_counts(CountBudget(2, others=1)).epsilon == 3
+    gaussian = Cost.of_counts(CountBudget(2, 1e-6, others=1))
+    assert gaussian.rest < gaussian.delta and not gaussian.gdp, "the one is Gaussian and the other is not"
+
+
 @pytest.mark.parametrize("epsilon", ["1e308", "1e-320", "1e-101", "1e7", "-1", "0", "nan", "inf", "1e400"])
 @pytest.mark.parametrize("more", [[], ["--publish-counts", "1"], ["--privacy-unit", "user"]], ids=str)
 def test_epsilons_beyond_reason_are_refused(

@@ -98,13 +98,13 @@ def test_what_was_found_is_ranked_beside_a_catalogue(folder: Path) -> None:
 
 def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: Path) -> None:
     """By the same draw in any layout; what is not listed comes out as it would without a list."""
-    write(folder / "catalogue.txt", "item 9\nnobody has this\n")
+    write(folder / "catalogue.txt", "item 9\na thing that nobody has\n")
     find = {**FIND, "unknown_domain": True, "domain": folder / "catalogue.txt"}
     assert run(folder, "found.csv", **FIND).status == 0
     done = run(folder, "all.csv", **find, release_id="t")
     assert done.status == 0, done.err
     ranked = pl.read_csv(folder / "all.csv")
-    found, listed = len(pl.read_csv(folder / "found.csv")), {"item 9", "nobody has this"}
+    found, listed = len(pl.read_csv(folder / "found.csv")), {"item 9", "a thing that nobody has"}
     assert {*ranked["item"]} == {f"item {n}" for n in range(found)} | listed
     domain = facts(folder, "all")["domain"]
     assert domain["kind"] == "unknown" and domain["catalogue"]["size"] == 2  # type: ignore[index]

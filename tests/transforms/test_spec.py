@@ -19,6 +19,7 @@ from private_topk.transforms.mechanisms import (
     Joint,
     Laplace,
     LimitDomain,
+    RandomBits,
     Restricted,
     WeightedGaussian,
     noise_of_counts,
@@ -27,7 +28,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_others
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.release import Release, ReleaseKey
+from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from private_topk.transforms.spec import Draws, TopK, noise_size
 
 COUNTS = np.array([900, 700, 500, 300, 100])
@@ -74,12 +75,17 @@ BOUNDED = replace(PLAIN, max_items_per_user=4, publish_counts=OTHERS)
 
 def test_the_others_are_the_sum_of_all_counts_that_are_not_published() -> None:
     """Off by noise for a user who is in it `max_items_per_user` times; nothing else of the draw changes."""
-    off, plain = [], replace(PLAIN, max_items_per_user=4)
+    off, alike, plain = [], [], replace(PLAIN, max_items_per_user=4)
     for number in range(300):
         release = replace(RELEASE, id=f"release {number}")
         draws = draw(BOUNDED, release=release)
         assert draws.noisy_others is not None
         off.append(draws.noisy_others - (COUNTS.sum() - COUNTS[draws.ranks].sum()))
+        for earlier in range(2):  # whose bits are the ranking's and the counts'
+            bits = RandomBits.keyed(release_seed(release, "all", BOUNDED.parameters(), COUNTS.tobytes()))
+            drawn = [bits.draw() for _ in range(earlier + 1)]
+            alike.append(noise_of_others(0.25, 4).sample(1, drawn[-1]) == [off[-1]])
+    assert np.mean(alike) < 0.2
     total = BOUNDED.others(draws.noisy_others)
     assert total is not None and total.noisy == draws.noisy_others
     assert np.mean(np.abs(off) <= total.within_95) > 0.9

@@ -257,6 +257,20 @@ class TestWeightedGaussian(Contract):
         plain = mechanism.select(named.histogram, k, one).tolist()
         assert mechanism.select_with(none, named.histogram, k, two).tolist() == plain
 
+    def test_sums_too_large_for_floats_are_ordered_exactly(self) -> None:
+        mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
+        unit = int(mechanism.scale())
+        sums = (1 << 60) + np.arange(20)[::-1] * unit // 8
+        for number in range(20):
+            draw = RandomBits.keyed(b"%d" % number).draw()
+            noisy = []
+            for rank, each in enumerate(sums.tolist()):
+                score = noisy_score(each - (1 << 60), mechanism.scale(), noise_real(draw, 0, rank, "gaussian"))
+                noisy.append(float(score()))
+            order = np.argsort(-np.array(noisy)).tolist()
+            draw = RandomBits.keyed(b"%d" % number).draw()
+            assert mechanism.select(Histogram.of(sums), 20, draw).tolist() == order
+
     @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
     @pytest.mark.parametrize("listed", [(0,), (0, 2), (0, 1, 2)])
     def test_no_user_of_listed_items_tells_more_than_the_budget(self, neighbours: str, listed: tuple[int, ...]) -> None:

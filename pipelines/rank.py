@@ -27,10 +27,9 @@ from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
-from private_topk.transforms.domain import Domain
+from private_topk.transforms.domain import Domain, as_domain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import as_integers
@@ -142,9 +141,8 @@ def rank(
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif isinstance(mechanism, Mechanism) and epsilon is not None:
         raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
-    if isinstance(domain, str | os.PathLike):
-        domain = read_domain(os.fspath(domain), item)
-    fields = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+    listed = as_domain(domain, item)
+    fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     spec = resolve(
         TopK(*fields),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         spare_delta=delta,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from private_topk.pipelines.budget.plot import Picture
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import manifest_path, publish
 from private_topk.pipelines.report import Report, account_of
@@ -206,24 +207,6 @@ def _with_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
     return table.set_column(place, "item", table["item"].cast(kind))
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A drawing that a notebook shows."""
-
-    svg: str = field(repr=False)
-
-    def _repr_html_(self) -> str:
-        return f'<div class="ptk"><style>{STYLE}</style>{self.svg}</div>'
-
-    def save(self, path: str) -> None:
-        """Write the drawing as an .svg file of its own, with its colours."""
-        if not path.endswith(".svg"):
-            raise Refusal("path", f"must end with .svg, got {verbatim(path)}", "other tools convert it")
-        inside = self.svg.replace(">", f' class="ptk"><style>{STYLE}</style>', 1)
-        with open(path, "w", encoding="utf-8") as sink:
-            sink.write(inside)
-
-
 @dataclass(frozen=True, eq=False)
 class Rankings:
     """The rankings of all windows of one release, and every public fact of it. All of it may be published.
@@ -306,9 +289,9 @@ class Rankings:
             raise Refusal("group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a picture is of one")
         listings = by_group[group]
         if has_places(listings):
-            return Picture(bump_chart(listings, "places"))
+            return Picture(bump_chart(listings, "places"), STYLE)
         if len(listings) == 1 and listings[0].counted:
-            return Picture(count_chart(listings[0], "counts"))
+            return Picture(count_chart(listings[0], "counts"), STYLE)
         raise Refusal("", "of one window without counts there is nothing to draw but its order",
                       "give publish_counts, or a period with several windows")  # fmt: skip
 

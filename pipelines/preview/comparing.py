@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -22,6 +23,8 @@ from private_topk.transforms.mechanisms.registry import name_of
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from private_topk.pipelines.budget.plot import Picture
 
 __all__ = ["GroupsPreview", "Preview", "preview"]
 
@@ -125,15 +128,22 @@ class Preview:
         return polars.DataFrame(self.to_rows())
 
     def to_pandas(self) -> pandas.DataFrame:
-        import pandas
-
+        """Raises Refusal where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
         return pandas.DataFrame(self.to_rows())
 
-    def plot(self, path: str) -> None:
-        """Draw each rank's chance to be found, and the l_1 errors, as a picture file. Needs the extra `plot`."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Each rank's chance to be found, and the l_1 errors. Raises Refusal without the extra `plot`.
+
+        Args:
+            path: also write it to this .png, .svg or .pdf file.
+        """
         from private_topk.pipelines.preview.plot import plot
 
-        plot(self.outlooks, path, self.expected.words(), "users" if self.setting.amounts is None else "amounts")
+        return plot(self.outlooks, path, self.expected.words(), "users" if self.setting.amounts is None else "amounts")
 
     def __str__(self) -> str:
         parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
@@ -190,7 +200,11 @@ class GroupsPreview:
         advice = smallest.advice() if smallest.close_to_noise else ""
         return [said, *([f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else [])]
 
-    _repr_html_ = Preview._repr_html_
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows of the previews, each with its group."""
+        return [{"group": group, **row} for group, one in self.previews.items() for row in one.to_rows()]
+
+    _repr_html_, to_polars, to_pandas = Preview._repr_html_, Preview.to_polars, Preview.to_pandas
 
     def __str__(self) -> str:
         columns = {name: one.outlooks for name, one in self.previews.items()}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -198,6 +200,9 @@ def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
     names = ("joint", "peeling", "canonical")
     one = preview(Zipf(1.0, 100, 1000, 5), 4, 1.0, mechanism=names, draws=5)
     one.plot(str(tmp_path / "one.svg"))
+    one.plot().save(tmp_path / "shown.svg")
+    drawings = [picture(tmp_path / name) for name in ("one.svg", "shown.svg")]
+    assert drawings[0] == drawings[1] and len(drawings[0]) > 20, "the same, whoever writes it"
     said = " ".join(re.findall(r"<!-- (.*?) -->", (tmp_path / "one.svg").read_text()))
     assert all(name in said for name in (*names, "rank", "l_1 error, in users", "Zipf 1: 100 items"))
     for path, wrong in (
@@ -206,6 +211,21 @@ def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
     ):
         with pytest.raises(Refusal, match=f"plot .*{wrong}"):
             one.plot(str(tmp_path / path))
+
+
+def picture(path: Path) -> list[str]:
+    """All lines that are drawn in an .svg file, which must be one."""
+    return [node.attrib["d"] for node in ElementTree.parse(path).iter() if "d" in node.attrib]
+
+
+def test_a_notebook_shows_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = preview(Zipf(1.0, 100, 1000, 5), k=4, mechanism=Joint(epsilon=1.0), draws=5)
+    shown = found.plot()._repr_html_()
+    assert shown.startswith("<div") and shown.count("<svg") == shown.count("</svg>") == 1 and "<?xml" not in shown
+    assert all(f"<!-- {said} -->" in shown for said in ("joint", "rank", "l_1 error, in users"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(Refusal, match=r"plot needs matplotlib: pip install 'private-topk\[plot\]'"):
+        found.plot()
 
 
 def test_json_holds_all_of_it() -> None:
@@ -222,6 +242,11 @@ def test_a_notebook_and_other_tools_have_it() -> None:
     assert frame["mechanism"].to_list() == [outlook.name for outlook in found.outlooks]
     assert frame["recall"].to_list() == [outlook.recall.value for outlook in found.outlooks]
     assert found.to_pandas()["l_1_high"].tolist() == [outlook.l_1.high for outlook in found.outlooks]
+    by_group = preview(Zipf(1.1, 300, 50_000, 5).among(3), k=3, mechanism=Joint(epsilon=1.0), draws=5)
+    rows = by_group.to_rows()
+    assert [row["group"] for row in rows] == list(by_group.previews) == by_group.to_polars()["group"].to_list()
+    assert by_group.to_pandas().to_dict("records") == rows
+    assert {"group": rows[0]["group"], **next(iter(by_group.previews.values())).to_rows()[0]} == rows[0]
 
 
 def test_what_people_type() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from private_topk.pipelines.budget.plot import Picture
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.publishing import manifest_path, publish
 from private_topk.pipelines.report import Report, account_of
@@ -27,10 +28,9 @@ from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
-from private_topk.transforms.domain import Domain
+from private_topk.transforms.domain import Domain, as_domain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import as_integers
@@ -142,9 +142,8 @@ def rank(
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif isinstance(mechanism, Mechanism) and epsilon is not None:
         raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
-    if isinstance(domain, str | os.PathLike):
-        domain = read_domain(os.fspath(domain), item)
-    fields = k, mechanism, domain, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+    listed = as_domain(domain, item)
+    fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     spec = resolve(
         TopK(*fields),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         spare_delta=delta,
@@ -206,24 +205,6 @@ def _kind_of_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> pa.D
 def _with_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
     place = table.column_names.index("item")
     return table.set_column(place, "item", table["item"].cast(kind))
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawing that a notebook shows."""
-
-    svg: str = field(repr=False)
-
-    def _repr_html_(self) -> str:
-        return f'<div class="ptk"><style>{STYLE}</style>{self.svg}</div>'
-
-    def save(self, path: str) -> None:
-        """Write the drawing as an .svg file of its own, with its colours."""
-        if not path.endswith(".svg"):
-            raise Refusal("path", f"must end with .svg, got {verbatim(path)}", "other tools convert it")
-        inside = self.svg.replace(">", f' class="ptk"><style>{STYLE}</style>', 1)
-        with open(path, "w", encoding="utf-8") as sink:
-            sink.write(inside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,9 +289,9 @@ class Rankings:
             raise Refusal("group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a picture is of one")
         listings = by_group[group]
         if has_places(listings):
-            return Picture(bump_chart(listings, "places"))
+            return Picture(bump_chart(listings, "places"), STYLE)
         if len(listings) == 1 and listings[0].counted:
-            return Picture(count_chart(listings[0], "counts"))
+            return Picture(count_chart(listings[0], "counts"), STYLE)
         raise Refusal("", "of one window without counts there is nothing to draw but its order",
                       "give publish_counts, or a period with several windows")  # fmt: skip
 

@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -323,12 +324,15 @@ CodedDomain = PublicDomain | RangeDomain
 Domain = CodedDomain | UnknownDomain
 
 
-def as_domain(given: Domain | Iterable[str | int]) -> Domain:
-    """A domain; a list of items is a public one, and a dict of lists one by group. Raises Refusal."""
-    if isinstance(given, str | bytes):
-        raise TypeError("domain must be a list of items, a PublicDomain, a RangeDomain or UnknownDomain(), got "
-                        "a single string: a file is read by "
-                        "private_topk.pipelines.sources.read_domain(PATH, COLUMN)")  # fmt: skip
+@singledispatch
+def as_domain(given: Any, column: str = "item") -> Domain:  # noqa: ANN401 - more than one may say beforehand
+    """A domain; a list of items is a public one, and a dict of lists one by group. Raises Refusal.
+
+    Transforms read no files: paths are registered by `pipelines.sources`, which does.
+
+    Args:
+        column: which one of a file holds the items, where it has several.
+    """
     if isinstance(given, PublicDomain | RangeDomain | UnknownDomain):
         return given
     return DomainByGroup.by_group(given) if isinstance(given, Mapping) else PublicDomain.of(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Set
 from itertools import count
 from typing import Any
@@ -95,7 +96,7 @@ def digest_of(labels: pa.Array) -> str:
 def column_of(items: Iterable[str | int]) -> pa.Array:
     """A collection of items as a column. Raises Refusal unless it is one of strings and integers."""
     try:
-        if isinstance(items, Mapping) or isinstance(items, type):
+        if isinstance(items, Mapping | str | bytes | type):  # the letters of a text are no items
             raise TypeError
         if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
             items = _only_column(items)
@@ -103,9 +104,10 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
         values = list(items if listed is None else listed())
     except TypeError:
-        got = "None" if items is None else type(items).__name__
-        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}",
-                      "the list is public: it is never made from the rows") from None  # fmt: skip
+        got, path = "None" if items is None else type(items).__name__, isinstance(items, str | os.PathLike)
+        remedy = ("the whole domain of `rank` and of private_topk.PrivateTopK may be the path of a file" if path else
+                  "the list is public: it is never made from the rows")  # fmt: skip
+        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
     kinds = {type(value) for value in values}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
-from private_topk.transforms.domain import Domain
+from private_topk.transforms.domain import Domain, as_domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -28,6 +29,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.validation import (
     check_key,
     check_kinds,
+    check_lists,
     check_windowing,
     named_as_arguments,
 )
@@ -52,8 +54,9 @@ class PrivateTopK(beam.PTransform):
             "weighted-gaussian".
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint" with `epsilon`.
             Its epsilon and delta are the cost of every window.
-        domain: the public list of items, as a `PublicDomain` or any iterable of labels; consecutive integers, as a
-            `RangeDomain`; or `UnknownDomain()`.
+        domain: the public list of items, which must not come from the elements: a list, a column, a frame of one, or
+            the path of a file, which workers read again; consecutive integers, as a `RangeDomain`; or
+            `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
         release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
@@ -103,7 +106,7 @@ class PrivateTopK(beam.PTransform):
         self,
         k: int | None,
         mechanism: Mechanism | str,
-        domain: Domain | Iterable[str | int],
+        domain: Domain | Iterable[str | int] | os.PathLike[str],
         max_items_per_user: int | None = None,
         publish_counts: CountBudget | float | None = None,
         release: Release | None = None,
@@ -141,7 +144,7 @@ class PrivateTopK(beam.PTransform):
         fields = (
             k,
             mechanism,
-            domain,
+            as_domain(domain, item or "item"),
             max_items_per_user,
             publish_counts,
             amounts,
@@ -207,6 +210,7 @@ class RankBlocks(beam.PTransform):
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         spec, key = self._spec, self._release.key
         check_key(key, blocks.pipeline.runner, blocks.pipeline.options)
+        check_lists(spec, blocks.pipeline.runner)
         # block  ->  block in its windows, or with their numbers
         placed = blocks | "Assign windows" >> AssignWindows(self._reads)
         check_windowing(placed, spec, self._period, self._windows_are_public)

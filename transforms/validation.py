@@ -11,12 +11,12 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Release, ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_key", "check_kinds", "check_windowing", "named_as_arguments"]
+__all__ = ["check_all_windows", "check_key", "check_kinds", "check_lists", "check_windowing", "named_as_arguments"]
 
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -58,6 +58,14 @@ def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineO
     workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
     if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
         raise not_here()
+
+
+def check_lists(spec: TopK, runner: PipelineRunner | None) -> None:
+    """Raise Refusal if workers that are plainly other machines would look for a list in a file of this one."""
+    for field, path in spec.listed() if type(runner).__name__ == "DataflowRunner" else ():
+        if "://" not in path:
+            raise Refusal(field, f"{verbatim(path)} is a file of this machine, which the workers do not see",
+                          "copy it to a bucket and give gs://BUCKET/...")  # fmt: skip
 
 
 def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, windows_are_public: bool) -> None:

@@ -112,10 +112,10 @@ def _previews(
                     raise Refusal("", "groups have a preview of one {k}, one {epsilon} and one number of {items}, "
                                   "without {recall} and {plot}")  # fmt: skip
                 asked = setting_of(options, k, epsilon)
-                return preview(by_group, asked, mechanisms=tried, draws=arguments.draws, tell=tell)
+                return preview(by_group, asked, mechanism=tried, draws=arguments.draws, tell=tell)
             expected = by_group[""]
             setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
-            previews.append(preview(expected, setting, mechanisms=tried, draws=arguments.draws, tell=tell))
+            previews.append(preview(expected, setting, mechanism=tried, draws=arguments.draws, tell=tell))
     return previews
 
 
@@ -346,7 +346,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     shared = {**options, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
     setting = setting_of(shared, k, options["epsilon"])
-    return preview(expected, setting, mechanisms=dict.fromkeys((*MECHANISMS, name)))
+    return preview(expected, setting, mechanism=dict.fromkeys((*MECHANISMS, name)))
 
 
 def _plain(plan: Plan) -> dict[str, object]:

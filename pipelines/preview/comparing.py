@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -16,11 +17,14 @@ from private_topk.pipelines.preview.shapes import Expected, weight_of
 from private_topk.pipelines.preview.solving import fewest_windows, largest_k, noise_in, reaching
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.transforms.errors import Refusal, did_you_mean
-from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.registry import name_of
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from private_topk.pipelines.budget.plot import Picture
 
 __all__ = ["GroupsPreview", "Preview", "preview"]
 
@@ -98,7 +102,7 @@ class Preview:
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
         if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.privacy}]:
             with suppress(Refusal):
-                other = preview(self.expected, setting, mechanisms=others, draws=self.draws or _FEW).best
+                other = preview(self.expected, setting, mechanism=others, draws=self.draws or _FEW).best
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
                     better.append(f"{other.name}, which was not asked for")
         said = "; or with ".join(better)
@@ -124,15 +128,22 @@ class Preview:
         return polars.DataFrame(self.to_rows())
 
     def to_pandas(self) -> pandas.DataFrame:
-        import pandas
-
+        """Raises Refusal where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
         return pandas.DataFrame(self.to_rows())
 
-    def plot(self, path: str) -> None:
-        """Draw each rank's chance to be found, and the l_1 errors, as a picture file. Needs the extra `plot`."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Each rank's chance to be found, and the l_1 errors. Raises Refusal without the extra `plot`.
+
+        Args:
+            path: also write it to this .png, .svg or .pdf file.
+        """
         from private_topk.pipelines.preview.plot import plot
 
-        plot(self.outlooks, path, self.expected.words(), "users" if self.setting.amounts is None else "amounts")
+        return plot(self.outlooks, path, self.expected.words(), "users" if self.setting.amounts is None else "amounts")
 
     def __str__(self) -> str:
         parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
@@ -189,7 +200,11 @@ class GroupsPreview:
         advice = smallest.advice() if smallest.close_to_noise else ""
         return [said, *([f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else [])]
 
-    _repr_html_ = Preview._repr_html_
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows of the previews, each with its group."""
+        return [{"group": group, **row} for group, one in self.previews.items() for row in one.to_rows()]
+
+    _repr_html_, to_polars, to_pandas = Preview._repr_html_, Preview.to_polars, Preview.to_pandas
 
     def __str__(self) -> str:
         columns = {name: one.outlooks for name, one in self.previews.items()}
@@ -219,7 +234,7 @@ def preview(
     epsilon: float | Fraction | None = None,
     delta: float | Fraction | None = None,
     *,
-    mechanisms: str | Iterable[str] = tuple(MECHANISMS),
+    mechanism: Mechanism | str | Iterable[str] = tuple(MECHANISMS),
     draws: int | None = None,
     tell: Callable[[str], None] | None = None,
     **asked: Any,  # noqa: ANN401 - what the fields of a setting are
@@ -231,7 +246,8 @@ def preview(
             amounts `InAmounts`; of groups those of each by its name, the largest first, such as
             `Zipf(...).among(30)`.
         k, epsilon, delta: as for the run; or in place of k a `Setting`, which has all of it.
-        mechanisms: their names, or one; all built-in ones by default.
+        mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
+            names, to compare, by default of all built-in ones.
         draws: how many for each mechanism: 400 by default, fewer where they are slow; 100 for groups.
         tell: is called with the name of every mechanism before it is tried.
         asked: the other fields of a `Setting`, by name, such as `unknown_domain=True` or `publish_counts`.
@@ -243,19 +259,25 @@ def preview(
     """
     if isinstance(k, Setting):
         setting = k
-    elif epsilon is None:
-        raise Refusal("epsilon", "must be given")
+        if isinstance(mechanism, Mechanism):
+            raise Refusal("mechanism", "must be a name beside a Setting, which has the budget",
+                          f"give {name_of(type(mechanism))}")  # fmt: skip
     else:
+        asked |= {"epsilon": epsilon, "delta": delta}
         given = {name: value for name, value in asked.items() if value is not None}
         for name in given:
             if name not in (known := [field.name for field in fields(Setting)]):
-                raise Refusal(name, "is no argument of preview", did_you_mean(name, [*known, "mechanisms", "draws"]))
-        setting = Setting(k=k, epsilon=epsilon, delta=delta, **given)
-    mechanisms = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
+                raise Refusal(name, "is no argument of preview", did_you_mean(name, [*known, "mechanism", "draws"]))
+        if isinstance(mechanism, Mechanism):
+            given |= _told_by(mechanism, given)
+        elif epsilon is None:
+            raise Refusal("epsilon", "must be given")
+        setting = Setting(k=k, **given)
+    names = _names(mechanism)
     if isinstance(expected, Mapping):
-        return _of_groups(expected, setting, mechanisms, draws or _FEW, tell)
+        return _of_groups(expected, setting, names, draws or _FEW, tell)
     histogram = expected.histogram(setting.max_items_per_user, setting.unknown_domain)
-    shared, left_out = _admissible(setting, mechanisms, histogram.items, expected)
+    shared, left_out = _admissible(setting, names, histogram.items, expected)
     worth = 1.0 if setting.amounts is None else float(setting.amounts.value_resolution)
     outlooks = []
     for name, share in shared.items():
@@ -265,6 +287,25 @@ def preview(
         outlooks.append(look(share.mechanism, histogram, setting.k, draws, _pure(share), weight, worth))
     privacy = {name: share.privacy for name, share in shared.items()}
     return Preview(setting, expected, histogram.items, tuple(_ordered(outlooks)), privacy, left_out, draws)
+
+
+def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
+    """The names of one mechanism or of some. Raises Refusal for one that there is none of."""
+    if isinstance(mechanism, Mechanism):
+        return (name_of(type(mechanism)),)
+    some = mechanism if isinstance(mechanism, Iterable) and not isinstance(mechanism, str) else [mechanism]
+    return tuple(name_of(mechanism_by_name(name)) for name in some)
+
+
+def _told_by(mechanism: Mechanism, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a setting that a mechanism is made of. Raises Refusal where another value is given beside it."""
+    own = {name: value for name in parameters_of(type(mechanism))
+           if (value := mechanism.parameter(name)) is not None}  # fmt: skip
+    told = {field.name: own.pop(field.name) for field in fields(Setting) if field.name in own} | {"parameters": own}
+    for name, value in told.items():
+        if given.get(name, value) != value:
+            raise Refusal(name, "is of a mechanism that is given by its name", "the object has its own")
+    return told
 
 
 def _of_groups(
@@ -277,7 +318,7 @@ def _of_groups(
     setting = replace(setting, groups_per_user=setting.groups_per_user or 1)
     groups = list(by_group)
     some = dict.fromkeys((groups[0], groups[len(groups) // 2], groups[-1]))
-    previews = {one: preview(by_group[one], setting, mechanisms=names, draws=draws, tell=tell) for one in some}
+    previews = {one: preview(by_group[one], setting, mechanism=names, draws=draws, tell=tell) for one in some}
     noisy: dict[str, list[str]] = {}
     for name in dict.fromkeys(one.best.name for one in previews.values()):
 

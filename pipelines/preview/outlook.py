@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.registry import name_of
 
 __all__ = ["DRAWS", "NOISE", "Estimate", "Outlook", "look", "mean", "pooled", "share"]
 
@@ -127,8 +128,8 @@ class Outlook:
 
     @property
     def name(self) -> str:
-        """The mechanism's name."""
-        return self.mechanism.about.name
+        """The mechanism's name, by which a run finds it."""
+        return name_of(type(self.mechanism))
 
     @property
     def ordered(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
-from private_topk.pipelines.budget.plot import figure_in
+from private_topk.pipelines.budget.plot import Picture, figure_in
 from private_topk.pipelines.preview.outlook import Estimate, Outlook
 
 __all__ = ["plot"]
@@ -14,11 +15,12 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _MARKS = "os^Dv<>pP*X"
 
 
-def plot(outlooks: Sequence[Outlook], path: str, title: str, unit: str) -> None:
+def plot(outlooks: Sequence[Outlook], path: str | os.PathLike[str] | None, title: str, unit: str) -> Picture:
     """Draw each rank's chance to be found, and the l_1 error, of every mechanism.
 
     Args:
         outlooks: the best first; more than there are colours for are left out.
+        path: where to write it too, or None.
         unit: what counts are of.
 
     Raises:
@@ -30,6 +32,7 @@ def plot(outlooks: Sequence[Outlook], path: str, title: str, unit: str) -> None:
         _bars(right, outlooks[: len(_COLOURS)], unit)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", frameon=False, ncols=5)
         figure.suptitle(title, fontsize="medium")
+    return Picture.of(figure)
 
 
 def _ranks(axes: Any, outlooks: Sequence[Outlook]) -> None:  # noqa: ANN401 - matplotlib has no types here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from private_topk.pipelines.files import match, match_any, open_content, why
 from private_topk.pipelines.publishing import is_whole
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
-from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain
+from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import check_items, digest_of
 
@@ -106,6 +107,12 @@ def read_domain(path: str, column: str) -> PublicDomain:
     with _about(path):
         labels = check_items(source())
     return PublicDomain(source, digest_of(labels), len(labels))
+
+
+@as_domain.register(str)
+@as_domain.register(os.PathLike)
+def _at(path: str | os.PathLike[str], column: str = "item") -> PublicDomain:
+    return read_domain(os.fspath(path), column)
 
 
 def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomain:

@@ -233,7 +233,7 @@ def test_the_lists_are_part_of_the_draw() -> None:
         ({"fr": ["a"], "it": ["a"]}, ["fr"], 1, "has items of a group that groups does not list, such as 'it'"),
         ({"fr": ["a", "b"], "de": ["c"]}, None, 2, "number of items of every group, got k = 2 and a group of 1 items"),
         ({"fr": ["a", "a"]}, None, 1, "must hold every item once"),
-        ("abc", None, 1, "domain must be a list of items"),
+        (b"abc", None, 1, "domain must be a list of items"),
     ],
 )
 def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
@@ -33,10 +39,10 @@ from apache_beam.transforms.window import (
 )
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
+from private_topk import PrivateTopK
 from private_topk.transforms import (
     Amounts,
     Period,
-    PrivateTopK,
     PublicDomain,
     RangeDomain,
     Release,
@@ -98,6 +104,66 @@ def test_a_mechanism_is_an_object_or_a_name() -> None:
                        ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply")):  # fmt: skip
         with pytest.raises(Refusal, match=told):
             PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **more})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [pl.Series(ITEMS), pl.DataFrame({"track": ITEMS}), pd.Series(ITEMS), pd.DataFrame({"x": ITEMS}),
+     pa.table({"x": ITEMS}), pa.array(ITEMS), "items.txt", Path("items.csv"), Path("items.parquet")],
+    ids=lambda it: str(it) if isinstance(it, str | Path) else f"{type(it).__module__}.{type(it).__name__}",
+)  # fmt: skip
+def test_a_domain_is_a_column_a_frame_of_one_or_a_path(
+    given: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("items.txt").write_text("\n".join(ITEMS))
+    tracks = pl.DataFrame({"id": range(len(ITEMS)), "track": ITEMS})
+    tracks.write_csv("items.csv")
+    tracks.write_parquet("items.parquet")
+    plays = [{"user": user, "track": item} for user, item in flat_pairs()]
+    assert rankings(plays, domain=given, item="track") == rankings(flat_pairs())
+    with pytest.raises(Refusal, match="domain must be another: items.csv has no column 'item': it has: id, track"):
+        PrivateTopK(10, JOINT, "items.csv")
+
+
+def test_a_file_of_this_machine_is_none_of_googles(tmp_path: Path) -> None:
+    (tmp_path / "menu.txt").write_text("tea\ncake")
+    key = ReleaseKey.parse("gcp-secret:projects/p/secrets/s/versions/1")
+    rank = PrivateTopK(1, JOINT, tmp_path / "menu.txt", release=Release(key, "weekly"))
+    pipeline = beam.Pipeline()
+    orders = pipeline | beam.Create([("ana", "tea")])
+    pipeline.runner = type("DataflowRunner", (BundleBasedDirectRunner,), {})()  # Beam's own asks Google at once
+    with pytest.raises(Refusal, match=r"domain .*menu.txt is a file of this machine, which the workers do not see"):
+        orders | rank
+
+
+NOTEBOOK = """
+import sys
+sys.modules.setdefault("pandas", {pandas})
+import apache_beam as beam
+from private_topk import PrivateTopK
+with beam.Pipeline() as pipeline:
+    orders = pipeline | beam.Create([("ana", "tea")])
+    orders | PrivateTopK(k=1, mechanism="joint", epsilon=1.0, domain=["tea"]) | beam.Map(lambda it: print(it.items))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pandas", ["__import__('pandas')", "None"])
+def test_a_kernel_needs_pandas_for_any_pipeline(pandas: str) -> None:
+    """Beam labels transforms by their cell, and loads all of its part for notebooks for that (docs/beam.md)."""
+    pytest.importorskip("ipykernel")
+    client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    cell = nbformat.v4.new_code_cell(NOTEBOOK.format(pandas=pandas))
+    client.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3", allow_errors=True).execute()
+    said = "".join(output.get("text", output.get("evalue", "")) for output in cell.outputs)
+    assert ("import of pandas halted" if pandas == "None" else "('tea',)") in said
+
+
+def test_transforms_alone_read_no_file() -> None:
+    code = "from private_topk.transforms import PrivateTopK; PrivateTopK(1, 'joint', 'menu.txt', epsilon=1.0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert "got str: the whole domain of `rank` and of private_topk.PrivateTopK may be the path" in done.stderr
 
 
 @pytest.mark.parametrize("windowed", [False, True])
@@ -328,7 +394,9 @@ class TestArguments:
             ({"reveal_active_windows": "no"}, ValueError, "reveal_active_windows must be True or False, got str"),
             ({"user": 1}, ValueError, "user must be the name of a field, got 1"),
             ({"item": "user"}, ValueError, "user must be another field than item"),
-            ({"domain": "abc"}, TypeError, r"got a single string: a file is read by .*\.read_domain\(PATH, COLUMN\)"),
+            ({"domain": b"abc"}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got bytes"),
+            ({"domain": {"FR": "menu.txt"}}, ValueError, "got str: the whole domain .* may be the path of a file"),
+            ({"domain": Path("none.txt")}, ValueError, "domain none.txt does not exist: give a file with one public"),
             ({"exact_counters": 1}, ValueError, "exact_counters must be True or False, got int"),
             ({"domain": ["a", "a"]}, ValueError, "every item once"),
             ({"domain": UnknownDomain()}, ValueError, "Give the public list of items, or use an unknown-domain mech"),

@@ -33,7 +33,7 @@ from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
-__all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name", "with_budget"]
+__all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name", "name_of", "with_budget"]
 
 _ALL: tuple[type[Mechanism], ...] = (
     Joint, FastJoint, JointSet, Canonical, Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian,
@@ -59,6 +59,12 @@ def mechanism_by_name(name: str) -> type[Mechanism]:
         return _imported(name)
     rule = f"must be one of {', '.join(MECHANISMS)} or your own as module:Class, got {verbatim(repr(name))}"
     raise Refusal("mechanism", rule, did_you_mean(name, MECHANISMS))
+
+
+def name_of(kind: type[Mechanism]) -> str:
+    """The name by which `mechanism_by_name` finds a class."""
+    name = kind.about.name
+    return name if MECHANISMS.get(name) is kind else f"{kind.__module__}:{kind.__qualname__}"
 
 
 def make_mechanism(name: str, **parameters: object) -> Mechanism:

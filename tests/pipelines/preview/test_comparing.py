@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+import sys
+from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -35,11 +37,14 @@ from private_topk.transforms.mechanisms import (
     CandidatesThenRank,
     CdpPeeling,
     Joint,
+    Laplace,
     Mechanism,
+    Peeling,
     RandomBits,
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
 from tests.pipelines.support import resolved
@@ -55,7 +60,7 @@ def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
     assert not wide.close_to_noise and wide.best.recall.value > 0.95
     noise = preview(CLOSE, 10, 0.01, draws=100)
     assert noise.close_to_noise and noise.reasons()[-1].startswith("Neither a smaller k nor 100 times")
-    many = preview(Zipf(1.0, 5000, 12_000, 10), 100, 0.5, 1e-6, mechanisms=("joint", "cdp-peeling"), draws=20)
+    many = preview(Zipf(1.0, 5000, 12_000, 10), 100, 0.5, 1e-6, mechanism=("joint", "cdp-peeling"), draws=20)
     assert many.best.name == "cdp-peeling" and not many.close_to_noise
     assert "to 100 are noise" in many.reasons()[2] and "It beats joint" in many.reasons()[3]
 
@@ -78,7 +83,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
 
 def test_a_question_that_nobody_answers_is_refused() -> None:
     with pytest.raises(Refusal, match="needs delta"):
-        preview(GAPS, 3, 1.0, unknown_domain=True, mechanisms=("limit-domain",))
+        preview(GAPS, 3, 1.0, unknown_domain=True, mechanism=("limit-domain",))
     with pytest.raises(Refusal, match="at most the number of items, got k = 56 and 55"):
         preview(GAPS, 56, 1.0)
     with pytest.raises(Refusal, match="horizon needs"):
@@ -96,20 +101,24 @@ def test_the_share_of_a_window_is_that_of_a_run() -> None:
         assert setting.share_of(name) == share_out(kind, 10, None, spare, Reach("user", horizon=52))
     pure = replace(setting, delta=None)
     assert pure.share_of("joint").mechanism.parameter("epsilon") == pytest.approx(1 / 52)
-    found = preview(GAPS, setting, mechanisms=("joint",), draws=2)
+    found = preview(GAPS, setting, mechanism=("joint",), draws=2)
     assert found.windows == 52 and found["joint"].mechanism == setting.share_of("joint").mechanism
     assert not found["joint"].pure, "its windows are composed by a delta"
-    assert preview(GAPS, pure, mechanisms=("joint",), draws=2)["joint"].pure
+    assert preview(GAPS, pure, mechanism=("joint",), draws=2)["joint"].pure
+
+
+@dataclass(frozen=True)
+class Called(Outlook):
+    """An outlook by another name."""
+
+    name: str = ""  # type: ignore[misc]
 
 
 def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:
     base = look(Joint(1.0) if pure else CdpPeeling(1.0, 1e-6), Histogram.of(np.array([9, 5, 2])), 2, 2)
     off = 0.01
     near = {key: Estimate(v, v - off, v + off) for key, v in (("recall", recall), ("order", order))}
-    kind = type(base.mechanism)
-    about = replace(kind.about, name=name)
-    named = type(kind.__name__, (kind,), {"about": about, "guarantee": kind.guarantee, "__module__": __name__})
-    return replace(base, mechanism=named(**base.mechanism.parameters()), pure=pure, **near)
+    return Called(**{**vars(base), **near, "pure": pure, "name": name})
 
 
 def test_recall_decides_then_order_then_purity() -> None:
@@ -133,7 +142,7 @@ def test_places_in_words() -> None:
 def test_advice_holds_where_it_is_taken() -> None:
     """Half of the top k is found with the k and the users that are named, and not with one more or less."""
     shape, names = Zipf(1.0, 300, 1000, 5), ("peeling", "cdp-peeling")
-    found = preview(shape, 20, 0.4, 1e-6, mechanisms=["peeling"])
+    found = preview(shape, 20, 0.4, 1e-6, mechanism=["peeling"])
     said = found.reasons()[-1]
     pattern = (r"At least half of the top k would be found with k = (\d+); or with (\d+) times the users, as windows "
                r"\2 times as long may have; or with (\S+), which was not asked for\.")  # fmt: skip
@@ -155,10 +164,10 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     """Every group that is called worth publishing is, and no other: all 30 are looked at again, alone."""
     shape, names = Zipf(1.1, 300, 50_000, 5), ("joint", "cdp-peeling")
     by_group = shape.among(30, 1.2)
-    found = preview(by_group, 5, 0.2, 1e-6, mechanisms=names, neighbours="swap")
+    found = preview(by_group, 5, 0.2, 1e-6, mechanism=names, neighbours="swap")
     assert all(one.setting.groups_per_user == 1 for one in found.previews.values())
     assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
-    alone = {name: preview(one, 5, 0.2, 1e-6, mechanisms=[found.best], draws=100, groups_per_user=1, neighbours="swap")
+    alone = {name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=100, groups_per_user=1, neighbours="swap")
              for name, one in by_group.items()}  # fmt: skip
     assert found.worth == tuple(name for name, one in alone.items() if not one.close_to_noise)
     assert 0 < len(found.worth) < 30
@@ -174,7 +183,7 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
 
 
 def test_tables_hold_what_was_found() -> None:
-    found: Preview = preview(GAPS, 3, 1.0, mechanisms=("joint", "canonical"), draws=40)
+    found: Preview = preview(GAPS, 3, 1.0, mechanism=("joint", "canonical"), draws=40)
     lines = table(found.outlooks)
     assert len(lines) == 3 and lines[1].split()[0] == "joint" and "set" in lines[2]
     assert len(ranks_table(found.best)) == 4 and len(ranks_table(found["canonical"])) == 4
@@ -189,8 +198,11 @@ def test_tables_hold_what_was_found() -> None:
 
 def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
     names = ("joint", "peeling", "canonical")
-    one = preview(Zipf(1.0, 100, 1000, 5), 4, 1.0, mechanisms=names, draws=5)
+    one = preview(Zipf(1.0, 100, 1000, 5), 4, 1.0, mechanism=names, draws=5)
     one.plot(str(tmp_path / "one.svg"))
+    one.plot().save(tmp_path / "shown.svg")
+    drawings = [picture(tmp_path / name) for name in ("one.svg", "shown.svg")]
+    assert drawings[0] == drawings[1] and len(drawings[0]) > 20, "the same, whoever writes it"
     said = " ".join(re.findall(r"<!-- (.*?) -->", (tmp_path / "one.svg").read_text()))
     assert all(name in said for name in (*names, "rank", "l_1 error, in users", "Zipf 1: 100 items"))
     for path, wrong in (
@@ -201,6 +213,21 @@ def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
             one.plot(str(tmp_path / path))
 
 
+def picture(path: Path) -> list[str]:
+    """All lines that are drawn in an .svg file, which must be one."""
+    return [node.attrib["d"] for node in ElementTree.parse(path).iter() if "d" in node.attrib]
+
+
+def test_a_notebook_shows_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = preview(Zipf(1.0, 100, 1000, 5), k=4, mechanism=Joint(epsilon=1.0), draws=5)
+    shown = found.plot()._repr_html_()
+    assert shown.startswith("<div") and shown.count("<svg") == shown.count("</svg>") == 1 and "<?xml" not in shown
+    assert all(f"<!-- {said} -->" in shown for said in ("joint", "rank", "l_1 error, in users"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(Refusal, match=r"plot needs matplotlib: pip install 'private-topk\[plot\]'"):
+        found.plot()
+
+
 def test_json_holds_all_of_it() -> None:
     plain = json.loads(json.dumps(preview(GAPS, 3, 1.0, draws=2).plain()))
     assert plain["recommended"] == plain["mechanisms"][0]["mechanism"]
@@ -209,21 +236,91 @@ def test_json_holds_all_of_it() -> None:
 
 
 def test_a_notebook_and_other_tools_have_it() -> None:
-    found = preview(GAPS, 3, 1.0, mechanisms=["joint", "joint-set"], draws=20)
+    found = preview(GAPS, 3, 1.0, mechanism=["joint", "joint-set"], draws=20)
     assert repr(found).startswith("Preview(k=3, epsilon=1, best=") and "<pre>" in found._repr_html_()
     frame = found.to_polars()
     assert frame["mechanism"].to_list() == [outlook.name for outlook in found.outlooks]
     assert frame["recall"].to_list() == [outlook.recall.value for outlook in found.outlooks]
     assert found.to_pandas()["l_1_high"].tolist() == [outlook.l_1.high for outlook in found.outlooks]
+    by_group = preview(Zipf(1.1, 300, 50_000, 5).among(3), k=3, mechanism=Joint(epsilon=1.0), draws=5)
+    rows = by_group.to_rows()
+    assert [row["group"] for row in rows] == list(by_group.previews) == by_group.to_polars()["group"].to_list()
+    assert by_group.to_pandas().to_dict("records") == rows
+    assert {"group": rows[0]["group"], **next(iter(by_group.previews.values())).to_rows()[0]} == rows[0]
 
 
 def test_what_people_type() -> None:
-    found = preview(GAPS, 3, 1.0, mechanisms="joint", draws=20)
+    found = preview(GAPS, 3, 1.0, mechanism="joint", draws=20)
     assert [outlook.name for outlook in found] == ["joint"] and len(found) == 1
     with pytest.raises(KeyError):
         found["jonit"]
-    with pytest.raises(Refusal, match="mechanism is no argument of preview: did you mean mechanisms"):
-        preview(GAPS, 3, 1.0, mechanism="joint")
+    for mistake, said in (
+        ({"mechanisms": "joint"}, "mechanisms is no argument of preview: did you mean mechanism"),
+        ({"mechanism": ("joint", "jonit")}, "did you mean joint"),
+        ({"mechanism": Joint}, "mechanism must be a name such as joint, got"),
+        ({"mechanism": [Joint(1.0), "peeling"]}, "mechanism must be a name such as joint, got Joint"),
+    ):
+        with pytest.raises(Refusal, match=said):
+            preview(GAPS, 3, 1.0, **mistake)  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class OwnPeeling(Peeling):
+    """A mechanism of one's own."""
+
+    about = replace(Peeling.about, name="own-peeling")
+    guarantee = replace(Peeling.guarantee)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "said"),
+    [
+        (Joint(epsilon=1.0), {}),
+        (Joint(epsilon=1.0, neighbours="swap"), {"neighbours": "swap"}),
+        (CdpPeeling(epsilon=1.0, delta=1e-6), {"delta": 1e-6}),
+        (Laplace(epsilon=1.0, max_items_per_user=3), {"max_items_per_user": 3}),
+        (OwnPeeling(epsilon=1.0), {}),
+    ],
+    ids=lambda it: getattr(it, "name", type(it).__name__),
+)
+def test_a_mechanism_is_an_object_or_a_name_as_for_rank(mechanism: Mechanism, said: dict[str, Any]) -> None:
+    """An object is previewed as it would be drawn, and so is its name with all that it is made of."""
+    name = name_of(type(mechanism))
+    found = preview(GAPS, k=3, mechanism=mechanism, draws=5)
+    assert [outlook.mechanism for outlook in found] == [mechanism]
+    by_name = preview(GAPS, k=3, epsilon=1.0, mechanism=name, draws=5, **said)
+    assert found[name].recall == by_name[name].recall and by_name[name].mechanism == mechanism
+    assert preview(GAPS, k=3, epsilon=1.0, mechanism=mechanism, draws=5).best.mechanism == mechanism
+    year = {"k": 3, "draws": 5, "privacy_unit": "user", "horizon": 52}
+    assert (
+        preview(GAPS, mechanism=mechanism, **year).plain()
+        == preview(  # type: ignore[call-overload]
+            GAPS, epsilon=1.0, mechanism=name, **year, **said
+        ).plain()
+    )
+    by_group = preview(Zipf(1.1, 300, 50_000, 5).among(3), k=3, mechanism=mechanism, draws=5)
+    assert by_group.best == name and by_group.worth
+
+
+def test_an_object_has_its_own_budget() -> None:
+    for told, mistake in (
+        ("epsilon", {"epsilon": 2.0, "mechanism": Joint(1.0)}),
+        ("delta", {"delta": 1e-5, "mechanism": CdpPeeling(1.0, 1e-6)}),
+        ("neighbours", {"neighbours": "swap", "mechanism": Joint(1.0)}),
+        ("parameters", {"parameters": {"kbar": 9}, "mechanism": Joint(1.0)}),
+    ):
+        with pytest.raises(Refusal, match=f"{told} is of a mechanism that is given by its name: the object has its"):
+            preview(GAPS, k=3, **mistake)  # type: ignore[call-overload]
+    with pytest.raises(Refusal, match="mechanism must be a name beside a Setting, which has the budget: give joint"):
+        preview(GAPS, Setting(3, 1.0), mechanism=Joint(1.0))
+    composed = preview(GAPS, k=3, mechanism=Joint(1.0), delta=1e-6, privacy_unit="user", horizon=52, draws=2)
+    assert not composed["joint"].pure and composed["joint"].mechanism.parameter("epsilon") > 1 / 52
+
+
+def test_advice_is_of_the_object_that_was_asked_for() -> None:
+    found = preview(Zipf(1.0, 300, 1000, 5), k=20, mechanism=OwnPeeling(epsilon=0.4), draws=50)
+    assert found.best.name == f"{__name__}:OwnPeeling" and found.close_to_noise
+    assert re.search(r"with k = \d+; or with \d+ times the users", found.reasons()[-1])
 
 
 def test_it_is_a_name_of_the_package() -> None:
@@ -244,7 +341,7 @@ def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
     setting = Setting(5, 1.0, privacy_unit=unit, horizon=horizon, groups_per_user=per_user)
     groups = Groups(PublicDomain.of(["a", "b", "c"]), per_user)
     assert setting.share_of("joint").mechanism == asked_in_a_run(groups=groups, privacy_unit=unit, horizon=horizon)
-    found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanisms=("joint",), draws=2)
+    found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanism=("joint",), draws=2)
     assert found["joint"].mechanism == Setting(5, 1.0, groups_per_user=per_user).share_of("joint").mechanism
 
 
@@ -261,23 +358,23 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     setting = Setting(5, 1.0, amounts=minutes)
     assert setting.share_of("joint").mechanism == asked_in_a_run(amounts=minutes)
     shape, names = Zipf(1.0, 300, 1000, 5), ("joint", "peeling", "canonical")
-    users = preview(shape, 5, 0.3, mechanisms=names, draws=40)
-    full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
+    users = preview(shape, 5, 0.3, mechanism=names, draws=40)
+    full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanism=names, draws=40, amounts=minutes)
     for name in ("joint", "canonical"):  # whose laws are known
         one, other = users[name], full[name]
         assert [e.value for e in one.found] == pytest.approx([e.value for e in other.found], rel=1e-6)
     for name in names:  # the draws are others
         one, other = users[name].l_1, full[name].l_1
         assert abs(other.value - 60 * one.value) <= 2.5 * (other.high - other.low + 60 * (one.high - one.low)), name
-    half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanisms=names, draws=40, amounts=minutes)
-    fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanisms=names, draws=40)
+    half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanism=names, draws=40, amounts=minutes)
+    fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanism=names, draws=40)
     assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.02)
     assert half["joint"].recall.value < users["joint"].recall.value
     for each in (0, 61):
         with pytest.raises(Refusal, match="amount must be above 0 and at most 60"):
             InAmounts(shape, minutes, each)
     left = preview(InAmounts(shape, minutes, 60), 5, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5, draws=2,
-                   mechanisms=("weighted-gaussian", "restricted-gumbel"), amounts=minutes).left_out  # fmt: skip
+                   mechanism=("weighted-gaussian", "restricted-gumbel"), amounts=minutes).left_out  # fmt: skip
     assert "adds up no amounts" in left["weighted-gaussian"].shown()
 
 
@@ -297,7 +394,7 @@ def test_weights_are_those_of_users_with_as_many_items() -> None:
     off = np.array([len(mechanism(counts * weight * 4 // 5, 100, bits)) for _ in range(50)])
     assert seen.value - off.mean() > 5 * own.std() * np.sqrt(2 / 200) + 0.1
     found = preview(shape, 10, 0.5, 1e-6, unknown_domain=True, max_items_per_user=30, draws=5,
-                    mechanisms=("weighted-gaussian", "restricted-normal"))  # fmt: skip
+                    mechanism=("weighted-gaussian", "restricted-normal"))  # fmt: skip
     assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
 
 
@@ -308,12 +405,12 @@ def test_candidates_are_ordered_by_their_users_in_a_preview_too() -> None:
     counts = np.repeat(histogram.values, histogram.sizes)
     for values in _drawn(mechanism, histogram, 9, 5, weight_of(mechanism, shape)):
         assert values.tolist() == counts[mechanism(counts * mechanism.weighting.weight(30), 9, bits, counts)].tolist()
-    found = preview(shape, 9, 1.0, 1e-6, max_items_per_user=30, draws=5, mechanisms=("candidates-then-rank", "joint"))
+    found = preview(shape, 9, 1.0, 1e-6, max_items_per_user=30, draws=5, mechanism=("candidates-then-rank", "joint"))
     assert not found.left_out
 
 
 def test_it_is_said_where_few_draws_fitted() -> None:
-    whole = preview(GAPS, 3, 1.0, mechanisms=("joint",))
+    whole = preview(GAPS, 3, 1.0, mechanism=("joint",))
     assert "Draws that fitted" not in str(whole)
     few = replace(whole, outlooks=(replace(whole.best, draws=57),))
     assert "Draws that fitted into 3 s of CPU time, of 400: joint 57" in str(few)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.budget.plot import Picture
 from private_topk.pipelines.files import as_path
+from private_topk.pipelines.pictures import Picture
 from private_topk.pipelines.publishing import manifest_path, publish
 from private_topk.pipelines.report import Report, account_of
 from private_topk.pipelines.report_spec import resolve

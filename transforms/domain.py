@@ -38,8 +38,9 @@ class UnknownDomain:
     """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them.
 
     Args:
-        catalogue: some of them that are public all the same, such as those of earlier rankings; a list may stand for
-            it. They need no threshold, whoever holds them, of mechanisms whose guarantee says `takes_catalogue`.
+        catalogue: some of them that are public all the same, such as those of earlier rankings; what may stand for a
+            public domain may stand for it. They need no threshold, whoever holds them, of mechanisms whose guarantee
+            says `takes_catalogue`.
     """
 
     identity_tag: ClassVar[str] = "unknown-domain"
@@ -51,7 +52,10 @@ class UnknownDomain:
 
     def __post_init__(self) -> None:
         if self.catalogue is not None:
-            object.__setattr__(self, "catalogue", PublicDomain.of(self.catalogue))
+            listed = as_domain(self.catalogue)
+            if not isinstance(listed, PublicDomain):
+                raise Refusal("domain", "must have a list of items as its catalogue")
+            object.__setattr__(self, "catalogue", listed)
 
     def prepare(self) -> None:
         """Make what the first block needs, once per process."""

@@ -1,81 +1,15 @@
-"""Spending over time, as a picture; and what every picture needs."""
+"""Spending over time, as a picture."""
 
 from __future__ import annotations
 
-import io
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.util import find_spec
-from typing import Any
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.counted import counted
 from private_topk.pipelines.budget.ledger import Entry
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.pipelines.pictures import figure_in
 
-__all__ = ["Picture", "check_plot", "figure_in", "plot"]
-
-_KINDS = (".png", ".svg", ".pdf")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawing that a notebook shows.
-
-    Args:
-        style: of its elements, within those of the class `ptk`.
-    """
-
-    svg: str = field(repr=False)
-    style: str = field(default="", repr=False)
-
-    @classmethod
-    def of(cls, figure: Any) -> Picture:  # noqa: ANN401 - matplotlib has no types here
-        """The drawing of a figure."""
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-        return cls(drawn.getvalue()[drawn.getvalue().index("<svg") :])
-
-    def _repr_html_(self) -> str:
-        return f'<div class="ptk"><style>{self.style}</style>{self.svg}</div>'
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the drawing as an .svg file of its own, with its colours."""
-        if not os.fspath(path).endswith(".svg"):
-            raise Refusal("path", f"must end with .svg, got {verbatim(os.fspath(path))}", "other tools convert it")
-        inside = self.svg.replace(">", f' class="ptk"><style>{self.style}</style>', 1)
-        with open(path, "w", encoding="utf-8") as sink:
-            sink.write(inside)
-
-
-def check_plot(path: str | None) -> None:
-    """Raise Refusal for a file of no kind of picture, or where nothing is there to draw with."""
-    if path is not None and not path.lower().endswith(_KINDS):
-        raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
-    if find_spec("matplotlib") is None:
-        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'")
-
-
-@contextmanager
-def figure_in(path: str | os.PathLike[str] | None, width: float, height: float) -> Iterator[Any]:
-    """A figure of so many inches, which is written when the block ends, if there is a path. Raises Refusal if it cannot
-    be.
-    """
-    path = None if path is None else os.fspath(path)
-    check_plot(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    yield figure
-    if path is None:
-        return
-    try:
-        figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
-    except (OSError, ValueError) as error:
-        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
+__all__ = ["plot"]
 
 
 def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:

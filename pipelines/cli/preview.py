@@ -84,7 +84,7 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
 
 
 def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> None:
-    from private_topk.pipelines.budget.plot import check_plot
+    from private_topk.pipelines.pictures import check_plot
 
     check_plot(arguments.plot)
     if any(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ())):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-    from private_topk.pipelines.budget.plot import Picture
+    from private_topk.pipelines.pictures import Picture
 
 __all__ = ["GroupsPreview", "Preview", "preview"]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from private_topk.pipelines.budget.plot import Picture, figure_in
+from private_topk.pipelines.pictures import Picture, figure_in
 from private_topk.pipelines.preview.outlook import Estimate, Outlook
 
 __all__ = ["plot"]

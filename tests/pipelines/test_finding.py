@@ -11,6 +11,7 @@ import pytest
 
 from private_topk import UnknownDomain, rank
 from private_topk.transforms.beam_yaml import RankRows
+from private_topk.transforms.domain import RangeDomain
 from tests.pipelines.support import Done, command, options, write
 
 FIND = {"unknown_domain": True, "mechanism": "weighted-gaussian", "max_items_per_user": 20, "epsilon": 1, "delta": 1e-6}
@@ -106,8 +107,8 @@ def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: 
     ranked = pl.read_csv(folder / "all.csv")
     found, listed = len(pl.read_csv(folder / "found.csv")), {"item 9", "a thing that nobody has"}
     assert {*ranked["item"]} == {f"item {n}" for n in range(found)} | listed
-    domain = facts(folder, "all")["domain"]
-    assert domain["kind"] == "unknown" and domain["catalogue"]["size"] == 2  # type: ignore[index]
+    known = facts(folder, "all")["domain"]
+    assert known["kind"] == "unknown" and known["catalogue"]["size"] == 2  # type: ignore[index]
     ways = {"shards": {"shards": 8}, "windows": {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"},
             "groups": {"group_column": "group", "groups": write(folder / "groups.txt", "a\nb\nc\n")}}  # fmt: skip
     for name, changes in ways.items():
@@ -122,10 +123,12 @@ def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: 
     assert top.status == 0 and facts(folder, "top")["found"] == ["found.csv"]
     assert pl.read_csv(folder / "top.csv")["item"].to_list() == ["item 0", "item 1", "item 2"]
     rows = pl.read_csv(folder / "rows.csv")
-    in_python = rank(
-        rows, 4, "weighted-gaussian", UnknownDomain(["item 9"]), epsilon=1, delta=1e-6, max_items_per_user=20
-    )  # type: ignore[arg-type]
-    assert len(in_python.items) == 4
+    for catalogue in (["item 9", "a thing that nobody has"], folder / "catalogue.txt"):
+        domain = UnknownDomain(catalogue)  # type: ignore[arg-type]
+        in_python = rank(rows, None, "weighted-gaussian", domain, epsilon=1, delta=1e-6, max_items_per_user=20)
+        assert listed < {*in_python.items}
+    with pytest.raises(ValueError, match="must have a list of items as its catalogue"):
+        UnknownDomain(RangeDomain(0, 5))  # type: ignore[arg-type]
 
 
 def window_options(words: dict[str, object]) -> dict[str, object]:

@@ -32,6 +32,7 @@ __all__ = [
     "avro_schema",
     "fields_of",
     "format_of",
+    "in_order",
     "ranking_rows",
     "schema",
 ]
@@ -101,18 +102,19 @@ def schema(shape: Shape = PLAIN) -> pa.Schema:
 
 
 def ranking_rows(rankings: Iterable[Ranking], release_id: str, grouped: bool = True) -> list[dict[str, Any]]:
-    """One row per released item: windows in order, then ranks, or the domain's order for a set.
+    """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set.
 
     Args:
         grouped: name the group, where there is one, in a column.
     """
-    ordered = sorted(rankings, key=_by_window)
+    ordered = in_order(rankings)
     rows = (row for ranking in ordered for row in (ranking if grouped else replace(ranking, group=None)).to_rows())
     return [{**row, "release_id": release_id} for row in rows]
 
 
-def _by_window(ranking: Ranking) -> tuple[bool, datetime | None, str]:
-    return ranking.window.start is not None, ranking.window.start, ranking.group or ""
+def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
+    """Rankings in the order in which they are published, however they arrive."""
+    return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))
 
 
 Rows = list[dict[str, Any]]

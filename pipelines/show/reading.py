@@ -28,7 +28,7 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
     "against": (dict,), "amounts": (dict,), "weights": (dict,), "columns": (dict,), "all_windows": (dict,),
     "released": _TEXT, "delta_of_a_shared_hash": _NUMBER, "counts_rounded_to": _WHOLE, "counts_hidden_below": _WHOLE,
-    "zcdp_of_a_window": (dict,), "found": (list,),
+    "zcdp_of_a_window": (dict,), "found": (list,), "item_type": _TEXT,
 }  # fmt: skip
 _WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "group_number": _WHOLE, "noise_stddev": _NUMBER,
            "noise_95": _NUMBER}  # fmt: skip

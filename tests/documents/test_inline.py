@@ -39,7 +39,6 @@ BY_HAND = {
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
     "private-topk audit --report weekly.yaml": "tests/pipelines/cli/test_audit.py",
     "python -m tests.pipelines.budget.test_unknown_domains": "the test itself holds what the table shows",
-    "python -m benchmarks.fuzz --inputs N": "tests/pipelines/sources/test_fuzz.py runs it",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
     "python -m benchmarks.audits --folder audited":

@@ -95,9 +95,9 @@ def test_a_notebook_has_the_order_too() -> None:
 def test_a_file_has_the_same_bytes_however_its_rankings_arrive() -> None:
     rankings = [Ranking(window, ("tea",), 1, "sequence", group=name, group_number=number)
                 for window in PERIOD.windows() for number, name in enumerate(LISTED)]  # fmt: skip
-    found = set()
+    found, shape = set(), Shape(grouped=True)
     for seed in range(20):
         random.Random(seed).shuffle(rankings)
-        rows = FORMATS[".avro"].encode(ranking_rows(rankings, "id"), Shape(grouped=True))
+        rows = FORMATS[".avro"].encode(ranking_rows(rankings, "id", shape), shape)
         found.add((rows, encode_manifest({}, rankings, "r.avro", rows)))
     assert len(found) == 1

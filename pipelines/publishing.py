@@ -52,7 +52,7 @@ def manifest_path(output: str) -> str:
 
 _QUESTION = (
     "mechanism", "k", "parameters", "max_items_per_user", "max_windows_per_user", "against", "amounts", "groups",
-    "domain", "privacy",
+    "domain", "item_type", "privacy",
 )  # fmt: skip
 
 

@@ -7,9 +7,10 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
@@ -163,12 +164,12 @@ def rank(
     )
     frame = Frame(table_of(rows, columns), columns)
     if groups is not None:
-        _kind_of_labels("groups", frame.table[columns.group], groups.labels)
-    kind = _kind_of_labels("domain", frame.table[item], spec.top_k.domain)
+        _check_labels("groups", frame.table[columns.group], groups.labels)
+    _check_labels("domain", frame.table[item], spec.top_k.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
         run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
-        return Rankings(_with_items(pq.read_table(path), kind), _manifest(path))
+        return Rankings(pq.read_table(path), _manifest(path))
 
 
 def _manifest(path: str) -> dict[str, Any]:
@@ -184,27 +185,14 @@ def _column(role: str, name: str | None, partner: str, its: object) -> str | Non
     return None if its is None else role if name is None else name
 
 
-def _kind_of_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> pa.DataType:
-    """The type of the labels that are released, which no row decides: integers where the column and the list are of
-    integers. Raises Refusal if the list has none that the column can hold.
-    """
+def _check_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> None:
+    """Raise Refusal if a list has no label that a column of integers can hold."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not pa.types.is_integer(kind):
-        return pa.string()
-    if not domain.is_public:
-        return kind
-    if domain.sparse:
-        return pa.int64()
-    integer = as_integers(domain.index().labels)[1]
-    if not integer.any():
+    if not pa.types.is_integer(kind) or domain.holds_integers():
+        return
+    if domain.is_public and not domain.sparse and not as_integers(domain.index().labels)[1].any():
         raise Refusal(field, "has no integer, and its column in the rows has nothing else, so that no row would count",
                       "give the ids in place of the names")  # fmt: skip
-    return pa.int64() if integer.all() else pa.string()
-
-
-def _with_items(table: pa.Table, kind: pa.DataType) -> pa.Table:
-    place = table.column_names.index("item")
-    return table.set_column(place, "item", table["item"].cast(kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,8 +202,8 @@ class Rankings:
     A sequence of windows: `rankings[0].items`, and `start`, `end` and `rows` of each.
 
     Args:
-        table: one row for each released item, with the columns of a ranking file. Items that are integers in the rows
-            and in the domain are integers again.
+        table: one row for each released item, with the columns of a ranking file. Items are int64 where the rows'
+            column and the domain are of integers up to int64.
         facts: what the manifest says.
     """
 
@@ -243,7 +231,8 @@ class Rankings:
 
     @cached_property
     def windows(self) -> list[Listing]:
-        return replace(self.report(), rows=self.to_rows()).listings()
+        rows = iter(self.to_rows())
+        return [each._replace(rows=list(islice(rows, len(each.rows)))) for each in self.report().listings()]
 
     @property
     def items(self) -> tuple[Any, ...]:
@@ -302,18 +291,15 @@ class Rankings:
     def write(self, path: str, overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
-        rows = format_of(path).encode(self._texts(), Shape.of(self.facts))
+        rows = format_of(path).encode(self.to_rows(), Shape.of(self.facts))
         of_file = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
         manifest = json.dumps({**self.facts, **of_file}, indent=2, ensure_ascii=False) + "\n"
         publish(path, rows, manifest.encode(), overwrite)
 
     def report(self) -> PublishedReport:
-        """The rankings as a report that can be shown; items are texts, as in a file."""
+        """The rankings as a report that can be shown."""
         facts = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
-        return PublishedReport(self._texts(), facts, "group" if "group" in self.table.column_names else None)
-
-    def _texts(self) -> list[dict[str, Any]]:
-        return _with_items(self.table, pa.string()).to_pylist()
+        return PublishedReport(self.to_rows(), facts, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

@@ -70,6 +70,12 @@ class Report:
                "ledger": self.account and self.account.ledger}  # fmt: skip
         return [self.source.place, *self.source.local_places(), *lists, *protected_files(files), *self.kept]
 
+    def integer_items(self) -> bool:
+        """Whether items are published as integers: where the rows have no others by their schema, and the list too. No
+        row decides it. Raises Refusal.
+        """
+        return self.source.integer_items and self.spec.top_k.domain.holds_integers()
+
     def check_complete(self) -> None:
         """Raise NotYet if the success file does not exist yet.
 

@@ -90,6 +90,8 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
     facts["columns"] = report.source.columns.within(spec.reads).by_role()
+    if report.integer_items():
+        facts["item_type"] = "int64"
     if found := [place.rpartition("/")[2] for field, place in spec.top_k.listed() if field == "found"]:
         facts["found"] = found
     if report.account is not None:
@@ -121,10 +123,13 @@ def check(report: Report, launch: Launch) -> None:
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.place):
         report.sink.check(spec.period, report.reads(), spec.release)
+    report.source.check(spec.reads)
+    facts = _facts(report, launch)
+    with about_the_output(report.sink.place):
+        report.sink.check_columns(facts)
         if not (report.source.bounded and report.sink.overwrite):
             for path in (report.sink.files(spec.period) or [])[:1]:
-                check_question(path, spec.release, _facts(report, launch))
-    report.source.check(spec.reads)
+                check_question(path, spec.release, facts)
     report.source.check_runner(launch)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())

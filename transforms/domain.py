@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.labels import DomainIndex, as_integers, check_items, column_of, digest_of
+from private_topk.transforms.labels import DomainIndex, are_integers, as_integers, check_items, column_of, digest_of
 
 __all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain",
            "as_domain"]  # fmt: skip
@@ -63,6 +63,10 @@ class UnknownDomain:
     def known(self, items: pa.Array, groups: Codes | None = None) -> Known:
         """Every item can be ranked, and is counted by its label."""
         return np.ones(len(items), bool), items
+
+    def holds_integers(self) -> bool:
+        """Whether no item is anything but an integer, if the rows have nothing else."""
+        return True
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[UnknownDomain, PublicDomain | None]:
         """This domain where these groups are ranked, and which they are."""
@@ -138,6 +142,10 @@ class PublicDomain:
     def spellings(self) -> pa.Array | None:
         """All items, whose spelling in rows may differ; None if each has only one spelling."""
         return self.index().labels
+
+    def holds_integers(self) -> bool:
+        """Whether all items are integers of 64 bits."""
+        return are_integers(self.index().labels)
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
         """This domain where these groups are ranked, and which they are. Raises Refusal."""
@@ -215,6 +223,10 @@ class RangeDomain:
     def spellings(self) -> pa.Array | None:
         """None: an integer has one spelling."""
         return None
+
+    def holds_integers(self) -> bool:
+        """True."""
+        return True
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[RangeDomain, PublicDomain | None]:
         """This domain where these groups are ranked, and which they are."""

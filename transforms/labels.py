@@ -17,7 +17,7 @@ from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels, so
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.hashing import hash_labels
 
-__all__ = ["DomainIndex", "as_integers", "check_items", "column_of", "digest_of"]
+__all__ = ["DomainIndex", "are_integers", "as_integers", "check_items", "column_of", "digest_of"]
 
 
 class DomainIndex:
@@ -162,6 +162,14 @@ def as_integers(labels: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]
             values += _value(word) * np.uint64(power)
     signed = values.astype(np.int64)
     return np.where(good, np.where(negative, -signed, signed), 0), good
+
+
+def are_integers(labels: pa.Array) -> bool:
+    """Whether all labels are integers of 64 bits, in the spelling that Python gives."""
+    try:
+        return labels.cast(pa.int64()).cast(labels.type).equals(labels)
+    except pa.ArrowInvalid:
+        return False
 
 
 def _only_last(words: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.uint64]:

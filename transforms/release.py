@@ -68,6 +68,7 @@ class Ranking:
             all above a threshold were asked for, how many there are.
         answer: "sequence" or "set".
         group: of which group of the rows, where every one has a ranking.
+        group_number: its place in the list of groups, from 0: groups are published in that order.
         noisy_counts: of the items in their order, where a budget was set aside for them; may be negative, and None
             where they are hidden. Noisy sums where amounts are added up, in the measure of these.
         noise: how far those may be off for their noise, in the same measure.
@@ -84,6 +85,7 @@ class Ranking:
     noise: NoiseSize | None = None
     group: str | None = None
     noisy_weights: tuple[float, ...] | None = None
+    group_number: int | None = None
     others: NoisyTotal | None = None
 
     def label(self) -> str:

@@ -150,8 +150,10 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
         published = spec.shown(noisy.tolist())
     names = tuple(counted.labels(items).to_pylist())
     k = len(names) if spec.k is None else spec.k
-    answer, total = mechanism.guarantee.answer, spec.others(others)
-    return Ranking(of.bounds, names, k, answer, published, noise, of.group, weighed, total)
+    answer = mechanism.guarantee.answer
+    return Ranking(
+        of.bounds, names, k, answer, published, noise, of.group, weighed, of.group_number, spec.others(others)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,10 +297,11 @@ class WindowCounts:
 
 
 class RankingKey(NamedTuple):
-    """The window that a ranking is of, and the group where there are groups."""
+    """The window that a ranking is of, and the group with its place in their list, where there are groups."""
 
     bounds: WindowBounds
     group: str | None = None
+    group_number: int | None = None
 
     def label(self) -> str:
         """A name that is unique among the rankings of a release."""
@@ -318,4 +321,5 @@ def ranking_key(
         window: Beam's window, which determines the declared one if the tables hold just one.
     """
     bounds = window_named(period, number // counts.rankings, window, counts.dates > 1)
-    return RankingKey(bounds, None if groups is None else groups.name(number % counts.rankings))
+    group = number % counts.rankings
+    return RankingKey(bounds) if groups is None else RankingKey(bounds, groups.name(group), group)

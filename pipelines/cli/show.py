@@ -111,7 +111,7 @@ def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     from private_topk.pipelines.sources.domain import read_titles
 
     titles = read_titles(arguments.item_titles, arguments.item_column or "item", arguments.title_column or "title")
-    return replace(report, rows=[{**row, "item": titles.get(row["item"], row["item"])} for row in report.rows])
+    return replace(report, rows=[{**row, "item": titles.get(str(row["item"]), row["item"])} for row in report.rows])
 
 
 def _of_group(report: PublishedReport, group: str) -> PublishedReport:

@@ -34,7 +34,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     most = max(len(listing.rows) for listing in shown)
     places, last = min(most, _MOST_PLACES), len(shown) - 1
     row, step = 26 if places <= 20 else 18, min(max(600 // last, 14), 96)
-    ends = [[(place, str(each["item"])) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
+    ends = [[(place, each["item"]) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
             for n in (0, last)]  # fmt: skip
     before, after = (max((_width(f"00 {item}", _LABEL) for _, item in end), default=0) for end in ends)
     left = before + 12
@@ -70,7 +70,7 @@ def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int
     for window, listing in enumerate(listings):
         for row in listing.rows:
             if row["rank"] is not None and row["rank"] <= places:
-                by_item.setdefault(str(row["item"]), {})[window] = row["rank"]
+                by_item.setdefault(row["item"], {})[window] = row["rank"]
     return by_item
 
 
@@ -128,11 +128,10 @@ def count_chart(listing: Listing, name: str) -> str:
     )  # fmt: skip
 
 
-def _short(item: object, most: int = 40) -> str:
-    text = str(item)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _short(item: str, most: int = 40) -> str:
+    return item if len(item) <= most else f"{item[: most - 1]}…"
 
 
-def _width(item: object, most: int = 40) -> int:
+def _width(item: str, most: int = 40) -> int:
     """About how wide a text is, in pixels; letters of East Asia are twice as wide."""
     return 12 + sum(14 if ord(letter) > 0x2E80 else 8 for letter in _short(item, most))

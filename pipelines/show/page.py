@@ -84,13 +84,13 @@ def _of_a_group(name: str | None, listings: Sequence[Listing]) -> dict[str, Any]
 
 
 def _ranks(listing: Listing) -> dict[str, Any]:
-    return {str(row["item"]): "•" if row["rank"] is None else row["rank"] for row in listing.rows}
+    return {row["item"]: "•" if row["rank"] is None else row["rank"] for row in listing.rows}
 
 
 def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
     """A table of all windows: items as rows, those of the newest window first; windows as columns, the newest first."""
     shown = listings[: -_MOST_WINDOWS - 1 : -1]
-    items = dict.fromkeys(str(row["item"]) for listing in shown for row in listing.rows)
+    items = dict.fromkeys(row["item"] for listing in shown for row in listing.rows)
     ranks, counts = [_ranks(listing) for listing in shown], [_counts(listing) for listing in shown]
     ranges = sorted({row["noise_95"] for each in shown for row in each.rows if row.get("noise_95") is not None})
     what = " and its noisy count" if any(counts) else ""
@@ -107,9 +107,9 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
 
 def _counts(listing: Listing) -> dict[str, str]:
     if listing.weighed:
-        return {str(row["item"]): f"{row['noisy_weight']:,.2f}" for row in listing.rows}
+        return {row["item"]: f"{row['noisy_weight']:,.2f}" for row in listing.rows}
     return (
-        {str(row["item"]): f"{row['noisy_count']:,}" for row in listing.rows if row["noisy_count"] is not None}
+        {row["item"]: f"{row['noisy_count']:,}" for row in listing.rows if row["noisy_count"] is not None}
         if listing.counted
         else {}
     )
@@ -135,7 +135,7 @@ def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | 
     ranks = {group: _ranks(each) for group, each in latest.items()}
     most = max(min(len(each.rows), _FIRST) for each in latest.values())
     for group, listings in groups.items():
-        items = [str(row["item"]) for row in latest[group].rows]
+        items = [row["item"] for row in latest[group].rows]
         new = len(set(items) - set(_ranks(listings[-2]))) if len(listings) > 1 else ""
         rows.append((hrefs[group], group, [*items[:most], *[""] * (most - len(items))], new))
     held: dict[str, list[Any]] = {}

@@ -118,7 +118,9 @@ class PublishedReport:
         return self.facts.get("private", True) is not False
 
     def listings(self) -> list[Listing]:
-        """The listing of every window and group, in the order of the rows; empty for windows without released items."""
+        """The listing of every window and group, in the order of the rows; empty for windows without released items.
+        Items are texts, whatever their type in a file.
+        """
         by_window: dict[tuple[Any, Any, Any], list[Mapping[str, Any]]] = {}
         for window in self.facts.get("windows") or ():
             group = None if self.group is None else window.get("group")
@@ -126,7 +128,8 @@ class PublishedReport:
                 by_window[_moment(window.get("start")), _moment(window.get("end")), group] = []
         for row in self.rows:
             group = None if self.group is None else row.get(self.group)
-            by_window.setdefault((row["window_start"], row["window_end"], group), []).append(row)
+            shown = {**row, "item": str(row["item"])}
+            by_window.setdefault((row["window_start"], row["window_end"], group), []).append(shown)
         zone = str(self.facts.get("time_zone", "UTC"))
         return [Listing(*place, rows, zone) for place, rows in by_window.items()]
 

@@ -28,9 +28,10 @@ _FACTS: dict[str, tuple[type, ...]] = {
     "max_windows_per_user": _WHOLE, "privacy": (dict,), "domain": (dict,), "versions": (dict,), "groups": (dict,),
     "against": (dict,), "amounts": (dict,), "weights": (dict,), "columns": (dict,), "all_windows": (dict,),
     "released": _TEXT, "delta_of_a_shared_hash": _NUMBER, "counts_rounded_to": _WHOLE, "counts_hidden_below": _WHOLE,
-    "zcdp_of_a_window": (dict,), "found": (list,),
+    "zcdp_of_a_window": (dict,), "found": (list,), "item_type": _TEXT,
 }  # fmt: skip
-_WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "noise_stddev": _NUMBER, "noise_95": _NUMBER}
+_WINDOW = {"start": _TEXT, "end": _TEXT, "group": _TEXT, "group_number": _WHOLE, "noise_stddev": _NUMBER,
+           "noise_95": _NUMBER}  # fmt: skip
 _ZCDP = {"rho": _NUMBER, "delta": _NUMBER}
 _OF_A_DOMAIN = {"range": {"start": _WHOLE, "stop": _WHOLE}, "public": {"size": _WHOLE}}
 
@@ -43,7 +44,8 @@ def read_report(*places: str) -> PublishedReport:
             since their parameters differ or a window occurs twice.
     """
     files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
-    contents = {file: _read(file) for file in files}
+    read = [(file, _read(file)) for file in files]
+    contents = dict(sorted(read, key=lambda each: _group_number(each[1][1])))
     rows = [row for some, _ in contents.values() for row in some]
     facts = [manifest for _, manifest in contents.values() if manifest]
     _check_series(contents)
@@ -56,6 +58,11 @@ def read_report(*places: str) -> PublishedReport:
     windows = [window for each in facts for window in each.get("windows", ())]
     shared = {name: value for name, value in alike.items() if name not in _OF_A_FILE} | {"windows": windows}
     return PublishedReport(sorted(rows, key=_moment), shared, group)
+
+
+def _group_number(manifest: Mapping[str, Any]) -> int:
+    """The place of a file among those of a window: in the list of groups, where each has a folder of its own."""
+    return next((window.get("group_number") or 0 for window in manifest.get("windows") or ()), 0)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,17 @@ class ToBigQuery(Sink):
         if self.place in inputs:
             raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
 
+    def check_columns(self, facts: Mapping[str, Any]) -> None:
+        from google.api_core.exceptions import Forbidden, NotFound
+
+        table = table_of(self.place, "output")
+        with suppress(Forbidden, NotFound):  # the load job makes it, or may write where nobody may look
+            there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
+            kinds = there.get("item"), _kind(fields_of(Shape.of(facts))["item"][0])
+            if set(kinds) == {"STRING", "INTEGER"}:
+                raise Refusal("output", f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type "
+                              f"{kinds[1]}", "give another table")  # fmt: skip
+
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts), live)
 
@@ -72,7 +83,7 @@ class _LoadDoFn(beam.DoFn):
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
         released = list(rankings)
-        rows = FORMATS[".avro"].encode(ranking_rows(released, self._release_id), self._shape)
+        rows = FORMATS[".avro"].encode(ranking_rows(released, self._release_id, self._shape), self._shape)
         with nullcontext() if self._live is None else self._live.publishing():
             load(self._table, rows, table_schema(self._shape)["fields"])
         yield from dict.fromkeys(ranking.label() for ranking in released)

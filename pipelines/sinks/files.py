@@ -288,7 +288,7 @@ class _PublishDoFn(beam.DoFn):
         shape, partition = Shape.of(facts), getattr(self._sink, "partition", None)
         if partition is not None:
             facts["partition"], shape = {partition.word: rankings[0].group}, shape._replace(grouped=False)
-        rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape.grouped), shape)
+        rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape), shape)
         manifest = encode_manifest(facts, rankings, path, rows)
         publish(path, rows, manifest, self._sink.overwrite, self.keep, self._live)
         yield path

@@ -32,6 +32,7 @@ __all__ = [
     "avro_schema",
     "fields_of",
     "format_of",
+    "in_order",
     "ranking_rows",
     "schema",
 ]
@@ -69,20 +70,25 @@ class Shape(NamedTuple):
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
         others: so is the sum of all counts that are not.
+        integers: items are integers of 64 bits.
     """
 
     fractional: bool = False
     grouped: bool = False
     weighed: bool = False
     others: bool = False
+    integers: bool = False
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Shape:
         """The shape of the release that a manifest describes."""
         amounts = facts.get("amounts")
         fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
+        weighed = "noise_stddev" in facts.get("weights", ())
         others = "others" in ((facts.get("privacy") or {}).get("noisy_counts") or ())
-        return cls(fractional, facts.get("groups") is not None, "noise_stddev" in facts.get("weights", ()), others)
+        return cls(
+            fractional, facts.get("groups") is not None, weighed, others, integers=facts.get("item_type") == "int64"
+        )
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
@@ -99,6 +105,8 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
                 pa.float64(),
                 "sum of the weights of the users who hold the item, with the noise that decided its rank; no count",
             )
+    if shape.integers:
+        fields["item"] = pa.int64(), fields["item"][1]
     if shape.fractional:
         fields |= {name: (pa.float64(), fields[name][1]) for name in _COUNTS if name in fields}
     return fields
@@ -111,19 +119,17 @@ def schema(shape: Shape = PLAIN) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, (kind, _) in fields_of(shape).items()])
 
 
-def ranking_rows(rankings: Iterable[Ranking], release_id: str, grouped: bool = True) -> list[dict[str, Any]]:
-    """One row per released item: windows in order, then ranks, or the domain's order for a set.
-
-    Args:
-        grouped: name the group, where there is one, in a column.
-    """
-    ordered = sorted(rankings, key=_by_window)
-    rows = (row for ranking in ordered for row in (ranking if grouped else replace(ranking, group=None)).to_rows())
-    return [{**row, "release_id": release_id} for row in rows]
+def ranking_rows(rankings: Iterable[Ranking], release_id: str, shape: Shape = PLAIN) -> list[dict[str, Any]]:
+    """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set."""
+    ordered = (each if shape.grouped else replace(each, group=None) for each in in_order(rankings))
+    kind = int if shape.integers else str
+    rows = (row for ranking in ordered for row in ranking.to_rows())
+    return [{**row, "item": kind(row["item"]), "release_id": release_id} for row in rows]
 
 
-def _by_window(ranking: Ranking) -> tuple[bool, datetime | None, str]:
-    return ranking.window.start is not None, ranking.window.start, ranking.group or ""
+def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
+    """Rankings in the order in which they are published, however they arrive."""
+    return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))
 
 
 Rows = list[dict[str, Any]]
@@ -188,7 +194,8 @@ def _from_json_lines(content: bytes) -> Rows:
 
 def _to_csv(rows: Rows, shape: Shape = PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(rows, schema(shape))
+    texts = ({**row, "item": str(row["item"])} for row in rows)  # quoted like others: CSV has no types
+    table = pa.Table.from_pylist(list(texts), schema(shape._replace(integers=False)))
     for at, name in enumerate(("window_start", "window_end")):
         table = table.set_column(at, name, pa.array([row[name] and utc_text(row[name]) for row in rows], pa.string()))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))

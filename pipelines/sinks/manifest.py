@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from private_topk.pipelines.publishing import manifest_path
+from private_topk.pipelines.sinks.formats import in_order
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
@@ -67,13 +68,13 @@ def encode_manifest(facts: dict[str, Any], rankings: Iterable[Ranking], output: 
     Args:
         rows: the content of the ranking file, which the manifest identifies by its SHA-256.
     """
-    windows = sorted(({
+    windows = [{
         "start": ranking.window.start and utc_text(ranking.window.start),
         "end": ranking.window.end and utc_text(ranking.window.end),
-        **({} if ranking.group is None else {"group": ranking.group}),
+        **({} if ranking.group is None else {"group": ranking.group, "group_number": ranking.group_number}),
         "returned": len(ranking.items),
         **_noise(ranking),
-    } for ranking in rankings), key=lambda window: (window["start"] or "", window.get("group", "")))  # fmt: skip
+    } for ranking in in_order(rankings)]  # fmt: skip
     digest = hashlib.sha256(rows).hexdigest()
     today = f"{datetime.now(timezone.utc):%Y-%m-%d}"
     manifest = {

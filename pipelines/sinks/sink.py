@@ -38,6 +38,10 @@ class Sink(ABC):
             release: output of this same release, complete or not, is no obstacle: it is resumed.
         """
 
+    def check_columns(self, facts: Mapping[str, Any]) -> None:
+        """Raise Refusal of `output` if what stands there has columns of other types than these facts ask for."""
+        return None
+
     @abstractmethod
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         """The transform that writes, Ranking to str: the path of each, or its label where there are no files.

@@ -27,6 +27,7 @@ from private_topk.pipelines.files import FileInfo, is_gzip, is_local, open_conte
 from private_topk.pipelines.sources.avro_schema import (
     Branch,
     Unreadable,
+    are_integers,
     bare,
     branches_of,
     check_columns,
@@ -94,8 +95,10 @@ class Block(NamedTuple):
     content: bytes
 
 
-def check(file: FileInfo, columns: Columns) -> None:
-    """Raise Refusal unless the file is complete Avro and has the columns, of types that can be read."""
+def check(file: FileInfo, columns: Columns) -> bool:
+    """Raise Refusal unless the file is complete Avro and has the columns, of types that can be read. Returns whether
+    its items are integers.
+    """
     with open_content(file.path) as source:
         header = _header(source, file.path)
         if not is_gzip(file.path):
@@ -103,6 +106,7 @@ def check(file: FileInfo, columns: Columns) -> None:
             if source.read(16) != header.sync:
                 raise refused(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
     check_columns(file.path, header.fields, columns)
+    return are_integers(header.fields[columns.item])
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,7 @@ from private_topk.transforms.errors import refused
 __all__ = [
     "Branch",
     "Unreadable",
+    "are_integers",
     "bare",
     "branches_of",
     "check_columns",
@@ -152,6 +153,11 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
         if not meanings <= allowed | {"null"}:
             raise refused(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
                              f"got {', '.join(sorted(meanings - allowed))}")  # fmt: skip
+
+
+def are_integers(branches: list[Branch]) -> bool:
+    """Whether a field has integers only, or nothing."""
+    return {"null"} < {branch.meaning for branch in branches} | {"null"} <= {"int", "long", "null"}
 
 
 def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,12 @@ class BigQuery(Source):
 
     def __post_init__(self) -> None:
         export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
+
+    @cached_property
+    def integer_items(self) -> bool:
+        table = table_of(self.place, "input")
+        kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
+        return kinds[self.columns.item] in ("INTEGER", "INT64")
 
     def check(self, period: Period | None) -> None:
         from google.api_core.exceptions import Forbidden, NotFound

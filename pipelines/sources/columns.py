@@ -22,6 +22,7 @@ __all__ = [
     "as_bytes",
     "block_of",
     "check_types",
+    "is_int64",
     "no_column",
     "read_rows",
     "texts_of",
@@ -214,6 +215,12 @@ def no_column(path: str, role: str, name: str, known: Iterable[str]) -> Refusal:
     """The refusal of a column, one of `ROLES`, that is not there, with those that are."""
     rule = f"{path} has no column {name!r}: it has: {', '.join(sorted(known))}"
     return Refusal(f"{role}_column", f"must be another: {verbatim(rule)}", verbatim(did_you_mean(name, known)))
+
+
+def is_int64(kind: pa.DataType) -> bool:
+    """Whether all values of a type are integers of 64 bits with a sign."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_integer(kind) and kind != pa.uint64()
 
 
 def check_types(path: str, kinds: dict[str, pa.DataType], columns: Columns) -> None:

@@ -68,6 +68,11 @@ class Files(Source):
         with about_the_input():
             return tuple(match(self.place))
 
+    @cached_property
+    def integer_items(self) -> bool:
+        with about_the_input():
+            return check_files(self.files, self.columns.within(None))
+
     def check(self, period: Period | None) -> None:
         with about_the_input():
             check_files(self.files, self.columns.within(period))

@@ -83,12 +83,11 @@ def format_name(path: str) -> str:
     return reader_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
 
 
-def check_files(files: Sequence[FileInfo], columns: Columns) -> None:
+def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
     """Raise Refusal unless every file can be read. Looks at headers and footers, and at no row: otherwise one
-    user's row could decide whether there is a ranking."""
+    user's row could decide whether there is a ranking. Returns whether the items of all files are integers."""
     with ThreadPoolExecutor(16) as pool:
-        for _ in pool.map(lambda file: reader_of(file.path).check(file, columns), files):
-            pass
+        return all(list(pool.map(lambda file: reader_of(file.path).check(file, columns), files)))
 
 
 def packed_size(file: FileInfo) -> int:

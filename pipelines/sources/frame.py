@@ -26,7 +26,7 @@ import pyarrow as pa
 from polars import selectors
 
 from private_topk.pipelines.identity import identity_of, named, unasked
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
 from private_topk.transforms.columnar import is_text
@@ -68,6 +68,10 @@ class Frame(Source):
         object.__setattr__(self, "size", size)
         # Frames of equal contents share one table, which lives as long as any of them.
         object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
+
+    @property
+    def integer_items(self) -> bool:
+        return is_int64(self.table[self.columns.item].type)
 
     def check(self, period: Period | None) -> None:
         """Do nothing: `table_of` has checked the columns."""

@@ -235,6 +235,10 @@ class Kafka(Source):
     def place(self) -> str:  # type: ignore[override] # set by what it is made of
         return self.topic.place
 
+    @property
+    def integer_items(self) -> bool:
+        return self.payload.has_integers(self.columns.item)
+
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")
         check_repeatable(self.topic, facts, self.clock)

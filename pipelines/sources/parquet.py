@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, is_gzip, open_content
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_int64
 from private_topk.transforms.columnar import is_text
 from private_topk.transforms.errors import refused
 
@@ -26,14 +26,17 @@ _UNZIPPED = threading.Lock()
 """Held while a zipped file is in memory: one at a time, though many files are checked in many threads."""
 
 
-def check(file: FileInfo, columns: Columns) -> None:
-    """Raise Refusal unless the file is whole Parquet and has the columns, of types that can be read."""
+def check(file: FileInfo, columns: Columns) -> bool:
+    """Raise Refusal unless the file is whole Parquet and has the columns, of types that can be read. Returns whether
+    its items are integers.
+    """
     with _content(file.path) as source:
         schema = _opened(source, file.path).schema_arrow
     for name in columns.names():
         if schema.names.count(name) > 1:
             raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
     check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns)
+    return is_int64(schema.field(columns.item).type)
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

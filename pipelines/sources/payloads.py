@@ -17,6 +17,7 @@ from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources import json_lines
 from private_topk.pipelines.sources.avro_schema import (
     Unreadable,
+    are_integers,
     bare,
     branches_of,
     check_columns,
@@ -38,6 +39,9 @@ class JsonPayload:
 
     identity_tag: ClassVar[str] = "json-payload"
 
+    def has_integers(self, column: str) -> bool:
+        return False
+
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each, read like the lines of a JSON lines file."""
         return json_lines.rows_of(messages, columns)
@@ -54,6 +58,9 @@ class AvroPayload:
     identity_tag: ClassVar[str] = "avro-payload"
 
     schema: str
+
+    def has_integers(self, column: str) -> bool:
+        return are_integers(branches_of(json.loads(self.schema))[column])
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each, read like the rows of an Avro file."""

@@ -47,6 +47,10 @@ class PubSub(Source):
     def __post_init__(self) -> None:
         resource(self.place, "subscriptions", "input")
 
+    @property
+    def integer_items(self) -> bool:
+        return self.payload.has_integers(self.columns.item)
+
     def check(self, period: Period | None) -> None:
         horizon(period)
         check_google(self.place, "input")

@@ -43,12 +43,17 @@ class Source(ABC):
         columns: the columns that are read.
         bounded: whether it ends by itself; if not, it ends when the period's last window has closed.
         live: whether it receives only while a runner that can listen is running: `Launch.listening`.
+        integer_items: whether the schema of the rows, which is known at the launch, has integers of 64 bits as items.
     """
 
     place: str
     columns: Columns
     bounded: ClassVar[bool]
     live: ClassVar[bool] = False
+
+    @property
+    def integer_items(self) -> bool:
+        return False
 
     @abstractmethod
     def check(self, period: Period | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,16 @@ def cloud(running: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     reference = {"projectId": "my-project", "datasetId": "shop", "tableId": "plays"}
     service.tables = {"plays": {"tableReference": reference, "schema": {"fields": fields}, "numBytes": "7000"}}
 
-    def export(statement: str) -> None:
-        place = re.search(rf"uri = 'gs://{BUCKET}/(.*?)\\*\.parquet'", statement)
-        assert place is not None, statement
-        running.bucket.put(f"{place[1]}000000000000.parquet", to_parquet(ROWS))
-
-    service.on_query = export
+    service.on_query = partial(_export, running, ROWS)
     for name, value in running.environment.items():
         monkeypatch.setenv(name, value)
     return running
+
+
+def _export(cloud: Cloud, rows: list[dict[str, Any]], statement: str) -> None:
+    place = re.search(rf"uri = 'gs://{BUCKET}/(.*?)\\*\.parquet'", statement)
+    assert place is not None, statement
+    cloud.bucket.put(f"{place[1]}000000000000.parquet", to_parquet(rows))
 
 
 @pytest.fixture
@@ -128,6 +130,32 @@ def test_from_a_table_into_a_table_once(cloud: Cloud, report: list[str], tmp_pat
     assert command(*report, "--input", f"{tmp_path}/rows.parquet", "--output", f"{tmp_path}/r.avro").status == 0
     (loaded,) = cloud.service.loaded
     assert FORMATS[".avro"].decode(loaded) == FORMATS[".avro"].decode((tmp_path / "r.avro").read_bytes())
+
+
+def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, report: list[str], tmp_path: Path) -> None:
+    """A table with items of the other type is refused before anything starts."""
+    write(tmp_path / "items.txt", "\n".join(map(str, range(7))))
+    cloud.service.tables["plays"]["schema"]["fields"][1]["type"] = "INTEGER"
+    there = {name: {**cloud.service.tables["plays"], "schema": {"fields": [{"name": "item", "type": kind}]}}
+             for name, kind in (("ids", "INTEGER"), ("texts", "STRING"))}  # fmt: skip
+    cloud.service.tables |= there
+    cloud.service.on_query = partial(_export, cloud, [{**row, "item": int(row["item"][1:])} for row in ROWS])
+    folder = f"{SNAPSHOT}/ids"
+    words = [*report, "--input", PLAYS, "--snapshot", folder, "--output"]
+    done = command(*words, "bigquery://my-project:shop.texts")
+    assert done.status == 2 and "shop.texts has items of type STRING, and these are of type INTEGER" in done.err
+    assert not cloud.service.jobs
+    for table in ("new", "ids"):
+        done = command(*words, f"bigquery://my-project:shop.{table}")
+        assert done.status == 0, done.err
+    kinds = {
+        field["name"]: field["type"] for field in cloud.service.jobs[-1]["configuration"]["load"]["schema"]["fields"]
+    }
+    assert kinds["item"] == "INTEGER" and len(cloud.service.loaded) == 2
+    assert {row["item"] for row in FORMATS[".avro"].decode(cloud.service.loaded[0])} < set(range(7))
+    write(tmp_path / "rows.csv", [{"who": "u", "item": "1", "time": "2026-01-05"}])
+    done = command(*report, "--input", f"{tmp_path}/rows.csv", "--output", "bigquery://my-project:shop.ids")
+    assert done.status == 2 and "shop.ids has items of type INTEGER, and these are of type STRING" in done.err
 
 
 def test_another_question_has_a_snapshot_of_its_own(cloud: Cloud) -> None:

@@ -293,7 +293,7 @@ IDS = pl.DataFrame({"user": range(300), "item": [7, 8, 9] * 100}, schema_overrid
 KINDS: dict[str, tuple[Domain | list[int] | list[str], pl.DataType]] = {
     "a list of ids": ([1, 5000], pl.Int64()),
     "a range": (RangeDomain(0, 27), pl.Int64()),
-    "any": (UnknownDomain(), pl.UInt8()),
+    "any": (UnknownDomain(), pl.Int64()),
     "an id and a name": (["1", "tea"], pl.String()),
 }
 
@@ -308,10 +308,18 @@ def test_integers_come_back_as_integers(kind: str, tmp_path: Path) -> None:
     named = found.to_pandas().merge(pd.DataFrame({"item": found.items, "name": "its name"}), on="item")
     assert len(named) == len(found.items) == len(found.to_rows())
     found.write(str(tmp_path / "ranking.avro"))
+    assert pl.read_avro(tmp_path / "ranking.avro").schema["item"] == expected
     assert "What it promises" in str(found) and str(found.items[0]) in found._repr_html_()
     as_texts = rank(IDS.cast(pl.String), 2, mechanism, domain, release=fixed_release())
-    as_texts.write(str(tmp_path / "texts.avro"))
-    assert (tmp_path / "ranking.avro").read_bytes() == (tmp_path / "texts.avro").read_bytes()
+    assert as_texts.items == tuple(map(str, found.items)) and str(as_texts[0]) == str(found[0])
+    as_texts.write(str(tmp_path / "texts.csv")), found.write(str(tmp_path / "own.csv"))
+    assert (tmp_path / "own.csv").read_bytes() == (tmp_path / "texts.csv").read_bytes()
+
+
+def test_a_list_of_the_longest_ids_is_one_of_integers() -> None:
+    ids = [2**63 - 1, -(2**63)]
+    found = rank(pl.DataFrame({"user": range(9), "item": ids[:1] * 9}), 1, Joint(9.0), ids, release=fixed_release())
+    assert found.items == (2**63 - 1,)
 
 
 def test_the_domain_has_to_be_said() -> None:

@@ -78,8 +78,9 @@ def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_sums_with_a_fraction_of_groups_read_back_equal(ending: str) -> None:
     found = Ranking(WindowBounds(), ("x", "y"), 2, "sequence", (0.5, -7.25), NoiseSize(3.25, 6.75), "7")
-    rows = ranking_rows([found], "id")
-    assert FORMATS[ending].decode(FORMATS[ending].encode(rows, Shape(fractional=True, grouped=True))) == rows
+    shape = Shape(fractional=True, grouped=True)
+    rows = ranking_rows([found], "id", shape)
+    assert FORMATS[ending].decode(FORMATS[ending].encode(rows, shape)) == rows
 
 
 def test_others_read_them_too() -> None:

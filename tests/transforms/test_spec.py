@@ -32,7 +32,7 @@ from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from private_topk.transforms.spec import Draws, TopK, noise_size
 
 COUNTS = np.array([900, 700, 500, 300, 100])
-PLAIN = TopK(3, Joint(epsilon=9.0), PublicDomain.of("abcde"), None, CountBudget(0.5))
+PLAIN = TopK(3, Joint(epsilon=9.0), PublicDomain.of(list("abcde")), None, CountBudget(0.5))
 WEIGHTED = WeightedGaussian(epsilon=1.0, delta=1e-6, max_items_per_user=5)
 RELEASE = Release(ReleaseKey.for_tests(), "one")
 
@@ -130,7 +130,7 @@ def test_counts_are_off_by_as_much_as_is_said() -> None:
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "k": {"k": 2}, "mechanism": {"mechanism": Joint(epsilon=8.0)}, "domain": {"domain": PublicDomain.of("edcba")},
+    "k": {"k": 2}, "mechanism": {"mechanism": Joint(epsilon=8.0)}, "domain": {"domain": PublicDomain.of(list("edcba"))},
     "max_items_per_user": {"max_items_per_user": 2}, "publish_counts": {"publish_counts": CountBudget(0.25)},
     "amounts": {"amounts": Amounts.of(60)}, "groups": {"groups": Groups.of(["a"])},
     "max_windows_per_user": {"max_windows_per_user": 2}, "risers": {"risers": Risers(), "publish_counts": None},
@@ -147,7 +147,7 @@ def test_a_seed_and_a_ledger_know_every_field() -> None:
 def test_numbers_of_any_kind_and_what_may_stand_for_a_domain_are_one_specification() -> None:
     """The release's seed is made of them as JSON, which knows no numpy and tells 1 from 1.0."""
     kinds: list[Any] = [int, float, np.int64, np.uint8]
-    specs = [TopK(2 if one is float else one(2), Joint(one(1)), PublicDomain.of("abc"), 3, CountBudget(one(1)))
+    specs = [TopK(2 if one is float else one(2), Joint(one(1)), PublicDomain.of(list("abc")), 3, CountBudget(one(1)))
              for one in kinds]  # fmt: skip
     # A set has another order in every process, and an answer hangs on the order.
     listed: list[Any] = [{"b", "c", "a"}, np.array(["a", "b", "c"]), pa.chunked_array([["a"], ["b", "c"]])]

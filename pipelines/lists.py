@@ -50,7 +50,12 @@ def domain_of(options: Options) -> Domain:
     if "domain_group_column" not in options:
         listed = read_domain(options["domain"], column) if "domain" in options else None
         listed = with_found(listed, options["found"]) if "found" in options else listed
-        return UnknownDomain(listed) if listed is None or options.get("unknown_domain") else listed
+        if options.get("unknown_domain"):
+            return UnknownDomain(listed)
+        if listed is None:
+            raise Refusal("found", f"{verbatim(', '.join(options['found']))} must hold at least one item, and nothing "
+                          "was found", "give {domain} too")  # fmt: skip
+        return listed
     groups = groups_of(options)
     if groups is None:
         raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")

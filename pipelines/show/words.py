@@ -161,7 +161,10 @@ def what_is_ranked(facts: Mapping[str, Any]) -> str:
 def _items(domain: Mapping[str, Any]) -> str:
     if domain.get("kind") == "range":
         return f"the numbers from {domain['start']:,} to {domain['stop'] - 1:,}"
-    return f"{domain['size']:,}, a public list" if domain.get("kind") == "public" else "not known beforehand"
+    if domain.get("kind") == "public":
+        return f"{domain['size']:,}, a public list"
+    listed = (domain.get("catalogue") or {}).get("size")
+    return f"{listed:,} that are listed, and others not known beforehand" if listed else "not known beforehand"
 
 
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:

@@ -115,8 +115,10 @@ def _at(path: str | os.PathLike[str], column: str = "item") -> PublicDomain:
     return read_domain(os.fspath(path), column)
 
 
-def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomain:
-    """The items of a domain, if there is one, and of rankings published before. Raises Refusal."""
+def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomain | None:
+    """The items of a domain, if there is one, and of rankings published before; None if these have none at all. Raises
+    Refusal.
+    """
     files = [DomainFile(_found_at(path, "found"), "item", "found") for path in found]
     for file in files:
         if not is_whole(file.path):
@@ -124,8 +126,8 @@ def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomai
                           "items of private rows must not be listed")  # fmt: skip
     source = Together(None if domain is None else domain.load, tuple(files))
     with _about(files[-1].path, "found"):
-        labels = check_items(source())
-    return PublicDomain(source, digest_of(labels), len(labels))
+        labels = source()
+        return PublicDomain(source, digest_of(check_items(labels)), len(labels)) if len(labels) else None
 
 
 def read_domain_by_group(path: str, column: str, group_column: str, groups: PublicDomain) -> DomainByGroup:

@@ -159,6 +159,10 @@ def test_lists_that_nobody_may_take_are_refused(folder: Path) -> None:
         assert done.status == 2 and re.search(message, done.err), (changes, done.err)
     assert run(folder, "empty.csv", **{**FIND, "epsilon": 0.01}).status == 0
     done = run(folder, "f.csv", **JOINT, found=folder / "empty.csv")
-    assert done.status == 2 and re.search("empty.csv must hold at least one item", done.err)
+    assert done.status == 2 and re.search(
+        "--found .*empty.csv must hold at least one item.*give --domain too", done.err
+    )
+    listed = run(folder, "g.csv", **FIND | {"found": folder / "empty.csv"}, release_id="g")
+    assert listed.status == 0 and "catalogue" not in facts(folder, "g")["domain"]  # type: ignore[operator]
     found.write_text(found.read_text() + found.read_text().splitlines()[-1].replace("item ", "secret ") + "\n")
     assert "is no ranking that was published" in run(folder, "f.csv", **JOINT, found=found).err

@@ -194,6 +194,18 @@ def test_what_was_published_is_listed_from_then_on(folder: Path) -> None:
     assert caught_up(folder) == published
 
 
+def test_a_period_that_published_nothing_lists_nothing(folder: Path) -> None:
+    lines = (folder / "rows.csv").read_text().splitlines()
+    (folder / "rows.csv").write_text("\n".join(line for line in lines if WEEKS[0] not in line) + "\n")
+    (folder / "weekly.yaml").write_text(REMEMBERED)
+    published = caught_up(folder)
+    assert [text.count(b"\n") - 1 for text in published.values()] == [0, 3, 3, 3]
+    shown = command("show", folder / "out", "--sign-off").out
+    assert "items to choose from" not in shown, "other lists in other periods"
+    one = command("show", folder / f"out/weekly-{WEEKS[3]}.csv", "--sign-off").out
+    assert "that are listed, and others not known beforehand" in one
+
+
 def test_only_a_single_file_lists_what_was_published(folder: Path) -> None:
     (folder / "weekly.yaml").write_text(REMEMBERED)
     change(folder, "out/{report}-{start}.csv", "out/{start}/")

@@ -66,7 +66,7 @@ class UnknownDomain:
 
     def holds_integers(self) -> bool:
         """Whether no item is anything but an integer, if the rows have nothing else."""
-        return True
+        return self.catalogue is None or self.catalogue.holds_integers()
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[UnknownDomain, PublicDomain | None]:
         """This domain where these groups are ranked, and which they are."""

@@ -65,6 +65,20 @@ def test_a_long_of_avro_comes_back_from_every_format() -> None:
     assert re.findall(r'^,,\d,"(-?\d+)",', csv, re.M) == list(map(str, items(found)))
 
 
+def test_a_list_beside_an_unknown_domain_has_its_say() -> None:
+    asked = {
+        "unknown_domain": True,
+        "mechanism": "weighted-gaussian",
+        "k": None,
+        "delta": 1e-6,
+        "max_items_per_user": 9,
+    }
+    write(Path("named.txt"), f"{IDS[0]}\nno number\n")
+    for domain, expected in ((None, [-4, IDS[0]]), ("items.txt", IDS), ("named.txt", ["-4", str(IDS[0]), "no number"])):
+        found = items(published("r.avro", **asked, domain=domain, overwrite=True, release_id=str(domain)))
+        assert sorted(found) == sorted(expected)  # type: ignore[type-var]
+
+
 STRINGS: dict[str, dict[str, object]] = {
     "a list with a name": {"domain": "named.txt"},
     "a list with another spelling": {"domain": "padded.txt"},

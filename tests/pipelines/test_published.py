@@ -188,7 +188,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass(frozen=True)
-class Nowhere:
+class Nowhere(Sink):
     """A place of rankings that nobody can read back."""
 
     lost: str = ""
@@ -200,18 +200,6 @@ class Nowhere:
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         kept = beam.Filter(lambda label: label != self.lost)
         return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept
-
-    def files(self, period: Period | None) -> None:
-        return None
-
-    def following(self, period: Period, release: Release) -> None:
-        return None
-
-    def local_places(self) -> tuple[str, ...]:
-        return ()
-
-    def published(self) -> None:
-        return None
 
 
 class Topic(Nowhere):

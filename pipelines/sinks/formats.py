@@ -69,7 +69,7 @@ class Shape(NamedTuple):
         fractional: noisy counts are sums of amounts with a fraction.
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
-        others: so is the sum of all counts that are not.
+        others: so is the sum of the counts of all other items.
         integers: items are integers of 64 bits.
     """
 

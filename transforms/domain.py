@@ -53,8 +53,8 @@ class UnknownDomain:
     def __post_init__(self) -> None:
         if self.catalogue is not None:
             listed = as_domain(self.catalogue)
-            if not isinstance(listed, PublicDomain):
-                raise Refusal("domain", "must have a list of items as its catalogue")
+            if not isinstance(listed, PublicDomain) or isinstance(listed, DomainByGroup):
+                raise Refusal("domain", "must have a list of items as its catalogue", "one for all groups, no range")
             object.__setattr__(self, "catalogue", listed)
 
     def prepare(self) -> None:

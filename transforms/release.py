@@ -46,7 +46,7 @@ class NoiseSize(NamedTuple):
 
 
 class NoisyTotal(NamedTuple):
-    """The sum of all counts that a ranking does not publish, with noise of its own.
+    """The sum of the counts of all items that are not in a ranking, with noise of its own.
 
     Args:
         noisy: may be negative.

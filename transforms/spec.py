@@ -261,7 +261,7 @@ class TopK:
         others = None
         if budget.others is not None:
             [off] = self._noise_of_others(budget).sample(1, bits.draw())
-            others = histogram.total - sum(values.tolist()) + off
+            others = _as_int64(histogram.total - sum(values.tolist()) + off)
         return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)), others)
 
     def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
@@ -274,12 +274,12 @@ class TopK:
         return noise_of_others(budget.others, self.max_items_per_user, self.mechanism.cap, self.users_move())
 
     def others(self, noisy: int | None) -> NoisyTotal | None:
-        """The noisy sum of all counts that are not published, as it is published; None where there is none."""
+        """The noisy sum of the counts of all items not drawn, as it is published; None where there is none."""
         budget = self.publish_counts
         if budget is None or noisy is None:
             return None
         [rounded] = budget.rounded(np.array([noisy], object)).tolist()
-        within = self._noise_of_others(budget).half_width(_CENTRAL) + budget.round_to // 2
+        within = _as_int64(self._noise_of_others(budget).half_width(_CENTRAL) + budget.round_to // 2)
         if self.amounts is None:
             return NoisyTotal(rounded, within)
         return NoisyTotal(self.amounts.shown(rounded), self.amounts.shown(within))
@@ -318,7 +318,12 @@ def noise_size(
     """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
     delta = budget.delta or None
     noise = noise_of_counts(published, budget.epsilon, delta, max_items_per_user, neighbours, cap, moving)
-    return NoiseSize(noise.stddev(), noise.half_width(_CENTRAL) + budget.round_to // 2)
+    return NoiseSize(noise.stddev(), _as_int64(noise.half_width(_CENTRAL) + budget.round_to // 2))
+
+
+def _as_int64(whole: int) -> int:
+    """The nearest number that a column of integers can hold, as of noisy counts."""
+    return max(-(2**63), min(whole, 2**63 - 1))
 
 
 def _check_kinds(mechanism: object, amounts: object, risers: object) -> None:

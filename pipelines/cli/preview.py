@@ -358,7 +358,7 @@ def _plain(plan: Plan) -> dict[str, object]:
         "total": {"epsilon": plan.total.epsilon, "delta": plan.total.delta},
         "shares": shares,
         "tightest": plan.best.accounting,
-        "counts": None if plan.counts is None else {"epsilon": plan.counts.epsilon, "delta": plan.counts.delta},
+        "counts": plan.counts and plan.counts.parameters(),
     }
 
 
@@ -388,9 +388,10 @@ def _print_counts(plan: Plan, k: int, max_items_per_user: int | None, moving: bo
     assert counts is not None
     neighbours = mechanism.parameter("neighbours", "add-remove")
     noise = noise_size(k, counts, max_items_per_user, neighbours, moving=moving)
+    others = "" if counts.others is None else f", the sum of all others {float(counts.others):.6g}"
     print(f"\nOf a {of}'s share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
-          f"{float(counts.epsilon):.6g}.\n{k} published counts have noise of standard deviation {noise.stddev:g}: +- "
-          f"{noise.within_95:,} at least 95% of the time.")  # fmt: skip
+          f"{float(counts.epsilon):.6g}{others}.\n{k} published counts have noise of standard deviation "
+          f"{noise.stddev:g}: +- {noise.within_95:,} at least 95% of the time.")  # fmt: skip
 
 
 def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:

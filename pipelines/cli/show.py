@@ -103,6 +103,10 @@ def _books(report: PublishedReport, url: str) -> str:
     if not budgets:
         raise Refusal("ledger", f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
                       "give the ledger that was charged")  # fmt: skip
+    known = {(entry.request.report, entry.request.key_id) for entry in entries}
+    for release in {row["release_id"] for row in report.rows} | {report.facts.get("report")} - {None}:
+        if (release, report.facts.get("key_id")) not in known:
+            raise Refusal("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
     return " ".join(sentence(budget, entries) for budget in budgets)
 
 

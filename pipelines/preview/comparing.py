@@ -294,7 +294,9 @@ def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
     if isinstance(mechanism, Mechanism):
         return (name_of(type(mechanism)),)
     some = mechanism if isinstance(mechanism, Iterable) and not isinstance(mechanism, str) else [mechanism]
-    return tuple(name_of(mechanism_by_name(name)) for name in some)
+    if names := tuple(name_of(mechanism_by_name(name)) for name in some):
+        return names
+    raise Refusal("mechanism", "must be at least one", f"leave it out for all, or name some of {', '.join(MECHANISMS)}")
 
 
 def _told_by(mechanism: Mechanism, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class Setting:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise Refusal("k", f"must be a whole number of at least 1, got {self.k!r}")
         check_epsilon(self.epsilon)
+        if self.publish_counts is not None:
+            object.__setattr__(self, "publish_counts", CountBudget.of(self.publish_counts))
         if self.delta is not None:
             check_delta(self.delta)
             if not 0 < self.delta < 1:

@@ -54,7 +54,10 @@ class ScheduledReport(Periods):
             options = self.options(0)
             watch = self.watches
             if "remember" in options:
-                format_of(options["output"])
+                try:
+                    format_of(options["output"])
+                except Refusal as error:
+                    raise Refusal("remember", f"needs a file of every period: {{output}} {error.rule}") from None
                 options = {**options, "found": (options["output"],)}
             source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
             check_domain(options)

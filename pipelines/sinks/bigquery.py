@@ -49,7 +49,11 @@ class ToBigQuery(Sink):
         table = table_of(self.place, "output")
         with suppress(Forbidden, NotFound):  # the load job makes it, or may write where nobody may look
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
-            kinds = there.get("item"), _kind(fields_of(Shape.of(facts))["item"][0])
+            fields = fields_of(Shape.of(facts))
+            if there and (missing := [name for name in fields if name not in there]):
+                raise Refusal("output", f"{verbatim(self.place)} has no column {', '.join(missing)}",
+                              "give another table, or add to this one")  # fmt: skip
+            kinds = there.get("item"), _kind(fields["item"][0])
             if set(kinds) == {"STRING", "INTEGER"}:
                 raise Refusal("output", f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type "
                               f"{kinds[1]}", "give another table")  # fmt: skip

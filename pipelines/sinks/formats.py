@@ -69,7 +69,7 @@ class Shape(NamedTuple):
         fractional: noisy counts are sums of amounts with a fraction.
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
-        others: so is the sum of all counts that are not.
+        others: so is the sum of the counts of all other items.
         integers: items are integers of 64 bits.
     """
 
@@ -85,10 +85,8 @@ class Shape(NamedTuple):
         amounts = facts.get("amounts")
         fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
         weighed = "noise_stddev" in facts.get("weights", ())
-        others = "others" in ((facts.get("privacy") or {}).get("noisy_counts") or ())
-        return cls(
-            fractional, facts.get("groups") is not None, weighed, others, integers=facts.get("item_type") == "int64"
-        )
+        grouped, integers = facts.get("groups") is not None, facts.get("item_type") == "int64"
+        return cls(fractional, grouped, weighed, bool(facts.get("others_published")), integers)
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:

@@ -92,7 +92,8 @@ def _counts(spec: TopK) -> dict[str, Any]:
     if counts is None:
         return {}
     hidden = {} if counts.hide_below is None else {"counts_hidden_below": counts.hide_below}
-    return {"counts_rounded_to": counts.round_to, **hidden}
+    others = {} if counts.others is None else {"others_published": True}
+    return {"counts_rounded_to": counts.round_to, **hidden, **others}
 
 
 def _groups(spec: TopK) -> dict[str, Any]:

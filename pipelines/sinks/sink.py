@@ -39,7 +39,7 @@ class Sink(ABC):
         """
 
     def check_columns(self, facts: Mapping[str, Any]) -> None:
-        """Raise Refusal of `output` if what stands there has columns of other types than these facts ask for."""
+        """Raise Refusal of `output` if what stands there has other columns than these facts ask for."""
         return None
 
     @abstractmethod

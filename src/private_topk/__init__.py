@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     elif name in ("rank", "Rankings"):
         value = getattr(import_module(f"{__name__}.pipelines.rank"), name)
     else:
-        if name == "PrivateTopK":  # transforms read no files: these let its domain be a path
+        if name in ("PrivateTopK", "UnknownDomain"):  # transforms read no files: these let a list be a path
             import_module(f"{__name__}.pipelines.sources.domain")
         room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
         value = getattr(import_module(f"{__name__}.{room}"), name)

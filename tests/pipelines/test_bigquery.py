@@ -136,7 +136,8 @@ def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, rep
     """A table with items of the other type is refused before anything starts."""
     write(tmp_path / "items.txt", "\n".join(map(str, range(7))))
     cloud.service.tables["plays"]["schema"]["fields"][1]["type"] = "INTEGER"
-    there = {name: {**cloud.service.tables["plays"], "schema": {"fields": [{"name": "item", "type": kind}]}}
+    there = {name: {**cloud.service.tables["plays"],
+                    "schema": {"fields": [{"name": column, "type": kind} for column in RANKED]}}
              for name, kind in (("ids", "INTEGER"), ("texts", "STRING"))}  # fmt: skip
     cloud.service.tables |= there
     cloud.service.on_query = partial(_export, cloud, [{**row, "item": int(row["item"][1:])} for row in ROWS])
@@ -144,6 +145,9 @@ def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, rep
     words = [*report, "--input", PLAYS, "--snapshot", folder, "--output"]
     done = command(*words, "bigquery://my-project:shop.texts")
     assert done.status == 2 and "shop.texts has items of type STRING, and these are of type INTEGER" in done.err
+    more = ["--publish-counts", "1", "--publish-others", "1", "--max-items-per-user", "3"]
+    done = command(*words, "bigquery://my-project:shop.ids", *more)
+    assert done.status == 2 and "shop.ids has no column noisy_others, others_95: give another" in done.err
     assert not cloud.service.jobs
     for table in ("new", "ids"):
         done = command(*words, f"bigquery://my-project:shop.{table}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -129,6 +131,14 @@ def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: 
         assert listed < {*in_python.items}
     with pytest.raises(ValueError, match="must have a list of items as its catalogue"):
         UnknownDomain(RangeDomain(0, 5))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one for all groups"):
+        UnknownDomain({"a": ["item 9"], "b": ["item 8"]})  # type: ignore[arg-type]
+
+
+def test_a_list_beside_an_unknown_domain_is_a_path_whatever_else_is_imported(folder: Path) -> None:
+    said = f"from private_topk import UnknownDomain; print(UnknownDomain({str(folder / 'rows.csv')!r}))"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
+    assert "every item once" in done.stderr, "it is read"
 
 
 def window_options(words: dict[str, object]) -> dict[str, object]:

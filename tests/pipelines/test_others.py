@@ -47,6 +47,14 @@ def test_the_others_are_published_beside_the_ranking_and_charged(ending: str) ->
     assert said.capitalize() in Path("r.html").read_text("utf-8")
 
 
+def test_they_are_published_from_a_total_of_all_windows_too() -> None:
+    shared = {"privacy_unit": "user", "horizon": 2, "output": "r.parquet"}
+    assert command("run", *options(**RUN, **shared)).status == 0
+    shown = json.loads(command("show", "r.parquet", "--json").out)
+    counts = shown["manifest"]["privacy"]["share_of_a_window"]["noisy_counts"]
+    assert counts["others"] == 30 and all(abs(row["noisy_others"]) <= 33 for row in shown["rows"])
+
+
 def test_each_group_has_its_own_and_amounts_have_theirs() -> None:
     grouped = {"group_column": "group", "groups": "groups.txt", "output": "g.csv"}
     assert command("run", *options(**RUN, **grouped)).status == 0

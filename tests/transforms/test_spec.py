@@ -106,6 +106,14 @@ def test_the_others_are_rounded_and_measured_like_the_counts() -> None:
     assert sums is not None and sums.within_95 == pytest.approx(60 * within.within_95, rel=0.01)
 
 
+def test_others_that_a_column_cannot_hold_are_the_nearest_that_it_can() -> None:
+    tiny = replace(BOUNDED, publish_counts=CountBudget(1e-20, others=1e-20))
+    draws = draw(tiny)
+    shown = tiny.others(draws.noisy_others)
+    assert shown is not None and abs(shown.noisy) >= 2**63 - 1 == shown.within_95
+    assert -(2**63) <= shown.noisy < 2**63 and draws.noise is not None and draws.noise.within_95 == 2**63 - 1
+
+
 @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
 def test_no_user_moves_the_others_by_more_than_their_noise_is_for(neighbours: Neighbours) -> None:
     """Every user of four items, and whatever is published; with two rankings one may leave one and enter the other."""

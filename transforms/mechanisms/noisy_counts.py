@@ -44,7 +44,7 @@ class CountBudget:
         delta: 0 for a pure release, above 0 for Gaussian noise.
         round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
         hide_below: counts below this are not published, with their items' ranks; leaving out what is public is free.
-        others: an epsilon of its own, on top, for the sum of all counts that are not published; None publishes none.
+        others: an epsilon of its own, on top, for the sum of the counts of all other items; None publishes none.
     """
 
     identity_tag: ClassVar[str] = "count-budget"

@@ -122,8 +122,10 @@ def test_what_needs_no_rows(folder: Path) -> None:
     mechanisms = answer("mechanisms")
     assert [one["name"] for one in mechanisms] == list(MECHANISMS) and set(mechanisms[0]) <= named("mechanisms")
     assert {its["name"] for its in mechanisms[0]["parameters"]} >= {"epsilon", "skew"}
-    plan = answer("plan", "--mechanism", "joint", "--epsilon", "4", "--windows", "9", "--publish-counts", "1")
-    assert set(plan) <= named("plan") and plan["shares"]["basic"]["epsilon"] == pytest.approx(5 / 9)
+    plan = answer("plan", "--mechanism", "joint", "--epsilon", "4", "--windows", "9", "--publish-counts", "1",
+                  "--publish-others", "4")  # fmt: skip
+    assert set(plan) <= named("plan") and plan["shares"]["basic"]["epsilon"] == pytest.approx(1)
+    assert plan["counts"]["others"] == pytest.approx(4 / 9)
     preview = answer("preview", "--zipf", "1", "--items", "99", "--users", "999", "--items-per-user", "3", "--k", "3",
                      "--epsilon", "1", "--mechanism", "joint", "--draws", "5")  # fmt: skip
     assert set(preview) <= named("preview")

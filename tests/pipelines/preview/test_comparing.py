@@ -258,6 +258,8 @@ def test_what_people_type() -> None:
         ({"mechanisms": "joint"}, "mechanisms is no argument of preview: did you mean mechanism"),
         ({"mechanism": ("joint", "jonit")}, "did you mean joint"),
         ({"mechanism": Joint}, "mechanism must be a name such as joint, got"),
+        ({"mechanism": []}, "mechanism must be at least one"),
+        ({"mechanism": "joint", "publish_counts": "1"}, "publish_counts must be an epsilon such as 0.5"),
         ({"mechanism": [Joint(1.0), "peeling"]}, "mechanism must be a name such as joint, got Joint"),
     ):
         with pytest.raises(Refusal, match=said):

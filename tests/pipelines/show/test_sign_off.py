@@ -113,6 +113,11 @@ def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     run(**charged)
     done = command("show", "r.csv", "--registry", "--ledger", other["ledger"])
     assert done.status == 2 and "has no budget of dataset plays" in done.err and not done.out, done
+    same = charged | {"ledger": "sqlite:///same.db"}
+    assert command("budget", "create", *options(**same)).status == 0
+    done = command("show", "r.csv", "--sign-off", "--ledger", same["ledger"])
+    assert done.status == 2 and "knows nothing of weekly: give the ledger that was charged" in done.err, done
+    assert command("show", "r.csv", "--sign-off", "--ledger", charged["ledger"]).status == 0
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -18,9 +18,8 @@ def check_domain(options: Options) -> None:
     listed = "domain" in options or "found" in options
     unknown = options.get("unknown_domain", False)
     if (listed or unknown) == ("domain_range" in options):
-        raise Refusal("", "give {domain}, a public list of items, {domain_range}, consecutive integers, or "
-                      "{unknown_domain}: one of them; {found} lists more items, and {unknown_domain} lets in more than "
-                      "are listed")  # fmt: skip
+        raise Refusal("", "give {domain} or {found}, public lists of items, {domain_range}, consecutive integers, or "
+                      "{unknown_domain}, which may stand beside a list")  # fmt: skip
     if unknown and "domain_group_column" in options:
         raise Refusal("domain_group_column", "does not go with {unknown_domain}", "leave it out")
     if "found" in options and "domain_group_column" in options:

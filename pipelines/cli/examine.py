@@ -52,7 +52,7 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
     report = given.pop("report", None)
     if report is not None and "mechanism" in given:
         raise Refusal("report", "does not go with {mechanism}: the file names its own", "leave one of them out")
-    asked = None if report is None else _asked(report)
+    asked, left_out = (None, []) if report is None else _asked(report)
     how = Audit(mechanisms=given.pop("mechanism", ()), asked=asked, **given)
     if not as_json:
         print(_ROW.format(*_HEAD))
@@ -66,7 +66,7 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
     failed = sum(not check.holds for check in checks)
     if as_json:
         print_json({"confidence": how.confidence, "draws": how.draws, "beam_draws": how.beam_draws,
-                    "checks": [check.as_json() for check in checks]})  # fmt: skip
+                    "not_attacked": left_out, "checks": [check.as_json() for check in checks]})  # fmt: skip
     else:
         print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
               f"{how.beam_draws} through Beam")  # fmt: skip
@@ -76,18 +76,23 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
         )
     if not as_json:
         print(f"no bound is above what is declared, in {len(checks)} checks; the counts are right on every path")
+        print_lines(f"not attacked: {what}" for what in left_out)
 
 
-def _asked(path: str) -> Asked:
-    """The question of a report file."""
+def _asked(path: str) -> tuple[Asked, list[str]]:
+    """The question of a report file, and what of it no check attacks."""
     from private_topk.pipelines.report_file.file import read_report
     from private_topk.pipelines.report_file.periods import Periods
     from private_topk.transforms.testing.audit.datasets import Asked
 
     options = Periods(read_report(path)).options(0)
     of = "groups" if "groups" in options else "amounts" if "value_column" in options else "users"
-    return Asked(options["mechanism"], options.get("parameters", {}), options.get("neighbours", "add-remove"), of,
-                 "publish_counts" in options)  # fmt: skip
+    listed = any(name in options for name in ("domain", "found", "remember"))
+    unseen = {"the sum of all other counts": "publish_others" in options,
+              "items that are listed beside an unknown domain": "unknown_domain" in options and listed}  # fmt: skip
+    asked = Asked(options["mechanism"], options.get("parameters", {}), options.get("neighbours", "add-remove"), of,
+                  "publish_counts" in options)  # fmt: skip
+    return asked, [what for what, there in unseen.items() if there]
 
 
 def _line(check: Check) -> str:

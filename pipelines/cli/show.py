@@ -31,7 +31,6 @@ _SHOW = """examples:
   private-topk show ranking.avro
   private-topk show ranking.avro --html ranking.html
   private-topk show weeks/ --html weeks.html
-  private-topk show weeks/ --sign-off --ledger sqlite:///budget.db
 
 The page stands alone: it loads nothing and runs no script."""
 

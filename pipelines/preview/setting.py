@@ -64,7 +64,9 @@ class Setting:
             raise Refusal("k", f"must be a whole number of at least 1, got {self.k!r}")
         check_epsilon(self.epsilon)
         if self.publish_counts is not None:
-            object.__setattr__(self, "publish_counts", CountBudget.of(self.publish_counts))
+            object.__setattr__(self, "publish_counts", counts := CountBudget.of(self.publish_counts))
+            if counts.others is not None and (self.unknown_domain or self.max_items_per_user is None):
+                raise Refusal("publish_others", "needs a public domain and {max_items_per_user}, as in a run")
         if self.delta is not None:
             check_delta(self.delta)
             if not 0 < self.delta < 1:

@@ -94,7 +94,8 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
     [
         ({"unknown_domain": False}, ""),
         ({"domain": "none.txt", "unknown_domain": False}, "domain"),
-        ({"domain": "none.txt", "unknown_domain": True}, ""),
+        ({"domain": "none.txt", "unknown_domain": True}, "domain"),
+        ({"domain_range": "0:9", "unknown_domain": True}, ""),
         ({"domain": "none.txt", "domain_column": "x", "unknown_domain": False}, "domain_column"),
         ({"unknown_domain": True, "domain_column": "x"}, "domain_column"),
         ({"every": timedelta(1)}, "every"),

@@ -71,6 +71,13 @@ sink: {output: 'out-{start}.csv'}
     assert {(case.neighbours, case.of, case.counted) for case in cases} == {
         ("swap", "users", False), ("swap", "users", True), ("swap", "groups", False)}  # fmt: skip
     assert all(case.spec.mechanism.parameter("skew") == Fraction(7, 10) for case in cases)
+    few = "--draws=20", "--beam-draws=0"
+    assert "not attacked" not in command("audit", "--report", str(file), *few).out
+    text = file.read_text().replace("publish_counts: 1", "publish_counts: 1, publish_others: 1")
+    file.write_text(text.replace("{file: items.txt}", "{unknown: true, remember: true}"))
+    assert command("audit", "--report", str(file), *few).out.splitlines()[-2:] == [
+        "not attacked: the sum of all other counts",
+        "not attacked: items that are listed beside an unknown domain"]  # fmt: skip
     both = command("audit", "--report", str(file), "--mechanism", "joint")
     assert both.status == 2 and "--report does not go with --mechanism" in both.err
 

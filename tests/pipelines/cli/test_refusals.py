@@ -77,9 +77,10 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
             "--publish-counts-delta must lie strictly between 0 and 1",
         ),
         (["--domain-column=x"], "--domain-column does not apply to items.txt"),
+        (["--unknown-domain"], "--mechanism joint needs a public domain"),
         (
-            ["--unknown-domain"],
-            "give --domain, a public list of items, --domain-range, consecutive integers, or --unknown",
+            ["--domain-range=0:9"],
+            "give --domain or --found, public lists of items, --domain-range, consecutive integers",
         ),
         (["--delta=1e-6"], "--delta does not apply to joint: leave it out"),
         (["--gamma=1"], "--gamma does not apply to joint: leave it out"),

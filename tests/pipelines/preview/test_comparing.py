@@ -44,6 +44,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
@@ -88,6 +89,8 @@ def test_a_question_that_nobody_answers_is_refused() -> None:
         preview(GAPS, 56, 1.0)
     with pytest.raises(Refusal, match="horizon needs"):
         preview(GAPS, 3, 1.0, horizon=3)
+    with pytest.raises(Refusal, match="publish_others needs a public domain and max_items_per_user"):
+        preview(GAPS, 3, 1.0, publish_counts=CountBudget(1, others=1))
     for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
         with pytest.raises(Refusal) as refused:
             preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})  # type: ignore[arg-type]

@@ -161,7 +161,7 @@ def test_words_are_read_at_the_doors_alone() -> None:
 
 
 def test_arrows_point_one_way() -> None:
-    """transforms <- pictures <- budget <- preview <- pipelines; runners know transforms at most; no one the commands."""
+    """transforms <- pictures <- budget <- preview <- pipelines; runners know transforms alone; nobody the commands."""
     below = ("transforms", "pipelines.pictures")
     rooms = {"transforms": ("transforms",), "pipelines/budget": (*below, "pipelines.budget"),
              "pipelines/preview": (*below, "pipelines.budget", "pipelines.preview"),

@@ -165,5 +165,6 @@ def test_a_start_within_the_horizon_is_told(
     place = broker.create("entered", 1, **{"message.timestamp.type": "LogAppendTime"})
     words = ["stream", "--input", place, "--output", rankings, "--check", *commits.question(), "--kafka-start"]
     assert [command(*words, start).status for start in ("2024-08-01", "2025-01-01")] == [0, 0]
-    said = "--kafka-start 2025-01-01: windows that began before it are published without the rows before it\n"
-    assert capfd.readouterr().err == said
+    said = "--kafka-start 2025-01-01: windows that began before it are published without the rows before it"
+    lines = capfd.readouterr().err.splitlines()
+    assert [line for line in lines if not line.startswith("%")] == [said], "% begins what clients of other tests log"

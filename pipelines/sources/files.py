@@ -75,7 +75,8 @@ class Files(Source):
 
     def check(self, period: Period | None) -> None:
         with about_the_input():
-            check_files(self.files, self.columns.within(period))
+            # Kept as what `integer_items` is: it would open every file once more.
+            vars(self)["integer_items"] = check_files(self.files, self.columns.within(period))
 
     def read(self, period: Period | None) -> BlockReader:
         with about_the_input():

@@ -65,6 +65,15 @@ def test_a_long_of_avro_comes_back_from_every_format() -> None:
     assert re.findall(r'^,,\d,"(-?\d+)",', csv, re.M) == list(map(str, items(found)))
 
 
+def test_a_check_tells_the_type_too_so_that_no_file_is_opened_twice() -> None:
+    for path, integers in (("plays.avro", True), ("plays.csv", False)):
+        write(Path("plays.csv"), ROWS)
+        source = source_for({"input": path, "output": "r.csv"})
+        source.check(None)
+        Path(path).unlink()
+        assert source.integer_items is integers
+
+
 def test_a_list_beside_an_unknown_domain_has_its_say() -> None:
     asked = {
         "unknown_domain": True,

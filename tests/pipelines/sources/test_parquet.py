@@ -96,6 +96,35 @@ def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
     assert read(path) == ([("b", "i")], rows)
 
 
+DELTAS = ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"]
+
+
+@pytest.mark.parametrize("encoding", DELTAS)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_texts_stored_as_deltas_are_read(tmp_path: Path, encoding: str, kind: pa.DataType) -> None:
+    """As Spark, DuckDB and others store them in version 2 of the format; in one column or both, in any row group."""
+    users = [f"user {n % 700}" if n % 50 else None for n in range(3000)]
+    items = [f"item {n % 9}" for n in range(3000)]
+    table = pa.table({"user": pa.array(users, kind), "item": pa.array(items, kind)})
+    expected = [pair for pair in zip(users, items, strict=True) if pair[0] is not None]
+    for encodings in ({"user": encoding}, {"user": encoding, "item": DELTAS[0]}):
+        dictionaries = [name for name in ("user", "item") if name not in encodings]
+        options = {"use_dictionary": dictionaries, "column_encoding": encodings, "row_group_size": 700}
+        path = write(tmp_path / "rows.parquet", parquet(table, data_page_version="2.0", **options))
+        assert read(path) == (expected, 60) and read(path, size=1) == (expected, 60)
+
+
+def test_a_long_label_in_every_row_of_deltas(tmp_path: Path) -> None:
+    """It is stored once, and after it a few bytes a row; no more than 64 MiB and 256 rows of it are written out."""
+    label, rows = "x" * (1 << 19), 1500
+    table = pa.table({"user": [f"u{n}" for n in range(rows)] + ["b"], "item": [label] * rows + ["i"]})
+    content = parquet(table, use_dictionary=False, column_encoding=dict.fromkeys(("user", "item"), DELTAS[0]))
+    path = write(tmp_path / "rows.parquet", content)
+    parts = [part.columns["item"] for part in source.read(str(path), 0, 1, Columns())]
+    assert sum(map(len, parts)) == rows + 1 and max(part.nbytes for part in parts) < 200 << 20
+    assert read(path) == ([("b", "i")], rows)
+
+
 SLOW = examples(100)
 TIMED = Columns(time="time")
 EPOCH = datetime(1970, 1, 1)

@@ -40,8 +40,7 @@ __all__ = [
 PATIENCE = 5.0
 """Seconds without an answer from a store or another process before a message is printed."""
 
-_NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "counts_before", "like",
-          "config")  # fmt: skip
+_NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "like")
 """Fields that name a file to be read or kept."""
 
 

@@ -33,15 +33,12 @@ from private_topk.transforms.texts import (
     zone,
 )
 
-__all__ = ["OPTIONS", "RENAMED", "RUN", "Option", "Options", "names_a_file", "require", "rows"]
+__all__ = ["OPTIONS", "RUN", "Option", "Options", "names_a_file", "require", "rows"]
 
 Options = Mapping[str, Any]
 """The options that were given, read, by their names; those that were not are absent. `parameters` are the mechanism's
 own, by theirs. Moments without a time zone are in `time_zone`.
 """
-
-RENAMED = {"complete_when": "success_file", "show_left_out": "show_dropped_rows"}
-"""Names that options had before, and have now."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +118,6 @@ def _both(text: str) -> dict[str, str]:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("config", str, "FILE", "take arguments from this YAML file, each by its name without the dashes, such as "
-           "`k: 10`; those of the command line count before them", RUN, same="where arguments are written"),
     # The input.
     Option("input", str, "PLACE",
            {"run": "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or bigquery://PROJECT:DATASET.TABLE",

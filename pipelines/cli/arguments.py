@@ -1,36 +1,21 @@
-"""The arguments of every command, made from the table of options. `--config FILE` gives them from a YAML file:
-
-    input: plays-*.avro
-    k: 10
-    from: 2026-01-05
-    overwrite: true
-    options: [--cores=4]     # for Beam
-
-The command line overrides the file; an error in an argument of the file names its line.
-"""
+"""The arguments of every command, made from the table of options."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from argparse import Action, Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from private_topk.pipelines.cli.parser import LOG_FORMAT, Parser, Value, flag
-from private_topk.pipelines.report_file.file import Document
-from private_topk.transforms.errors import Refusal, did_you_mean
-from private_topk.transforms.options import OPTIONS, RENAMED, Option, Options, require, rows
+from private_topk.pipelines.cli.parser import Parser, Value, flag
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.options import OPTIONS, Option, Options, require, rows
 from private_topk.transforms.texts import listed
 
-__all__ = ["Command", "Config", "called", "options_of", "parser_of", "shown"]
-
-_BEAMS = "options"
-_NOT_IN_A_FILE = {"--config", LOG_FORMAT, "--help", "-h"}
-_SWITCH = {"true": True, "false": None}
+__all__ = ["Command", "called", "options_of", "parser_of", "shown"]
 
 
 @dataclass(frozen=True)
@@ -95,43 +80,23 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
 
 
 def called(name: str, command: Command, words: list[str]) -> None:
-    """Run a command with its words, and with the file of arguments that they may name."""
+    """Run a command with its words."""
     parser = parser_of(name, command, words)
     arguments, others = parser.read(words)
-    if getattr(arguments, "config", None) is None:
-        _call(parser, command, arguments, others)
-        return
-    config = Config(arguments.config)
-    parser = parser_of(name, command, [*words, *config.words()])
-    arguments, others = parser.read(words)
-    with config.pointing():
-        _call(parser, command, arguments, [*others, *config.fill(parser, command, arguments)])
-
-
-def _call(parser: Parser, command: Command, arguments: Namespace, others: list[str]) -> None:
     if command.beam:
         from private_topk.runners import UnknownArgument
 
         try:
             command.execute(arguments, others)
         except UnknownArgument as error:
-            raise _refused(parser, error.word, error.known, " or of Beam") from None
+            raise parser.unknown(error.word, error.known, " or of Beam") from None
         return
     if others:
-        raise _refused(parser, others[0])
+        raise parser.unknown(others[0])
     if command.alone and not getattr(arguments, command.alone[0].lower()):
         raise Refusal("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
     command.execute(arguments, others)
-
-
-def _refused(parser: Parser, word: str, known: Sequence[str] = (), owner: str = "") -> Refusal:
-    """The refusal of a word that is no argument, with the new name of a renamed one."""
-    name = word.partition("=")[0]
-    renamed = flag(RENAMED.get(name.lstrip("-").replace("-", "_"), ""))
-    if renamed in parser._option_string_actions:
-        return Refusal("", f"{name} is now called {renamed}")
-    return parser.unknown(word, known, owner)
 
 
 def options_of(arguments: Namespace) -> Options:
@@ -163,70 +128,3 @@ def _mechanisms(words: Sequence[str]) -> list[str]:
     """The mechanisms that a command line names."""
     name = next((after for before, after in pairwise(words) if before == "--mechanism"), "")
     return next((word.partition("=")[2] for word in words if word.startswith("--mechanism=")), name).split(",")
-
-
-class Config:
-    """A file of arguments. Raises Refusal if it is invalid."""
-
-    def __init__(self, path: str) -> None:
-        self._document = Document(path, "a mapping of arguments, such as `k: 10`", "config")
-        self._names: dict[str, str] = {}
-
-    def words(self) -> list[str]:
-        """The words that decide which arguments a command has: the mechanism."""
-        field = self._document.fields.get("mechanism")
-        return ["--mechanism", field.value] if field is not None and isinstance(field.value, str) else []
-
-    def fill(self, parser: Parser, command: Command, given: Namespace) -> list[str]:
-        """Set what the command line has not given; returns the words for Beam. Raises Refusal that names the line."""
-        known = {name.removeprefix("--"): action for name, action in parser._option_string_actions.items()
-                 if name not in _NOT_IN_A_FILE}  # fmt: skip
-        chosen = {name for name in command.choose if any(getattr(given, other) is not None for other in command.choose)}
-        beams: list[str] = []
-        seen: dict[str, str] = {}
-        for name, field in self._document.fields.items():
-            if name == _BEAMS:
-                if not isinstance(field.value, list):
-                    raise self._document.error(name, f"{name} must be a list of words for Beam")
-                beams = field.value
-                continue
-            renamed = RENAMED.get(name.replace("-", "_"))
-            if renamed is not None:
-                raise self._document.error(name, f"{name} is now called {renamed}")
-            action = known.get(name.replace("_", "-"))
-            if action is None:
-                hint = did_you_mean(name, [*known, _BEAMS], f"`{parser.prog} --help` lists the arguments")
-                raise self._document.error(name, f"{name} is not known: {hint}")
-            if action.dest in seen:
-                raise self._document.error(name, f"{name} is given twice, first as {seen[action.dest]}")
-            seen[action.dest] = name
-            if getattr(given, action.dest) is None and action.dest not in chosen:
-                setattr(given, action.dest, self._value(name, action, field.value))
-                self._names[action.dest] = name
-        return beams
-
-    @contextmanager
-    def pointing(self) -> Iterator[None]:
-        """Refusals inside of a field that the file gave name its line."""
-        try:
-            yield
-        except Refusal as error:
-            named = next((self._names[field] for field in error.fields() if field in self._names), None)
-            if named is None:
-                raise
-            shown = error.shown(lambda field: self._names.get(field, flag(field)))
-            raise self._document.error(named, shown) from None
-
-    def _value(self, name: str, action: Action, value: str | list[str]) -> object:
-        try:
-            if isinstance(action, Value) and action.many:
-                return tuple(map(action.read, value if isinstance(value, list) else [value]))
-            if isinstance(value, list):
-                raise ValueError("must be a single value")
-            if isinstance(action, Value):
-                return action.read(value)
-            if value not in _SWITCH:
-                raise ValueError(f"must be true or false, got {value}")
-            return _SWITCH[value]
-        except ValueError as error:
-            raise self._document.error(name, f"{name} {error}") from None

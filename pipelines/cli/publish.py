@@ -26,8 +26,6 @@ _RUN = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
       --mechanism joint --k 10 --epsilon 1 \\
       --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
-  private-topk run --config weekly.yaml --check
-  private-topk run --config weekly.yaml --epsilon 0.5 --overwrite --json
 
 Arguments that are not listed here go to Beam, such as --cores=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
@@ -38,7 +36,6 @@ _STREAM = """examples:
       --window day --time-zone Europe/Berlin --from 2026-01-01 --to 2026-02-01 --output rankings/
   private-topk stream --input 'incoming/*.jsonl' --domain catalogue.txt --clock event \\
       --mechanism joint --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
-  private-topk stream --config daily.yaml --check
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (windows published by then

@@ -14,7 +14,7 @@ import yaml
 
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.errors import Refusal, did_you_mean, literal, refused, verbatim
-from private_topk.transforms.options import RENAMED, Option, rows
+from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import printable_text
 
 __all__ = ["FOUND", "OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
@@ -36,14 +36,11 @@ class Document:
     """The fields of a file by their dotted names, such as mechanism.k.
 
     Args:
-        must_be: what the file must be, for the error if it is not.
-        field: the argument that names the file, if one does.
-
     Raises:
         Refusal: the file cannot be read, is no YAML, or repeats a name; with the line.
     """
 
-    def __init__(self, path: str, must_be: str = "a mapping that starts with `report: NAME`", field: str = "") -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.fields: dict[str, Field] = {}
         try:
@@ -51,7 +48,7 @@ class Document:
                 root = yaml.compose(source, Loader=yaml.SafeLoader)
         except (OSError, ValueError) as error:  # ValueError: a path with a null byte
             why = getattr(error, "strerror", None) or error
-            raise Refusal(field, verbatim(f"{path} cannot be read: {why}")) from None
+            raise Refusal("", verbatim(f"{path} cannot be read: {why}")) from None
         except yaml.MarkedYAMLError as error:
             raise self._refusal(error.problem_mark.line + 1 if error.problem_mark else 1,
                                 f"not YAML: {error.problem}") from None  # fmt: skip
@@ -60,7 +57,7 @@ class Document:
         except RecursionError:
             raise self._refusal(1, "not what was meant: it is nested too deeply") from None
         if not isinstance(root, yaml.MappingNode):
-            raise self._refusal(1, f"must be {must_be}")
+            raise self._refusal(1, "must be a mapping that starts with `report: NAME`")
         self._add(root, "")
 
     def error(self, name: str, text: str) -> Refusal:
@@ -80,9 +77,6 @@ class Document:
             section = name.rpartition(".")[0]
             if section in names - sections:
                 raise self.error(name, f"{section} must be a single value")
-            renamed = f"{section}.{RENAMED.get(name.rpartition('.')[2])}"
-            if renamed in names:
-                raise self.error(name, f"{name} is now called {renamed}")
             if name not in names | sections:
                 raise self.error(name, f"{name} is not known: {_hint(name, names | sections)}")
             if name in sections - names and field.value != []:

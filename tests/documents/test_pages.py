@@ -285,16 +285,7 @@ def test_amounts(world: World) -> None:
     hold(world, "docs/amounts.md", AMOUNTS)
 
 
-def weekly_arguments(world: World) -> None:
-    """The page calls the file before it shows it."""
-    world.sample()
-    shown = next(block for block in blocks("docs/command-line.md") if block.language == "yaml")
-    (world.folder / "weekly.yaml").write_text(shown.text)
-
-
 COMMAND_LINE = [
-    Held("private-topk run --config weekly.yaml --check", before=weekly_arguments, after=ranked("ranking.avro", 40)),
-    Held("input: plays.avro", "saved", name="weekly.yaml"),
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),
     Held("source <(private-topk completion bash)"),

@@ -23,7 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("items.csv").write_text("item\na\nb\n")
     Path("key.csv").write_text(KEY)
     Path("done.csv").write_text("")
-    Path("config.csv").write_text("success_file: done.csv\n")
     opened = command("budget", "create", "--ledger=sqlite:///budget.csv", "--dataset=d", "--epsilon=9")
     assert opened.status == 0, opened.err
     return tmp_path
@@ -35,7 +34,6 @@ GIVEN = {
     "key.csv": {"release_key": "file:key.csv", "release_id": "r"},
     "budget.csv": {"ledger": "sqlite:///budget.csv", "dataset": "d", "release_key": "file:key.csv", "release_id": "r"},
     "done.csv": {"success_file": "done.csv"},
-    "config.csv": {"config": "config.csv"},
 }
 
 

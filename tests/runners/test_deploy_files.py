@@ -126,8 +126,9 @@ def test_the_service_starts_a_stream() -> None:
     unit.read(SERVICE)
     program, name, *words = unit["Service"]["ExecStart"].split()
     assert Path(program).name == "private-topk" and name == "stream"
-    given, beams = parser_of("stream").read(words)
-    assert not beams and given.config == "/etc/private-topk/%i.yaml" and given.log_format == "json"
+    assert words[0] == "$ARGUMENTS" and unit["Service"]["EnvironmentFile"] == "/etc/private-topk/%i.env"
+    given, beams = parser_of("stream").read(words[1:])
+    assert not beams and given.log_format == "json"
     assert given.release_key == f"file:%d/{unit['Service']['LoadCredential'].partition(':')[0]}"
     assert unit["Service"]["RestartPreventExitStatus"] == str(BAD_INPUT)
     if shutil.which("systemd-analyze"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from private_topk.pipelines.cli import COMMANDS, parser_of
@@ -49,25 +47,6 @@ def test_the_near_name_is_suggested(word: str, near: str) -> None:
 def test_no_name_is_guessed_where_none_stands_out(word: str) -> None:
     done = command("run", word)
     assert done.status == 2 and "did you mean" not in done.err and "`private-topk run --help` lists" in done.err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(["run", "--complete-when", "done"], "--complete-when is now called --success-file"),
-     (["run", "--complete_when=done"], "--complete_when is now called --success-file"),
-     (["stream", "--show-left-out"], "--show-left-out is now called --show-dropped-rows"),
-     (["report", "weekly.yaml", "--show-left-out"], "--show-left-out is now called --show-dropped-rows"),
-     (["run", "--config=run.yaml"], "run.yaml:1: complete_when is now called success_file"),
-     (["report", "weekly.yaml", "--check"], "weekly.yaml:2: source.complete_when is now called source.success_file")],
-)  # fmt: skip
-def test_an_old_name_is_refused_with_the_new_one(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "run.yaml").write_text("complete_when: done\n")
-    (tmp_path / "weekly.yaml").write_text("report: weekly\nsource: {complete_when: done}\n")
-    monkeypatch.chdir(tmp_path)
-    done = command(*words)
-    assert done.status == 2 and done.err == f"private-topk: {said}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -57,7 +57,7 @@ bench: .venv/tested
 	$(BIN)/python -m benchmarks.mechanisms
 	$(BIN)/python -m benchmarks.errors
 
-# The pages as HTML, with pictures of every mechanism and the reference: a warning is an error.
+# The pages as HTML, with a preview of every mechanism and the reference: a warning is an error.
 site: .venv/documented
 	$(BIN)/python docs/site/build.py out/site
 

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import distribution
 from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
 
@@ -32,10 +32,6 @@ _PROGRAMS = {
     "dataflow": (),
 }
 """The programs that each runner may start: Java for Flink's job server, Go to build Prism, Docker for workers."""
-
-
-_EXTRAS = {"dataflow": ("gcp",)}
-"""The extras that a runner needs."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,6 @@ def examine(runner: str = "direct", ledger: str | None = None, key: str | None =
     Cost: half a second, most of it for asking Java which version it is.
     """
     yield _python()
-    yield from _packages(runner)
     for program in ("java", "go", "docker"):
         yield _program(program, runner)
     if runner == "flink":
@@ -85,61 +80,6 @@ def _python() -> Finding:
     if SpecifierSet(wanted).contains(installed, prereleases=True):
         return Finding("python", "ok", f"{installed}, at {sys.executable}")
     return Finding("python", "wrong", f"{installed} is not {wanted}: make a virtual environment with another one")
-
-
-def _packages(runner: str) -> Iterator[Finding]:
-    """Every dependency and its bounds. Those of an extra may be missing, unless the runner needs it."""
-    from packaging.requirements import Requirement
-
-    for text in distribution(_OURS).requires or ():
-        needed = Requirement(text)
-        marker = needed.marker
-        always = marker is None or marker.evaluate({"extra": ""})
-        extras = [] if always else [name for name in _extras() if marker.evaluate({"extra": name})]  # type: ignore[union-attr]
-        if not always and set(extras) <= {"test"} or needed.name == _OURS:
-            continue
-        owner = f" (extra {', '.join(name for name in extras if name != 'test')})" if extras else ""
-        optional = bool(owner) and not set(extras) & set(_EXTRAS.get(runner, ()))
-        lacking = _lacking(needed.name, needed.extras)
-        if owner and lacking:
-            what = f"{needed.name}[{','.join(sorted(needed.extras))}]"
-            state = "missing" if optional else "wrong"
-            yield Finding(needed.name + owner, state, f"lacks {len(lacking)} packages: pip install '{what}'")
-        else:
-            finding = _package(needed.name, str(needed.specifier), needed.specifier.contains, optional)
-            yield replace(finding, name=needed.name + owner)
-
-
-def _lacking(name: str, extras: set[str]) -> list[str]:
-    """The packages of a package's own extras that are not installed."""
-    from packaging.requirements import Requirement
-
-    needed = [Requirement(text) for text in (distribution(name).requires or ())] if extras and _there(name) else []
-    own = [one for one in needed if one.marker and any(one.marker.evaluate({"extra": extra}) for extra in extras)]
-    return [one.name for one in own if not _there(one.name)]
-
-
-def _there(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-def _extras() -> list[str]:
-    return list(distribution(_OURS).metadata.get_all("Provides-Extra") or ())
-
-
-def _package(name: str, bounds: str, holds: Callable[..., bool], optional: bool) -> Finding:
-    state = "missing" if optional else "wrong"
-    try:
-        installed = version(name)
-    except PackageNotFoundError:
-        return Finding(name, state, f"is not installed: pip install '{name}{bounds}'")
-    if holds(installed, prereleases=True):
-        return Finding(name, "ok", f"{installed}, within {bounds}")
-    return Finding(name, state, f"{installed} is not {bounds}: pip install '{name}{bounds}'")
 
 
 def _program(program: str, runner: str) -> Finding:

@@ -9,7 +9,7 @@ from typing import Any
 
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
-from private_topk.pipelines.sinks.files import Partition, ToFile, ToFolder
+from private_topk.pipelines.sinks.files import ToFile, ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink
@@ -79,33 +79,30 @@ def sink_of(
     batch: bool = True,
     *,
     kafka_option: Sequence[tuple[str, str]] = (),
-    partition: Partition | None = None,
 ) -> Sink:
     """The sink at an address. Only looks whether a path is a folder: `Sink.check` does the rest.
 
     Args:
         format: of the files in a folder; None for avro.
-        partition: a folder for every group, in an output folder.
         batch: a path that ends like a file is one file; otherwise every path is a folder.
 
     Raises Refusal of `output` or of an option that does not apply.
     """
     place = _place(place, "output")
     scheme = place.partition("://")[0] if "://" in place else ""
-    of_folders = {} if partition is None else {"partition_by": partition}
     if scheme in ("kafka", "pubsub", "bigquery"):
-        _only({**of_folders, **({"output_format": format} if format else {})}, place)
+        _only({"output_format": format} if format else {}, place)
         if scheme == "kafka":
             return ToKafka(KafkaTopic.of(place, kafka_option, "output"))
         return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
     place = as_path(place, "output")
     if batch and place.lower().endswith(tuple(FORMATS)) and not (is_local(place) and os.path.isdir(place)):
-        _only({**of_folders, **({"output_format": format} if format else {})}, place)
+        _only({"output_format": format} if format else {}, place)
         return ToFile(place, overwrite)
     if batch and not (place.endswith("/") or (is_local(place) and os.path.isdir(place))):
         raise Refusal("output", f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
                       "folder, where every window gets a file of its own")  # fmt: skip
-    return ToFolder(place, format or "avro", overwrite, partition)
+    return ToFolder(place, format or "avro", overwrite)
 
 
 def _place(place: object, field: str) -> str:

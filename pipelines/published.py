@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,7 +42,6 @@ __all__ = [
     "followed",
     "progress",
     "what_is_published",
-    "whole_windows",
 ]
 
 _PATIENCE = 2.0
@@ -64,13 +63,11 @@ class ExistingOutput(NamedTuple):
         release: its id; empty where no manifest says so.
         windows: how many windows it publishes, of all groups where these are ranked; 0 where the ranking or its
             manifest is missing.
-        parts: how many such files a window has: more than one where every group has a folder of its own.
     """
 
     path: str
     release: str
     windows: int
-    parts: int = 1
 
 
 def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput | None] | None:
@@ -80,14 +77,6 @@ def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput |
     paths = sink.files(period)
     with about_the_output(sink.place):
         return None if paths is None else list(_look(paths))
-
-
-def whole_windows(existing: Iterable[ExistingOutput]) -> int:
-    """How many windows are published completely, with all their parts."""
-    outputs = list(existing)
-    parts = Counter(each.path.rpartition("/")[2] for each in outputs if each.parts > 1 and each.windows)
-    together = max((each.parts for each in outputs), default=1)
-    return sum(each.windows for each in outputs if each.parts == 1) + sum(some >= together for some in parts.values())
 
 
 def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
@@ -104,9 +93,7 @@ def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
         with open_file(manifest) as source:
             try:
                 facts = json.load(source)
-                parts = facts["groups"]["size"] if "partition" in facts else 1
-                windows = len(facts["windows"]) if parts > 1 else _whole_windows(facts)
-                yield ExistingOutput(path, str(facts["report"]), windows if written else 0, parts)
+                yield ExistingOutput(path, str(facts["report"]), _whole_windows(facts) if written else 0)
             except (ValueError, KeyError, TypeError):
                 yield ExistingOutput(path, "", 0)
 
@@ -122,9 +109,7 @@ def count_published(report: Report) -> int | None:
     """How many windows of this same release are published at its place; None if unknown."""
     with suppress(Refusal):
         existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
-        return (
-            None if existing is None else whole_windows(each for each in existing if each and each.release == release)
-        )
+        return None if existing is None else sum(each.windows for each in existing if each and each.release == release)
     return None
 
 
@@ -300,10 +285,11 @@ def _own_windows(report: Report) -> set[str]:
     existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
-    parts = len(existing) // len(period)
-    ours = [each is not None and each.release == release.id and each.windows > 0 for each in existing]
-    return {window.label() for number, window in enumerate(period.windows())
-            if all(ours[number * parts : (number + 1) * parts])}  # fmt: skip
+    return {
+        window.label()
+        for window, each in zip(period.windows(), existing, strict=True)
+        if each is not None and each.release == release.id and each.windows
+    }
 
 
 @contextmanager

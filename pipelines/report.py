@@ -11,10 +11,8 @@ from typing import Any
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
-from private_topk.pipelines.lists import groups_of
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.report_spec import ReportSpec, spec_of
-from private_topk.pipelines.sinks.files import Partition
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
@@ -198,18 +196,7 @@ def sink_for(options: Options, *, watch: bool = False) -> Sink:
     """The sink of the rankings. Raises Refusal."""
     place = options["output"]
     arguments: dict[str, Any] = {"kafka_option": options.get("kafka_option", ())} if _is_kafka(place) else {}
-    if "partition_by" in options:
-        arguments["partition"] = _partition(options)
     return sink_of(place, options.get("output_format"), options.get("overwrite", False), not watch, **arguments)
-
-
-def _partition(options: Options) -> Partition:
-    word, groups = options["partition_by"], groups_of(options)
-    if groups is None:
-        raise Refusal("partition_by", "needs {group_column} and {groups}: the groups that have a folder each")
-    if word not in ("group", options["group_column"]):
-        raise Refusal("partition_by", f"must be group or {verbatim(options['group_column'])}, got {verbatim(word)}")
-    return Partition(word, groups.labels)
 
 
 def _is_kafka(place: str) -> bool:

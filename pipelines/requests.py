@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.budget.account import Charge, Windows
+from private_topk.pipelines.budget.account import Windows
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import ReportSpec, reach_of
+from private_topk.pipelines.report_spec import reach_of
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import DRAWS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
 
-__all__ = ["charge_of", "how_to_resume", "request_of"]
+__all__ = ["how_to_resume", "request_of"]
 
 
 def request_of(report: Report, dataset: str) -> Request:
@@ -25,7 +25,9 @@ def request_of(report: Report, dataset: str) -> Request:
     from private_topk.pipelines.budget.ledger import Request
 
     spec = report.spec
-    charge = charge_of(spec)
+    reads = spec.reads
+    windows = Windows.of(reads) if reads is spec.period or reads is None else Windows.pairs(reads)
+    reach = None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period)
     try:
         key_id, fingerprint = spec.release.key.key_id(), _fingerprint(report)
     except Refusal as error:
@@ -41,21 +43,12 @@ def request_of(report: Report, dataset: str) -> Request:
         key_id=key_id,
         fingerprint=fingerprint,
         parameters={**spec.top_k.parameters(), "asked": identity_of(spec), "draws": DRAWS},
-        windows=charge.windows,
-        cost=charge.cost,
-        reach=charge.reach,
+        windows=windows,
+        cost=cost_of(spec.top_k),
+        reach=reach,
         rows=_rows(report),
         series=report.account.series if report.account else "",
-        ahead=() if report.account is None else report.account.ahead,
     )
-
-
-def charge_of(spec: ReportSpec) -> Charge:
-    """What a report charges."""
-    reads = spec.reads
-    windows = Windows.of(reads) if reads is spec.period or reads is None else Windows.pairs(reads)
-    reach = None if spec.top_k.max_windows_per_user is None else reach_of(spec.top_k, spec.period)
-    return Charge(windows, cost_of(spec.top_k), reach)
 
 
 def _fingerprint(report: Report) -> str:

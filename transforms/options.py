@@ -177,13 +177,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("domain", str, "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet "
            "or Avro file", (*RUN, "preview"), _DOMAIN, field="domain.file", path=True, beam="domain"),
     Option("found", str, "FILE", "found items: a ranking published before, whose items can be ranked too, with or "
-           "without {domain}; may be given again (docs/finding.md)", (*RUN, "preview"), _DOMAIN, many=True),
-    Option("found", output_template, "", "lists of found items, which a release of its own publishes now and then",
-           field="domain.found", path=True, template=output_template),
+           "without {domain}; may be given again (docs/finding.md)", (*RUN, "preview"), _DOMAIN, many=True,
+           field="domain.found", path=True, template=template),
     Option("remember", None, "", "with {unknown_domain}: what the report has published is listed from then on",
            field="domain.remember"),
-    Option("find_every", count, "", "in one of so many periods items are found (default: 8)",
-           field="domain.find_every"),
     Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
            (*RUN, "preview"), _DOMAIN, field="domain.column"),
     Option("domain_group_column", str, "NAME", "the column of the domain file that says in which group an item can be "
@@ -270,12 +267,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("counts", str, "FILE",
            {"preview": "public or made-up counts of a window: .npy of integers, or .csv with a column count",
             "select": ".npy of integers, or .csv with a column count (and item)"}, group=_KNOWN),
-    Option("counts_before", str, "FILE", "with {counts} and {against} previous: those of the same items, in their "
-           "order, in the window before", ("preview",), _KNOWN),
     Option("these_counts_are_public", None, "", "with {counts}: I know that these counts protect nobody",
            ("preview",), _KNOWN),
-    Option("find_epsilon", number, "", "of the findings", field="budget.find_epsilon"),
-    Option("find_delta", number, "", "of the findings", field="budget.find_delta"),
     Option("publish_counts", number, "E", "also publish noisy counts of the released items from a budget of their "
            "own: this epsilon is added to {epsilon}", (*RUN, "plan", "preview"), _COUNTS,
            field="budget.publish_counts"),
@@ -324,9 +317,9 @@ OPTIONS: tuple[Option, ...] = (
            "Europe/Berlin (default: UTC)", (*RUN, "preview"), _WINDOWS, field="window.time_zone",
            beam="period.time_zone"),
     Option("against", OneOf("previous"), "previous", "rank by how much items rise against the window before each, "
-           "whose rows are read too (docs/risers.md)", (*RUN, "preview"), _WINDOWS, field="against.window"),
+           "whose rows are read too (docs/risers.md)", RUN, _WINDOWS, field="against.window"),
     Option("against_weight", fraction, "G", "with {against}: how much of the window before is taken off, 0 to 1, such "
-           "as 0.5 or 2/3 (default: 1)", (*RUN, "preview"), _WINDOWS, field="against.weight", beam="against_weight"),
+           "as 0.5 or 2/3 (default: 1)", RUN, _WINDOWS, field="against.weight", beam="against_weight"),
     Option("period_from", moment, "TIME", "start of the declared period, included", (*RUN, "preview"), _WINDOWS,
            beam="period.from"),
     Option("period_from", moment, "", "the start of the first period", field="window.first", required=True),
@@ -352,9 +345,6 @@ OPTIONS: tuple[Option, ...] = (
            same="where an answer is written changes nothing in it; but a stream's has one place"),
     Option("output_format", OneOf("avro", "jsonl", "csv", "parquet"), "", "of the files in an output folder (default: "
            "avro)", RUN, _RUNNING, field="sink.format", same="how an answer is written changes nothing in it"),
-    Option("partition_by", str, "WORD", "in an output folder: a folder for every group, such as country=DE/; WORD is "
-           "group or the name of the group column", RUN, _RUNNING, field="sink.partition_by",
-           same="in which files an answer is written changes nothing in it"),
     Option("overwrite", None, "", _both("replace an existing output") | {"show": "with {html}: replace an existing "
            "file"}, group=_RUNNING, same="whether an answer that is there is replaced changes nothing in it"),
     Option("runner", str, "NAME",
@@ -404,8 +394,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("title_column", str, "NAME", "with {item_titles}: the column of the titles (default: title)", ("show",)),
     Option("folder", str, "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)", ("sample",)),
     Option("plot", str, "FILE",
-           {"preview": "also draw the ranks and errors of one setting, as .svg, .png or .pdf; needs [plot]",
-            "budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
+           {"budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
     Option("health_file", str, "FILE", "write every second how far the stream is, for a monitor: JSON with the time, "
            "how many windows there are and are published, and when the next one closes", ("stream",), _TERMINAL,
            same="the terminal"),

@@ -1,7 +1,7 @@
 """Build the site from docs/: `make site`, or `python docs/site/build.py out/site`.
 
-A warning is an error. Pages of mechanisms are made from what the classes say of themselves, and their pictures by the
-commands that the pages show; pages of the API from the docstrings.
+A warning is an error. Pages of mechanisms are made from what the classes say of themselves and what the
+commands that they show print; pages of the API from the docstrings.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import shlex
 import shutil
 import subprocess
@@ -48,7 +47,7 @@ PAGES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "out" / "site")
-    parser.add_argument("--draws", type=int, default=100, help="for the pictures of mechanisms (default: 100)")
+    parser.add_argument("--draws", type=int, default=100, help="for the previews of mechanisms (default: 100)")
     arguments = parser.parse_args()
     source = arguments.folder.with_name(f"{arguments.folder.name}-source")
     shutil.rmtree(source, ignore_errors=True)
@@ -98,11 +97,11 @@ def write_mechanisms(folder: Path, draws: int) -> None:
     folder.mkdir()
     rows = []
     for name, kind in MECHANISMS.items():
-        (folder / f"{name}.md").write_text(mechanism_page(folder, name, kind, draws), "utf-8")
+        (folder / f"{name}.md").write_text(mechanism_page(name, kind, draws), "utf-8")
         about, proved = kind.about, kind.guarantee
         rows.append(f"| [{name}]({name}.md) | {proved.privacy} | {proved.domain} | {proved.answer} | {about.when} |")
     head = "| name | guarantee | domain | answer | choose it when |\n|---|---|---|---|---|"
-    parts = ["# Every mechanism, with a picture", "\n".join([head, *rows]), toctree(MECHANISMS, "hidden")]
+    parts = ["# Every mechanism, with a preview", "\n".join([head, *rows]), toctree(MECHANISMS, "hidden")]
     (folder / "index.md").write_text("\n\n".join(parts), "utf-8")
 
 
@@ -112,13 +111,11 @@ def toctree(names: Iterable[str], *options: str) -> str:
     return "\n".join(lines)
 
 
-def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -> str:
+def mechanism_page(name: str, kind: type[Mechanism], draws: int) -> str:
     """What it is, its parameters, and what it finds beside another one."""
     about, proved = kind.about, kind.guarantee
     line = command_of(name, kind, draws)
     shown = line.replace(" --k", " \\\n    --k").replace(" --mechanism", " \\\n    --mechanism")
-    if not draw(line, folder):
-        raise SystemExit(f"the preview of {name} failed: {line}")
     rows = [f"| `{its.name}`{' (required)' if its.required else ''} | {its.help} |"
             for its in parameters_of(kind).values()]  # fmt: skip
     parts = [
@@ -128,8 +125,7 @@ def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -
         f"**Choose it when** {about.when}.",
         f"**Source**: {about.source}.",
         "\n".join(["| parameter | |\n|---|---|", *rows]),
-        f"## What it finds\n\n```console\n$ private-topk {shown}\n```",
-        f"![Ranks and error of {name}]({name}.svg)",
+        f"## What it finds\n\n```console\n$ private-topk {shown}\n{printed(line)}\n```",
         "How often each of the top 10 is found, and the error, at epsilon 1, for counts that fall as Zipf's law says. "
         "[Which mechanism](../docs/choosing.md) explains the numbers; for your own counts the order may differ.",
         f"`{kind.__module__}.{kind.__name__}` is its class: [the reference](../api/mechanisms.md).",
@@ -138,24 +134,21 @@ def mechanism_page(folder: Path, name: str, kind: type[Mechanism], draws: int) -
 
 
 def command_of(name: str, kind: type[Mechanism], draws: int) -> str:
-    """The preview that draws its picture, beside another mechanism of the same domain."""
+    """The preview of it, beside another mechanism of the same domain."""
     names = ",".join(dict.fromkeys((name, *RIVALS[kind.guarantee.domain])))
     more = " --unknown-domain" if kind.guarantee.domain == "unknown" else ""
     own = parameters_of(kind)
     if "max_items_per_user" in own and own["max_items_per_user"].required:
         more += " --max-items-per-user 10"  # as many as each has
-    return f"preview {SHAPE} {ASKED}{more} --mechanism {names} --draws {draws} --plot {name}.svg"
+    return f"preview {SHAPE} {ASKED}{more} --mechanism {names} --draws {draws}"
 
 
-def draw(line: str, folder: Path) -> bool:
-    """Call the command in a folder; whether it went well."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return private_topk(shlex.split(line)) == 0
-    finally:
-        os.chdir(before)
+def printed(line: str) -> str:
+    """What a command prints. Raises SystemExit if it fails."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        if private_topk(shlex.split(line)) != 0:
+            raise SystemExit(f"failed: {line}")
+    return out.getvalue().strip()
 
 
 def write_api(folder: Path) -> None:

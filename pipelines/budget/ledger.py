@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows, explain, heaviest
+from private_topk.pipelines.budget.account import Budget, Spent, Windows, explain, heaviest
 from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.counted import counted
 from private_topk.pipelines.budget.records import (
@@ -178,13 +178,11 @@ class Account:
         ledger: its database's URL.
         dataset: the name of the budget in it.
         series: the report for which something may be reserved there.
-        ahead: what the report of the run will charge later, which has to fit too.
     """
 
     ledger: str
     dataset: str
     series: str = ""
-    ahead: tuple[Charge, ...] = ()
 
     def budget(self, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal if there is none."""
@@ -334,7 +332,7 @@ def _best_reading(
     """The request with its cost read as it uses least of its unit's budget, and how much of that is used then.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
-    down stays, whatever comes after; so one is taken that leaves room for what the request says is ahead.
+    down stays, whatever comes after.
 
     Raises:
         Refusal: no reading fits every budget of the dataset.
@@ -344,10 +342,6 @@ def _best_reading(
     for cost in request.cost.readings():
         read = replace(request, cost=cost)
         try:
-            ahead = () if _reserved(entries, request.series) else request.ahead
-            for budget in budgets:
-                if budget.unit == request.unit and ahead:
-                    _check(budget, entries, read, outcome, ahead)
             used = {budget.unit: _check(budget, entries, read, outcome) for budget in budgets}
         except Refusal as error:
             refusal = refusal or error
@@ -359,21 +353,17 @@ def _best_reading(
     return min(found, key=lambda reading: reading[1] or 0)
 
 
-def _check(
-    budget: Budget, entries: list[Entry], request: Request, outcome: str, ahead: Sequence[Charge] = ()
-) -> Fraction:
+def _check(budget: Budget, entries: list[Entry], request: Request, outcome: str) -> Fraction:
     """The part of the budget that is used or reserved with the request. Raises Refusal if that is too much."""
     neighbours = request.parameters.get("neighbours", "add-remove")
     if budget.neighbours != neighbours:
         rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
         raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
     found = counted(budget, [*entries, Entry(0, request, "", None, outcome)])
-    new_last = found.all if outcome in RELEASES else [*found.charges, *found.reserved.values()]
-    charges = [*ahead, *new_last]
+    charges = found.all if outcome in RELEASES else [*found.charges, *found.reserved.values()]
     reached = heaviest(budget, charges, request.windows)
     if not budget.fits(Spent.of(reached)):
         before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
         others = [series for series in found.reserved if series != request.series]
-        more = "\n  what the report will charge later is counted as spent" * bool(ahead)
-        raise Refusal("", literal(explain(budget, before, asked, after, others) + more))
+        raise Refusal("", literal(explain(budget, before, asked, after, others)))
     return budget.used(Spent.of(heaviest(budget, charges)))

@@ -50,7 +50,6 @@ class Request:
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
         reach: how many of the windows one user can change, where that is bounded; None for all.
         series: the report for which the budget may have something reserved, if it is a release of one.
-        ahead: charges that the same report will make, and that have to fit too. They are not charged with it.
     """
 
     dataset: str
@@ -64,7 +63,6 @@ class Request:
     rows: Mapping[str, str] = field(default_factory=dict)
     reach: int | None = None
     series: str = ""
-    ahead: tuple[Charge, ...] = ()
 
     def text(self) -> str:
         """All that tells one request under a release id from another."""

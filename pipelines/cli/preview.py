@@ -45,7 +45,7 @@ _PLAN = """examples:
 The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
 
 _VALUES = ("items", "k", "epsilon")
-_OWN = ("zipf", "items", "users", "items_per_user", "groups", "groups_zipf", "amount", "counts", "counts_before",
+_OWN = ("zipf", "items", "users", "items_per_user", "groups", "groups_zipf", "amount", "counts",
         "these_counts_are_public")  # fmt: skip
 _WHY_NOT = {
     "basic": "",
@@ -66,29 +66,14 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
-    if arguments.plot is not None:
-        from private_topk.pipelines.files import protected_files, refuse_replacing
-
-        _check_plot(arguments, ks, epsilons)
-        refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     previews = _previews(options, arguments, ks, epsilons)
     if isinstance(previews, GroupsPreview):
         print_json(previews.plain()) if arguments.json else _print_groups(previews)
         return
-    if arguments.plot is not None:
-        previews[0].plot(arguments.plot)
     if arguments.json:
         print_json([preview.plain() for preview in previews] if len(previews) > 1 else previews[0].plain())
     else:
         _print(previews, arguments.recall)
-
-
-def _check_plot(arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]) -> None:
-    from private_topk.pipelines.pictures import check_plot
-
-    check_plot(arguments.plot)
-    if any(len(set(values)) > 1 for values in (ks, epsilons, arguments.items or ())):
-        raise Refusal("plot", "draws one setting: give one {k}, one {epsilon} and one number of {items}")
 
 
 def _previews(
@@ -108,9 +93,9 @@ def _previews(
                 print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
             by_group, tried = expected_counts(options, shape), names or tuple(MECHANISMS)
             if list(by_group) != [""]:
-                if len(settings) > 1 or arguments.recall is not None or arguments.plot is not None:
+                if len(settings) > 1 or arguments.recall is not None:
                     raise Refusal("", "groups have a preview of one {k}, one {epsilon} and one number of {items}, "
-                                  "without {recall} and {plot}")  # fmt: skip
+                                  "without {recall}")  # fmt: skip
                 asked = setting_of(options, k, epsilon)
                 return preview(by_group, asked, mechanism=tried, draws=arguments.draws, tell=tell)
             expected = by_group[""]
@@ -233,10 +218,7 @@ def _question(preview: Preview, differing: Sequence[str]) -> str:
     each = setting.groups_per_user is not None
     counted = "rankings that one user can change" if each else "windows that one user can be in"
     windows = f" in all, over {preview.windows} {counted}" if preview.windows > 1 else ""
-    rising = " by how they rise" if setting.risers is not None else ""
-    return (
-        f"the top {top} of {items} items{rising}{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
-    )
+    return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
 
 
 def _run(preview: Preview, best: Outlook) -> str:
@@ -265,8 +247,6 @@ def _run(preview: Preview, best: Outlook) -> str:
         words += [flag("groups_per_user"), str(setting.groups_per_user)]
     if setting.amounts is not None:
         words += [flag("max_value"), f"{float(setting.amounts.max_value):g}"]
-    if setting.risers is not None:
-        words += [flag("against"), "previous", flag("against_weight"), str(setting.risers.weight)]
     return " ".join(words)
 
 
@@ -374,10 +354,6 @@ def _print_shares(plan: Plan, of: str) -> None:
             _print_row(name, share.epsilon, share.delta, basic, share is best)
         else:
             print(f"  {name:<20}{'-':>22}   ({_WHY_NOT[name]})")
-    if plan.reference is None:
-        print("  dp-accounting               not installed: pip install 'private-topk[accounting]' to compare")
-    for name, epsilon in (plan.reference or {}).items():
-        _print_row(name, epsilon, 0, basic, False)
 
 
 def _print_counts(plan: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:

@@ -26,6 +26,8 @@ _RUN = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
       --mechanism joint --k 10 --epsilon 1 \\
       --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
+  private-topk run --input plays.avro --unknown-domain --mechanism weighted-gaussian \\
+      --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --check
 
 Arguments that are not listed here go to Beam, such as --cores=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""

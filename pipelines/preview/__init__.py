@@ -8,7 +8,7 @@ from __future__ import annotations
 from private_topk.pipelines.preview.comparing import GroupsPreview, Preview, preview
 from private_topk.pipelines.preview.outlook import Estimate, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf
+from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Zipf
 from private_topk.pipelines.preview.solving import Solved, largest_k, least_epsilon
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Preview",
     "PublicCounts",
     "Released",
-    "Rises",
     "Setting",
     "Solved",
     "Zipf",

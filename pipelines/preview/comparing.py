@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-    from private_topk.pipelines.pictures import Picture
 
 __all__ = ["GroupsPreview", "Preview", "preview"]
 
@@ -134,16 +132,6 @@ class Preview:
         except ImportError:
             raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
         return pandas.DataFrame(self.to_rows())
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
-        """Each rank's chance to be found, and the l_1 errors. Raises Refusal without the extra `plot`.
-
-        Args:
-            path: also write it to this .png, .svg or .pdf file.
-        """
-        from private_topk.pipelines.preview.plot import plot
-
-        return plot(self.outlooks, path, self.expected.words(), "users" if self.setting.amounts is None else "amounts")
 
     def __str__(self) -> str:
         parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]

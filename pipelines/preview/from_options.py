@@ -23,19 +23,19 @@ from private_topk.pipelines.files import as_path, exists, open_content, open_fil
 from private_topk.pipelines.lists import domain_of
 from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
-from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Rises, Zipf, weight_of
+from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCounts, Released, Zipf, weight_of
 from private_topk.pipelines.preview.solving import noise_in
 from private_topk.pipelines.preview.words import named, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.report import account_of
-from private_topk.pipelines.report_spec import RISERS_THAT_SHARE, ReportSpec, counts_of, declared_period, risers_of
-from private_topk.pipelines.sample import WEEKS, users_per_item
+from private_topk.pipelines.report_spec import ReportSpec, counts_of, declared_period
+from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.texts import count, listed, number, whole_or_power
@@ -55,11 +55,7 @@ _DRAWS, _PLACES = 100, 4
 
 def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
     """The setting of a run with this k and epsilon, without its mechanism. Reads the ledger. Raises Refusal."""
-    period, account, risers = declared_period(options), account_of(options), risers_of(options)
-    overlap = period.overlap if period else 1
-    if risers is not None and period is not None:
-        risers.reads(period)
-        overlap = min(len(period), RISERS_THAT_SHARE)
+    period, account = declared_period(options), account_of(options)
     unit = options.get("privacy_unit", "user-window")
     return Setting(
         k=k,
@@ -74,11 +70,10 @@ def setting_of(options: Options, k: int, epsilon: Fraction | float) -> Setting:
         privacy_unit=unit,
         windows=len(period) if period else 1,
         horizon=options.get("horizon"),
-        overlap=overlap,
+        overlap=period.overlap if period else 1,
         held=account.budget(unit).total if account else None,
         groups_per_user=options.get("groups_per_user"),
         amounts=_amounts(options),
-        risers=risers,
     )
 
 
@@ -95,8 +90,7 @@ def expected_counts(options: Options, given: Mapping[str, Any]) -> ByGroup:
     """The expected counts of a preview, by group.
 
     Args:
-        given: those of the fields of a shape, `amount`, `counts`, `counts_before` and `these_counts_are_public` that
-            were given.
+        given: those of the fields of a shape, `amount`, `counts` and `these_counts_are_public` that were given.
 
     Raises:
         Refusal: not exactly one kind of them is given; or the counts may be private.
@@ -106,28 +100,20 @@ def expected_counts(options: Options, given: Mapping[str, Any]) -> ByGroup:
     if len(kinds) != 1:
         raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
                       "{like} sample is the project's own sample")  # fmt: skip
-    items, amounts, risers = _items(options), _amounts(options), risers_of(options)
+    items, amounts = _items(options), _amounts(options)
     said, sizes = given.get("these_counts_are_public", False), given.get("users")
     if said and "counts" not in given and not isinstance(sizes, str):
         raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
-    if ("counts_before" in given) != (risers is not None and "counts" in given):
-        raise Refusal("counts_before", "goes with {counts} and with {against} previous: the counts of the same items "
-                      "in the window before")  # fmt: skip
     if "counts" in given:
         if "amount" in given:
             raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
-        now = _public_counts(options, given["counts"], said)
-        expected: Expected = now
-        if risers is not None:
-            before = _public_counts(options, given["counts_before"], said, "counts_before")
-            expected = Rises(now.counts, before.counts, risers, now.name)
+        expected = _public_counts(options, given["counts"], said)
         return {"": expected if amounts is None else InAmounts(expected, amounts)}
     if isinstance(sizes, str):
         _public_counts(options, sizes, said, "users")
         read = read_counts(sizes)
         shape["users"] = dict(zip(read.items or range(1, len(read.values) + 1), read.values.tolist(), strict=True))
-    each, most = given.get("amount"), options.get("max_items_per_user")
-    return expected_of(shape or options["like"], items, declared_period(options), amounts, risers, each, most)
+    return expected_of(shape or options["like"], items, declared_period(options), amounts, given.get("amount"))
 
 
 def _items(options: Options) -> int | None:
@@ -197,9 +183,7 @@ def expected_of(
     items: int | None,
     period: Period | None,
     amounts: Amounts | None = None,
-    risers: Risers | None = None,
     each: Fraction | float | None = None,
-    max_items_per_user: int | None = None,
     groups: int = 1,
 ) -> ByGroup:
     """The expected counts of every group that a text describes, the largest group first; of "" where it names none.
@@ -216,12 +200,8 @@ def expected_of(
         Refusal: it describes nothing, or not what is ranked.
     """
     by_group: ByGroup
-    if risers is not None and like != "sample":
-        raise Refusal("like", "must be sample, with {against}: neither a shape nor an earlier ranking tells how items "
-                      "rise", "`private-topk preview` takes public counts of two windows")  # fmt: skip
     if like == "sample":
-        sample = _Sample(period) if risers is None else _sample_rises(period, max_items_per_user, risers)
-        by_group = {"": sample}
+        by_group = {"": _Sample(period)}
     elif isinstance(like, str) and names_a_file(like):
         if each is None:
             return {**earlier_rankings(like, items, amounts)}
@@ -233,17 +213,6 @@ def expected_of(
         raise Refusal("", "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
                       "must be given with it")  # fmt: skip
     return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
-
-
-def _sample_rises(period: Period | None, max_items_per_user: int | None, risers: Risers) -> Rises:
-    """The rises of the sample's tracks from its first window to its second. Raises Refusal."""
-    days = _Sample(period).days()
-    if days is None or days > WEEKS * 7 / 2:
-        raise Refusal(
-            "window", f"must be given, of at most {WEEKS * 7 // 2} days: rises are of two windows of the sample"
-        )
-    before, now = (users_per_item(days, max_items_per_user, after) for after in (0, days))
-    return Rises(now, before, risers, f"the sample's made-up plays, its second {days:g} days against the first")
 
 
 def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGroup:
@@ -383,14 +352,16 @@ def forewarned(spec: ReportSpec, like: str | None = None, earlier: Iterable[str]
         return False, "not known: what is found has no k of which a part is right"
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
-    most, amounts, risers = top_k.max_items_per_user, top_k.amounts, top_k.risers
+    most, amounts = top_k.max_items_per_user, top_k.amounts
     by_group: ByGroup
+    if top_k.risers is not None:
+        if like is not None:
+            raise Refusal("like", "does not go with {against}: nothing public tells how items rise", "leave it out")
+        return False, "not known: no ranking that was published tells how items rise"
     if like is not None:
-        by_group = expected_of(like, items, spec.period, amounts, risers, None, most, groups)
+        by_group = expected_of(like, items, spec.period, amounts, None, groups)
         if len(by_group) > 1 and len(by_group) != groups and not names_a_file(like):
             raise Refusal("like", f"has {len(by_group):,} groups, and {groups:,} are ranked")
-    elif risers is not None:
-        return False, "not known: no ranking that was published tells how items rise"
     elif top_k.mechanism.weighting is not None:
         return False, f"not known: {top_k.mechanism.about.name} publishes no counts, and no shape is declared"
     else:

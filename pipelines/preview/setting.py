@@ -16,7 +16,7 @@ from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.registry import with_budget
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.metric import Amounts, Risers
+    from private_topk.transforms.metric import Amounts
 
 __all__ = ["Setting"]
 
@@ -35,7 +35,6 @@ class Setting:
         groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
         amounts: amounts are added up, instead of counting users.
         max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
-        risers: the ranking is by how scores rise against the window before.
 
     Raises:
         Refusal: a number breaks its rule.
@@ -57,7 +56,6 @@ class Setting:
     groups_per_user: int | None = None
     amounts: Amounts | None = None
     max_windows_per_user: int | None = None
-    risers: Risers | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
@@ -75,10 +73,6 @@ class Setting:
             check_windows(self.groups_per_user, "groups_per_user")
         if check_parameter("max_windows_per_user", self.max_windows_per_user) and self.privacy_unit != "user":
             raise Refusal("max_windows_per_user", "needs {privacy_unit} user")
-        others = (self.publish_counts, "publish_counts"), (self.max_windows_per_user, "max_windows_per_user")
-        for value, name in others if self.risers is not None else ():
-            if value is not None:
-                raise Refusal(name, "does not go with {against}, as in a run", "leave it out")
 
     def share_of(self, name: str) -> Shared:
         """The mechanism of a name with one window's share of the budget, as in a run, and what the total covers.
@@ -98,15 +92,12 @@ class Setting:
         )
         if self.amounts is not None and kind.guarantee.metric != "amounts":
             raise Refusal("", "adds up no amounts")
-        if self.risers is not None and not kind.guarantee.ranks_risers:
-            raise Refusal("", "ranks no risers, as users move their scores up and down")
         if mechanism.guarantee.metric == "weights" and self.publish_counts is not None:
             raise Refusal("", "counts nobody, so that there are no noisy counts")
         mechanism.head(self.k)  # raises if the mechanism does not take this k
         shared = self._share(mechanism, spare_delta)
-        unit = 1 if self.amounts is None else self.amounts.cap
-        moves = {"cap": unit} if self.risers is None else self.risers.moves(unit)
-        return replace(shared, mechanism=replace(shared.mechanism, **moves))
+        cap = 1 if self.amounts is None else self.amounts.cap
+        return replace(shared, mechanism=replace(shared.mechanism, cap=cap))
 
     def _share(self, mechanism: Mechanism, spare_delta: float | Fraction | None) -> Shared:
         """The budget shared out as in a run."""
@@ -120,7 +111,7 @@ class Setting:
             most=self.max_windows_per_user,
             rankings=each,
             alone=self.groups_per_user or 1,
-            bounded=self.risers is None and any(bound is not None for bound in bounds),
+            bounded=any(bound is not None for bound in bounds),
         )
         composes = self.privacy_unit == "user" or self.overlap * each > 1
         return share_out(mechanism, self.k, self.publish_counts, spare_delta if composes else None, reach, self.held)

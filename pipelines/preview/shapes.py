@@ -20,9 +20,9 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 
 if TYPE_CHECKING:  # it loads Arrow, which no preview needs
-    from private_topk.transforms.metric import Amounts, Risers
+    from private_topk.transforms.metric import Amounts
 
-__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Rises", "Zipf", "weight_of"]
+__all__ = ["Expected", "InAmounts", "PublicCounts", "Released", "Zipf", "weight_of"]
 
 Floats = NDArray[np.float64]
 
@@ -167,46 +167,6 @@ class PublicCounts:
 
     def words(self) -> str:
         return f"{self.name}: {self._checked.items:,} items, the largest count {self._checked.largest:,}"
-
-
-@dataclass(frozen=True)
-class Rises:
-    """Rises of public counts from one window to the next: the scores of `risers`, minus the least of them.
-
-    Mechanisms and estimates depend only on differences of scores, which are integers: users times the denominator of
-    the weight.
-
-    Args:
-        counts, before: of the same items in the same order, (d,).
-
-    Raises:
-        Refusal, TypeError: they are no valid counts, or not of the same number of items.
-    """
-
-    counts: Sequence[int] | NDArray[np.int64]
-    before: Sequence[int] | NDArray[np.int64]
-    risers: Risers
-    name: str = "counts"
-    _scores: Histogram = field(init=False, repr=False, compare=False)
-    _largest: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        now, before = check_counts(self.counts), check_counts(self.before)
-        if len(now) != len(before):
-            raise Refusal("counts_before", f"must be of the same items as {{counts}}, in their order: got "
-                          f"{len(before)} for {len(now)}")  # fmt: skip
-        if max(now.max(), before.max()) > _MOST_USERS:
-            raise Refusal("counts", f"must be at most {_MOST_USERS:,}")
-        scores = self.risers.now * now - self.risers.before * before
-        object.__setattr__(self, "_scores", Histogram.of(scores - scores.min()))
-        object.__setattr__(self, "_largest", int(scores.max()))
-
-    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
-        return self._scores
-
-    def words(self) -> str:
-        return (f"{self.name}: how {self._scores.items:,} items rise, the largest score "
-                f"{self._largest / self.risers.now:,g}")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, 
     entries = books.read(account.dataset)[1]
     names = {entry.request.report.partition(CORRECTION)[0] for entry in entries if entry.outcome in RELEASES}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
-    finds = account.ahead or periods.finds(period)  # what is left to find costs too: each finding leaves room for it
-    if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon or finds:
+    if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon:
         return
     budget = books.budget(account.dataset, "user")
     counts = counted(budget, entries)

@@ -17,9 +17,9 @@ from private_topk.transforms.errors import Refusal, did_you_mean, literal, refus
 from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import printable_text
 
-__all__ = ["FOUND", "OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
+__all__ = ["OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
 
-FOUND, REMEMBER = "domain.found", "domain.remember"
+REMEMBER = "domain.remember"
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -187,9 +187,6 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
         raise document.error(field, f"{field} does not go with a report, which publishes period by period: the windows "
                              "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
                              "when it is over, or leave it out")  # fmt: skip
-    for field in ("domain.find_every", "budget.find_epsilon", "budget.find_delta"):
-        if values[field] is not None and values[FOUND] is None:
-            raise document.error(field, f"{field} needs {FOUND}: where lists of found items go")
     if values[REMEMBER] and not values["domain.unknown"]:
         raise document.error(REMEMBER, f"{REMEMBER} needs domain.unknown: of a public domain every item is listed")
     schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)

@@ -7,8 +7,7 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
-from private_topk.pipelines.report_file.file import FOUND, OF_SCHEDULE, REMEMBER, Scheduled
-from private_topk.pipelines.report_file.finding import EVERY
+from private_topk.pipelines.report_file.file import OF_SCHEDULE, REMEMBER, Scheduled
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.windows import WindowBounds
@@ -52,11 +51,6 @@ class Periods:
         """The place where a period is published."""
         return self.options(number)["output"]
 
-    def finds(self, number: int) -> range:
-        """The numbers of the periods, up to one, in which items are found."""
-        every = self._file.values.get("domain.find_every", EVERY)
-        return range(0, number + 1, every) if FOUND in self._file.values else range(0)
-
     def remembers(self, number: int) -> range:
         """The numbers of the periods before one whose rankings list items for it."""
         return range(number if REMEMBER in self._file.values else 0)
@@ -85,10 +79,9 @@ class Periods:
         options["time_zone"] = schedule.zone.key
         if "against" in options:
             options["against_from"] = schedule.before(number)
-        found = (self._value(FOUND, earlier) for earlier in self.finds(number))
-        published = (self._value("sink.output", earlier) for earlier in self.remembers(number))
-        if lists := (*found, *published):
-            options["found"] = lists
+        if earlier := self.remembers(number):
+            published = (self._value("sink.output", period) for period in earlier)
+            options["found"] = (*options.get("found", ()), *published)
         options |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
         if options.get("privacy_unit") != "user":
             options.pop("horizon", None)
@@ -108,6 +101,11 @@ class Periods:
     def _value(self, name: str, number: int) -> Any:  # noqa: ANN401 - of any option
         """A value, for a period; a relative path in it is taken from the file's own folder."""
         value = self._file.values[name]
+        if isinstance(value, tuple):
+            return tuple(self._read(name, one, number) for one in value)
+        return self._read(name, value, number)
+
+    def _read(self, name: str, value: Any, number: int) -> Any:  # noqa: ANN401 - of any option
         value = self._filled(value, number) if self._file.fields[name].template else value
         if not isinstance(value, str):
             return value

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar
 
 from private_topk.pipelines.budget.account import Windows
 from private_topk.pipelines.budget.ledger import Account, Ledger, Request, tell_operator
@@ -17,16 +16,12 @@ from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.ahead import ahead
-from private_topk.pipelines.report_file.file import FOUND, Scheduled
-from private_topk.pipelines.report_file.finding import finding_of
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of, spec_of
-from private_topk.pipelines.requests import charge_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.sinks.formats import format_of
-from private_topk.runners import Launch, UnknownArgument, say
-from private_topk.transforms.domain import RangeDomain
-from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
+from private_topk.runners import Launch, UnknownArgument
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -38,16 +33,8 @@ __all__ = ["ScheduledReport"]
 class ScheduledReport(Periods):
     """The periods of a report file, to be checked and published."""
 
-    def __init__(self, file: Scheduled, correction: str | None = None) -> None:
-        super().__init__(file, correction)
-        self._finding = Finding(file, self) if FOUND in file.values else None
-        if self._finding is not None and self.watches:
-            raise file.refused(Refusal("found", "does not go with rows that are read as they come", "leave it out"))
-
     def check(self) -> None:
         """Raise Refusal for anything wrong in the file itself. Of other files only a schema of messages is read."""
-        if self._finding is not None:
-            self._finding.check()
         with self._pointing("runner.options"):
             check_words(*self.runner())
         with self._pointing():
@@ -58,7 +45,7 @@ class ScheduledReport(Periods):
                     format_of(options["output"])
                 except Refusal as error:
                     raise Refusal("remember", f"needs a file of every period: {{output}} {error.rule}") from None
-                options = {**options, "found": (options["output"],)}
+                options = {**options, "found": (*options.get("found", ()), options["output"])}
             source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
             check_domain(options)
             period_of(options)
@@ -80,10 +67,6 @@ class ScheduledReport(Periods):
             Refusal: with the line of the file, if one of its fields is wrong.
             Unfinished, Interrupted: the run ended early.
         """
-        finding = self._to_find(number)
-        if finding is not None:
-            finding.publish(number, exact_counters)
-            say(f"{finding.name}, {self.words(number)}: published in {printable(finding.place(number))}")
         self._check_place(number)
         if self.published(number):
             return None
@@ -100,15 +83,10 @@ class ScheduledReport(Periods):
 
         Raises Refusal as `publish` does.
         """
-        finding = self._to_find(number)
-        if finding is not None:
-            finding.look(number, tell)
         self._check_place(number)
-        report, launch = self._made(number, finding is not None)
+        report, launch = self._made(number)
         with self._pointing():
-            expected = "not known before items are found"
-            if finding is None:
-                expected = self._forewarn(report, self.options(number), number)
+            expected = self._forewarn(report, self.options(number), number)
             more = (fact[:2] for fact in ahead(self, report, number))
             tell(report, launch, chain([("recall", expected)], more))
 
@@ -125,15 +103,10 @@ class ScheduledReport(Periods):
                 return account
             if options.get("privacy_unit") != "user":
                 raise Refusal("privacy_unit", "must be user: with user-window every period has a budget of its own")
-            if self._finding is None:
-                top_k = spec_of(options, account.budget("user").total).top_k
-                cost = periods * cost_of(top_k)
-            else:
-                top_k = self._made(0, awaited=True)[0].spec.top_k
-                finding = self._finding._made(0)[0].spec.top_k
-                cost = periods * cost_of(top_k) + len(self.finds(periods - 1)) * cost_of(finding)
+            top_k = spec_of(options, account.budget("user").total).top_k
             windows = Windows.of(Period(options["period_from"], last["period_to"]))
-            asked = Request(account.dataset, "user", self.name, "", "", top_k.parameters(), windows, cost)
+            asked = Request(account.dataset, "user", self.name, "", "", top_k.parameters(), windows,
+                            periods * cost_of(top_k))  # fmt: skip
             Ledger(account.ledger).reserve(replace(asked, series=self.name))
             return account
 
@@ -145,32 +118,16 @@ class ScheduledReport(Periods):
             self._check_known(self.options(number))
             reach_files(words, self.options(number))
 
-    def _to_find(self, number: int) -> Finding | None:
-        """The finding, where one is due in a period and not published. Raises Refusal."""
-        due = self._finding is not None and number in self.finds(number)
-        return self._finding if due and self._finding and not self._finding.published(number) else None
-
-    def _made(self, number: int, awaited: bool = False) -> tuple[Report, Launch]:
-        """A period's report, ready to run, or to be looked at while the list that is found before it is awaited."""
+    def _made(self, number: int) -> tuple[Report, Launch]:
+        """A period's report, ready to run."""
         runner, words = self.runner()
         with self._pointing():
             options = self.options(number)
-            for earlier in self.finds(number - awaited):
-                if self._finding is not None and not self._finding.published(earlier):
-                    raise Refusal("found", f"{verbatim(self._finding.place(earlier))} is missing", "publish the period "
-                                  f"{self.words(earlier)} again, which finds the same at no further cost")  # fmt: skip
             for earlier in self.remembers(number):
                 if not self.published(earlier):
                     raise Refusal("remember", f"{verbatim(self.place(earlier))} is missing, whose items are listed",
                                   f"publish the period {self.words(earlier)} first")  # fmt: skip
-            if awaited:
-                listed = ("domain", "domain_column", "found", "unknown_domain")
-                options = {name: value for name, value in options.items() if name not in listed}
-                options["domain_range"] = f"0:{options.get('k', 1)}"
             report = report_of(options, watch=self.watches)
-            if awaited:
-                top_k = replace(report.spec.top_k, domain=_Awaited(0, report.spec.top_k.domain.size))
-                report = replace(report, spec=replace(report.spec, top_k=top_k))
             report = replace(report, kept=(*report.kept, self._file.document.path))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
@@ -195,8 +152,6 @@ class ScheduledReport(Periods):
         Raises:
             Refusal: another release, or an incomplete correction, is in its place; or that cannot be determined.
         """
-        if self._to_find(number) is not None:
-            return False
         options, name = self.options(number), self.release_id(number)
         with self._pointing():
             self._check_known(options)
@@ -247,43 +202,3 @@ class ScheduledReport(Periods):
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
             raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
-
-
-class Finding(ScheduledReport):
-    """The findings of a report, in the periods that have one: releases under a name of their own."""
-
-    def __init__(self, file: Scheduled, ranking: ScheduledReport) -> None:
-        Periods.__init__(self, finding_of(file))
-        self._finding, self._ranking = None, ranking
-
-    @property
-    def name(self) -> str:
-        return f"{super().name} found"
-
-    def finds(self, number: int) -> range:
-        return range(0)
-
-    def check(self) -> None:
-        super().check()
-        with self._pointing():
-            format_of(self.place(0))
-
-    def _made(self, number: int, awaited: bool = False) -> tuple[Report, Launch]:
-        """With what is ahead: the ranking, and where a total is shared all others up to the horizon."""
-        report, launch = super()._made(number)
-        ranking, last = self._ranking._made(number, awaited=True)[0].spec, number + 1
-        if ranking.privacy.unit == "user":
-            last = self.schedule.horizon or last
-        others = len(self._ranking.finds(last - 1)) - len(self._ranking.finds(number))
-        ahead = [charge_of(ranking)] * (last - number) + [charge_of(report.spec)] * others
-        account = report.account and replace(report.account, ahead=tuple(ahead))
-        return replace(report, account=account), launch
-
-
-class _Awaited(RangeDomain):
-    """Stands for a list that is not there yet."""
-
-    identity_tag: ClassVar[str] = "awaited-domain"
-
-    def words(self) -> str:
-        return f"{self.size:,} items or more, of the catalogue and of what is found"

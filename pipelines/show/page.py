@@ -14,13 +14,13 @@ from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
 from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE, rendered
 from private_topk.pipelines.show.words import how_to_read, in_symbols, in_words, parameters, promise, what_is_ranked
-from private_topk.pipelines.sinks.files import escaped
 
-__all__ = ["page", "pages", "snippet"]
+__all__ = ["file_name", "page", "pages", "snippet"]
 
 _GROUPS_ON_A_PAGE = 4
 _GROUPS_IN_A_NOTEBOOK = 8
 _MOST_WINDOWS, _FIRST, _SHARED = 400, 5, 30
+_PLAIN = frozenset("-_. ~+,;@()&$")
 
 
 def page(report: PublishedReport, links: Sequence[tuple[str, str]] = (), index: Mapping[str, Any] | None = None) -> str:
@@ -45,13 +45,18 @@ def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:
         yield name, page(report)
         return
     folder, up = f"{name.removesuffix('.html')}-groups", f"../{quote(name)}"
-    files = {group: f"{escaped(str(group))}.html" for group in listings}
+    files = {group: f"{file_name(str(group))}.html" for group in listings}
     yield name, page(report, index=_index(listings, {group: quote(f"{folder}/{files[group]}") for group in files}))
     names = list(listings)
     for number, group in enumerate(names):
         near = [(quote(files[names[n]]), f"{arrow} {names[n]}") for n, arrow in ((number - 1, "←"), (number + 1, "→"))
                 if 0 <= n < len(names)]  # fmt: skip
         yield f"{folder}/{files[group]}", page(report.of_group(group), [(up, "All groups"), *near])
+
+
+def file_name(group: str) -> str:
+    """The name of a group's page: letters, digits and few others stay, all else is %XX of UTF-8."""
+    return "".join(char if char in _PLAIN or char.isalnum() else quote(char, safe="") for char in group)
 
 
 def snippet(report: PublishedReport, name: str) -> str:

@@ -17,7 +17,7 @@ from private_topk.transforms.errors import Refusal, verbatim
 __all__ = ["is_manifest", "read_report"]
 
 _NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
-_OF_A_FILE = ("output", "ranking_sha256", "windows", "partition")
+_OF_A_FILE = ("output", "ranking_sha256", "windows")
 _ASKED = ("mechanism", "answer", "parameters", "k", "max_items_per_user", "max_windows_per_user", "privacy", "against",
           "amounts", "weights", "private")  # fmt: skip
 """The facts that the releases of a series must share; their lists and versions may differ, and then are not shown."""
@@ -44,8 +44,7 @@ def read_report(*places: str) -> PublishedReport:
             since their parameters differ or a window occurs twice.
     """
     files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
-    read = [(file, _read(file)) for file in files]
-    contents = dict(sorted(read, key=lambda each: _group_number(each[1][1])))
+    contents = {file: _read(file) for file in files}
     rows = [row for some, _ in contents.values() for row in some]
     facts = [manifest for _, manifest in contents.values() if manifest]
     _check_series(contents)
@@ -58,11 +57,6 @@ def read_report(*places: str) -> PublishedReport:
     windows = [window for each in facts for window in each.get("windows", ())]
     shared = {name: value for name, value in alike.items() if name not in _OF_A_FILE} | {"windows": windows}
     return PublishedReport(sorted(rows, key=_moment), shared, group)
-
-
-def _group_number(manifest: Mapping[str, Any]) -> int:
-    """The place of a file among those of a window: in the list of groups, where each has a folder of its own."""
-    return next((window.get("group_number") or 0 for window in manifest.get("windows") or ()), 0)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -105,7 +99,7 @@ def _files(path: str) -> list[str]:
     if path.lower().endswith(tuple(FORMATS)) and exists(path):
         return [path]
     try:
-        paths = [file.path for inside in ("*", "*=*/*") for file in match_any(f"{path.rstrip('/')}/{inside}")]
+        paths = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
     except Exception as error:  # every file system raises its own kind
         raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in paths if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in paths]
@@ -127,10 +121,7 @@ def _read(path: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     missing = [name for name in _NEEDED if rows and name not in rows[0]]
     if missing:
         raise Refusal("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
-    manifest = _manifest(path, content)
-    of = manifest.get("partition")
-    group = next(iter(of.values()), None) if isinstance(of, dict) else None
-    return (rows if group is None else [{**row, "group": group} for row in rows]), manifest
+    return rows, _manifest(path, content)
 
 
 def _manifest(path: str, content: bytes) -> dict[str, Any]:

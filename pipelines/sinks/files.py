@@ -9,9 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
@@ -22,16 +20,13 @@ from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.sink import Sink
-from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["Partition", "ToFile", "ToFolder", "by_window", "escaped"]
+__all__ = ["ToFile", "ToFolder", "by_window"]
 
 _LONGEST = 200  # bytes of a name, so that the manifest and what is being written have room for theirs
-_FOLDER = 255
-_PLAIN = frozenset("-_. ~+,;@()&$")
 
 
 @dataclass(frozen=True)
@@ -85,14 +80,11 @@ class ToFolder(Sink):
     Args:
         place: the folder, made when there is something to write.
         format: avro, jsonl, csv or parquet.
-        partition: gives every group a folder of its own inside, with a file for every window. Rows then have no column
-            for the group, as readers of such folders expect; the manifest names it.
     """
 
     place: str
     format: str = "avro"
     overwrite: bool = False
-    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         if self._ending not in FORMATS:
@@ -121,100 +113,36 @@ class ToFolder(Sink):
             _check_writable(f"{self.place.rstrip('/')}/any")
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        by_window = "groups" in facts and self.partition is None
-        return _WriteWindows(_PublishDoFn(self, facts, release.key, live), by_window)
+        return _WriteWindows(_PublishDoFn(self, facts, release.key, live), "groups" in facts)
 
     def files(self, period: Period | None) -> list[str]:
         windows = period.windows() if period is not None else [WindowBounds()]
-        return [f"{folder}/{window.label()}{self._ending}" for window in windows for folder in self._folders()]
+        return [f"{self._root}/{window.label()}{self._ending}" for window in windows]
 
     def path(self, rankings: Sequence[Ranking]) -> str:
-        """The path of a window's ranking, such as out/20260105T000000Z--20260112T000000Z.avro or in out/country=DE/."""
-        inside = "" if self.partition is None else f"{self.partition.folder(rankings[0].group)}/"
-        return f"{self._root}/{inside}{rankings[0].window.label()}{self._ending}"
+        """The path of a window's ranking, such as out/20260105T000000Z--20260112T000000Z.avro."""
+        return f"{self._root}/{rankings[0].window.label()}{self._ending}"
 
     @property
     def _root(self) -> str:
         return self.place.rstrip("/")
 
-    def _folders(self) -> list[str]:
-        """The folders that files are written to."""
-        if self.partition is None:
-            return [self._root]
-        return [f"{self._root}/{folder}" for folder in self.partition.folders]
-
     def _there(self) -> set[str]:
-        """The paths of everything in the folders that files are written to."""
-        names = names_in(self.place)
-        if self.partition is None:
-            return {f"{self._root}/{name}" for name in names}
-        some = [folder for folder in self._folders() if _name(folder) in names]
-        return {f"{folder}/{name}" for folder in some for name in names_in(folder)}
+        """The paths of everything in the folder."""
+        return {f"{self._root}/{name}" for name in names_in(self.place)}
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
-        inside = "/*" if self.partition is None else "/*=*/*"
-
         def look() -> dict[str, float]:
             try:
-                files = match_any(f"{self._root}{inside}{self._ending}")
+                files = match_any(f"{self._root}/*{self._ending}")
             except Exception:  # the report itself tells what is wrong with its folder
                 return {}
-            return {self._label(file.path): file.written / 1e6 for file in files}
+            return {_name(file.path).removesuffix(self._ending): file.written / 1e6 for file in files}
 
         return look
 
-    def _label(self, path: str) -> str:
-        """The window of a path; for a group's ranking with the group's folder, behind a bar."""
-        folder, _, name = path.removesuffix(self._ending).rpartition("/")
-        return name if self.partition is None else f"{name}|{_name(folder)}"
-
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()
-
-
-@dataclass(frozen=True)
-class Partition:
-    """The folders of groups.
-
-    Args:
-        word: the name of the groups, such as country.
-        groups: the groups, which are public.
-
-    Raises:
-        Refusal: a group cannot be the name of a folder.
-    """
-
-    word: str
-    groups: PublicDomain
-
-    def __post_init__(self) -> None:
-        for group in self._names:
-            folder = self.folder(group)
-            if not group or len(folder.encode()) > _FOLDER:
-                rule = f"makes no folder of {verbatim(repr(group[:40]))}: its name must have 1 to {_FOLDER} bytes"
-                raise Refusal("partition_by", rule, "leave it out: every row names its group")
-
-    @property
-    def folders(self) -> list[str]:
-        """The names of the folders, in the order of the groups."""
-        return [self.folder(group) for group in self._names]
-
-    def folder(self, group: str | None) -> str:
-        """The name of a group's folder, such as country=DE."""
-        assert group is not None
-        return f"{escaped(self.word)}={escaped(group)}"
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return self.groups.index().labels.to_pylist()
-
-
-def escaped(text: str) -> str:
-    """A text as part of a name without meaning to file systems and patterns: special characters as %XX of UTF-8.
-
-    Letters, digits and few others stay. Hive, Spark, DuckDB, polars and Arrow decode such names.
-    """
-    return "".join(char if char in _PLAIN or char.isalnum() else quote(char, safe="") for char in text)
 
 
 def _check_writable(output: str) -> None:
@@ -285,9 +213,7 @@ class _PublishDoFn(beam.DoFn):
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
         path, facts = self._sink.path(rankings), {**self._facts, "key_id": self._key.key_id()}
-        shape, partition = Shape.of(facts), getattr(self._sink, "partition", None)
-        if partition is not None:
-            facts["partition"], shape = {partition.word: rankings[0].group}, shape._replace(grouped=False)
+        shape = Shape.of(facts)
         rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape), shape)
         manifest = encode_manifest(facts, rankings, path, rows)
         publish(path, rows, manifest, self._sink.overwrite, self.keep, self._live)

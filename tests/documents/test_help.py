@@ -28,17 +28,6 @@ ONLY_READ = {
     "budget renew": "needs a budget that is a period old; so does that",
     "sample": "half a second of writing; tests/documents/test_pages.py types it",
 }
-CONFIG = """input: plays-*.avro
-domain: catalogue.txt
-mechanism: joint
-k: 3
-epsilon: 1
-window: 7d
-from: 2026-01-05
-to: 2026-01-19
-output: weekly.avro
-"""
-DAILY = CONFIG.replace("window: 7d", "window: day\nclock: event").replace("weekly.avro", "windows/")
 REPORT = """report: weekly
 source: {input: plays-0.avro}
 domain: {file: catalogue.txt}
@@ -61,8 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_plays(place, "plays-0.avro")
     (place / "plays.avro").symlink_to("plays-0.avro")
     write(place / "catalogue.txt", "".join(f"Track {n}\n" for n in range(30)))
-    for path, text in (("weekly.yaml", CONFIG), ("daily.yaml", DAILY), ("release.key", "a key of the tests' own")):
-        write(place / path, text)
+    write(place / "release.key", "a key of the tests' own")
     (place / "reports").mkdir()
     for path in ("plays-0.avro", "catalogue.txt", "release.key"):
         (place / "reports" / path).symlink_to(place / path)

@@ -51,14 +51,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_is_there_and_every_mechanism_has_its_picture(site: Path) -> None:
+def test_every_page_is_there_and_every_mechanism_has_its_preview(site: Path) -> None:
     for name in WANTED + [f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md")]:
         assert (site / f"{name}.html").exists(), name
     contents = (site / "index.html").read_text("utf-8")
     for name in MECHANISMS:
         page = (site / "mechanisms" / f"{name}.html").read_text("utf-8")
-        [picture] = re.findall(rf'src="\.\./(_images/{re.escape(name)}\d*\.svg)"', page)
-        assert "l_1 error, in users" in (site / picture).read_text("utf-8") and f"mechanisms/{name}.html" in contents
+        assert "In a run:" in page and f"mechanisms/{name}.html" in contents
 
 
 def test_links_hold_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:

@@ -162,17 +162,13 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
         forewarned(spec(1), "sample")
 
 
-def test_rises_are_judged_by_the_sample_alone() -> None:
+def test_of_rises_nothing_is_known() -> None:
     period = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-12"),
                               "period_to": moment("2026-02-02")})  # fmt: skip
-
-    def spec(epsilon: float) -> ReportSpec:
-        return resolve(TopK(5, Peeling(epsilon), ITEMS, risers=Risers()), period=period)
-
-    assert forewarned(spec(0.1), "sample")[0] and not forewarned(spec(90), "sample")[0]
-    assert forewarned(spec(0.1)) == (False, "not known: no ranking that was published tells how items rise")
-    with pytest.raises(Refusal, match="neither a shape nor an earlier ranking tells how"):
-        forewarned(spec(0.1), SHAPE)
+    spec = resolve(TopK(5, Peeling(0.1), ITEMS, risers=Risers()), period=period)
+    assert forewarned(spec) == (False, "not known: no ranking that was published tells how items rise")
+    with pytest.raises(Refusal, match="like does not go with against"):
+        forewarned(spec, "sample")
 
 
 def test_questions_of_which_nothing_is_known() -> None:

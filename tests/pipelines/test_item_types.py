@@ -129,14 +129,11 @@ def test_where_nobody_holds_a_list_the_rows_alone_say_it(more: dict[str, object]
     assert all(isinstance(item, int) for item in items(published("r.avro", **more)))
 
 
-def test_groups_stay_texts_in_a_folder_each() -> None:
+def test_groups_stay_texts() -> None:
     write(Path("shops.txt"), "2\n1\n")
     groups: dict[str, object] = {"group_column": "shop", "groups": "shops.txt"}
     rows = pl.read_avro(published("r.avro", **groups))
     assert rows["group"].to_list() == ["2", "2", "1", "1"] and rows.schema["item"] == pl.Int64()
-    published("out/", **groups, output_format="parquet", partition_by="shop")
-    (one,) = Path("out/shop=1").glob("*.parquet")
-    assert pq.read_schema(one).field("item").type == pa.int64()
 
 
 def test_all_that_reads_rankings_takes_both() -> None:

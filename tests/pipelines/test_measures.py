@@ -427,14 +427,6 @@ REFUSED: list[tuple[str, Row, str]] = [
     ),
     ("groups", {"output": "lands.csv", "groups": "lands.csv"}, "would replace"),
     ("groups", {"output": "lists.csv", **LISTS, "k": 1}, "would replace"),
-    ("groups", {"partition_by": "group"}, "--partition-by does not apply to out.jsonl"),
-    (
-        "groups",
-        {"partition_by": "group", "output": "kafka://localhost:9/out"},
-        "--partition-by does not apply to",
-    ),
-    ("groups", {"partition_by": "user", "output": "out/"}, "--partition-by must be group or group, got user"),
-    ("groups", {"partition_by": "group", "output": "out/", **NO_GROUPS}, "--partition-by needs"),
     ("groups", {"domain_group_column": "land"}, "--domain-group-column does not apply to items.txt: its lines are"),
     (
         "groups",
@@ -453,7 +445,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     ("risers", {"publish_counts": 1}, "--publish-counts does not go with --against"),
     ("risers", {**BOUNDED, "max_windows_per_user": 1}, "--max-windows-per-user does not go"),
     ("risers", {"domain": None, **DOMAINS["unknown"]}, "--against needs a public domain"),
-    ("risers", {"like": "zipf=1,users=9,items_per_user=2"}, "--like must be sample, with --against"),
+    ("risers", {"like": "zipf=1,users=9,items_per_user=2"}, "--like does not go with --against"),
     ("risers", {"verb": "stream", "output": "out"}, "--against needs a window and the one before at once"),
     ("plain", {**BOUNDED, "privacy_unit": None}, "--max-windows-per-user needs --privacy-unit user"),
     ("plain", {**BOUNDED, "max_windows_per_user": 0}, "--max-windows-per-user must be a whole number of at least 1"),

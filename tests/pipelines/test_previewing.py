@@ -5,21 +5,15 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from datetime import date, datetime, timedelta, timezone
-from fractions import Fraction
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, look
 from private_topk.pipelines.preview.from_options import expected_counts, setting_of
-from private_topk.pipelines.report_spec import declared_period, resolve
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import make_mechanism
-from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.spec import TopK
 from tests.pipelines.support import command, options, write
 
 COUNTS = [40, 36, 33, 20, 19, 18, 6, 4, 1, 0, 0, 0]
@@ -81,77 +75,6 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint"
 
     assert agrees(1)
     assert not agrees(0.25) and not agrees(4)
-
-
-RISING = {"window": "7d", "from_": "2026-01-12", "to": "2026-02-02", "against": "previous"}
-
-
-def test_rises_are_those_of_two_public_windows(folder: Path) -> None:
-    write(folder / "now.csv", "item,count\na,5\nb,3\nc,9\n")
-    write(folder / "before.csv", "item,count\na,1\nb,3\nc,9\n")
-    given = {"counts": "now.csv", "counts_before": "before.csv", "these_counts_are_public": True}
-    asked: Any = {"against": "previous", "against_weight": Fraction(1, 2)}
-    found = expected_counts(asked, given)[""]
-    assert found.words() == "now.csv: how 3 items rise, the largest score 4.5"
-    histogram = found.histogram(None, False)  # 2 * 5 - 1, 2 * 3 - 3, 2 * 9 - 9, less 3
-    assert (histogram.values.tolist(), histogram.sizes.tolist()) == ([6, 0], [2, 1])
-    np.save(folder / "short.npy", np.arange(2))
-    for wrong, said in [
-        (
-            {**given, "counts_before": "short.npy"},
-            "counts_before must be of the same items as counts, in their order: got 2",
-        ),
-        ({**given, "counts_before": "none.csv"}, "counts_before none.csv"),
-        (
-            {name: given[name] for name in ("counts", "these_counts_are_public")},
-            "counts_before goes with counts and with",
-        ),
-        (
-            {"zipf": 1.0, "items": 9, "users": 9, "items_per_user": 2},
-            "neither a shape nor an earlier ranking tells how",
-        ),
-    ]:
-        with pytest.raises(Refusal, match=said):
-            expected_counts(asked, wrong)
-    with pytest.raises(Refusal, match="counts_before goes with counts and with against"):
-        expected_counts({}, given)
-
-
-@pytest.mark.parametrize("mechanism", ["laplace", "cdp-peeling", "gaussian"])
-@pytest.mark.parametrize("unit", ["user", "user-window"])
-def test_a_riser_is_previewed_with_what_a_run_would_draw_it_with(mechanism: str, unit: str) -> None:
-    asked: Any = {"against": "previous", "against_weight": Fraction(1, 2), "privacy_unit": unit, "delta": 1e-6,
-                  "max_items_per_user": 3, "max_value": 4, "window": timedelta(days=7),
-                  "period_from": datetime(2026, 1, 12, tzinfo=timezone.utc),
-                  "period_to": datetime(2026, 2, 2, tzinfo=timezone.utc)}  # fmt: skip
-    found = setting_of(asked, 2, 1).share_of(mechanism).mechanism
-    period = declared_period(asked)
-    delta = None if mechanism == "laplace" else 1e-6
-    bound = None if mechanism == "cdp-peeling" else 3
-    whole = make_mechanism(mechanism, epsilon=1, delta=delta, max_items_per_user=bound)
-    spare = 1e-6 if delta is None else None  # two rankings share a window
-    drawn = resolve(
-        TopK(2, whole, ["a", "b", "c"], max_items_per_user=3, amounts=Amounts.of(4), risers=Risers(Fraction(1, 2))),
-        period=period,
-        privacy_unit=unit,
-        spare_delta=spare,
-    )
-    assert found == drawn.top_k.mechanism and (found.cap, found.falls) == (4 * 3, 4 * 1)
-
-
-def test_rises_of_the_sample_have_a_preview() -> None:
-    asked = {"like": "sample", "k": "3", "epsilon": "2", "mechanism": "peeling,weighted-order", "delta": "1e-6",
-             "max_items_per_user": "9", "draws": "20", **RISING}  # fmt: skip
-    done = command("preview", *options(**asked))
-    assert done.status == 0, done.err
-    assert "Expected: the sample's made-up plays, its second 7 days against the first: how 900 items rise" in done.out
-    assert "Asked: the top 3 of 900 items by how they rise, epsilon 2" in done.out
-    assert "Not tried (ranks no risers" in done.out
-    assert done.out.rstrip().endswith("--against previous --against-weight 1")
-    refused = {**asked, "window": "21d", "to": "2026-02-23"}
-    assert "--window must be given, of at most 14 days" in command("preview", *options(**refused)).err
-    counted = command("preview", *options(**{**asked, "publish_counts": "1"}))
-    assert "--publish-counts does not go with --against, as in a run" in counted.err
 
 
 def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:

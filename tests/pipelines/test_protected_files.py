@@ -117,10 +117,6 @@ def test_pages_and_pictures_are_held_to_it_too() -> None:
     before = contents()
     done = command("budget", "show", "--ledger=sqlite:///budget.png", "--plot=./budget.png")
     assert done.status == 2 and "would replace" in done.err and contents() == before, done.err
-    Path("counts.png").write_text("count\n5\n3\n")
-    before = contents()
-    done = command("preview", "--zipf=1.1", "--items=100", "--users=1000", "--items-per-user=5", "--k=2", "--epsilon=1",
-                   "--mechanism=joint", "--domain=counts.png", "--plot=./counts.png")  # fmt: skip
     assert done.status == 2 and "would replace" in done.err and contents() == before, done.err
 
 

@@ -227,7 +227,7 @@ def test_a_user_in_all_windows_is_promised_what_composes(windows: int) -> None:
 
 @pytest.mark.long
 def test_dp_accounting_agrees() -> None:
-    dp = pytest.importorskip("dp_accounting", reason="needs the extra `accounting`")
+    dp = pytest.importorskip("dp_accounting", reason="dp-accounting is not installed")
     from dp_accounting import pld, rdp
 
     total, windows = Total(Fraction(1), MICRO), 52

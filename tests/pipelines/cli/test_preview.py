@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget import planning
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.preview import outlook
@@ -96,11 +95,6 @@ def test_numbers_of_items_side_by_side() -> None:
     assert "items=100" in said and "items=10000" in said and "(and other numbers of items)" in said
 
 
-def test_a_picture_of_one_setting(tmp_path: Path) -> None:
-    preview(k=3, epsilon=1, mechanism="joint,peeling", plot=tmp_path / "ranks.svg")
-    assert "l_1 error, in users" in (tmp_path / "ranks.svg").read_text()
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -120,8 +114,6 @@ def test_a_picture_of_one_setting(tmp_path: Path) -> None:
         ({"k": 3, "epsilon": 1, "items": "many"}, "--items must be a number"),
         ({"k": 3, "epsilon": 1, "items": "2.5"}, "--items must be a whole number such as 1000 or 1e6"),
         ({"k": 3, "epsilon": 1, "horizon": 4}, "--horizon needs --privacy-unit user"),
-        ({"k": "3,4", "epsilon": 1, "plot": "x.svg"}, "--plot draws one setting: give one --k, one --epsilon"),
-        ({"k": 3, "epsilon": 1, "plot": "x.gif"}, "--plot x.gif must end with one of .png, .svg, .pdf"),
         ({"k": 3, "epsilon": 1, "dataset": "d"}, "--ledger and --dataset go together"),
     ],
 )
@@ -140,7 +132,6 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
 
 def test_plan_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
-    monkeypatch.setattr(planning, "find_spec", lambda name: None)  # dp-accounting, which takes a second
     plan = options(
         mechanism="joint", epsilon=1, delta=1e-6, windows=52, like="zipf=1,items=200,users=3000,items_per_user=4"
     )

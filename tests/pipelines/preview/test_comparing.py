@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import dataclass, replace
 from math import isqrt
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -197,38 +194,6 @@ def test_tables_hold_what_was_found() -> None:
     assert any(line.split()[:2] == ["peeling", "-"] for line in several)
     assert str(found).count("\n\n") == 2 and "Take joint" in str(found)
     assert short(found.best).startswith("joint finds 3 of the top 3")
-
-
-def test_a_picture_has_a_line_for_every_mechanism(tmp_path: Path) -> None:
-    names = ("joint", "peeling", "canonical")
-    one = preview(Zipf(1.0, 100, 1000, 5), 4, 1.0, mechanism=names, draws=5)
-    one.plot(str(tmp_path / "one.svg"))
-    one.plot().save(tmp_path / "shown.svg")
-    drawings = [picture(tmp_path / name) for name in ("one.svg", "shown.svg")]
-    assert drawings[0] == drawings[1] and len(drawings[0]) > 20, "the same, whoever writes it"
-    said = " ".join(re.findall(r"<!-- (.*?) -->", (tmp_path / "one.svg").read_text()))
-    assert all(name in said for name in (*names, "rank", "l_1 error, in users", "Zipf 1: 100 items"))
-    for path, wrong in (
-        ("one.txt", "one.txt must end with one of .png, .svg, .pdf"),
-        ("no/one.svg", "cannot be written"),
-    ):
-        with pytest.raises(Refusal, match=f"plot .*{wrong}"):
-            one.plot(str(tmp_path / path))
-
-
-def picture(path: Path) -> list[str]:
-    """All lines that are drawn in an .svg file, which must be one."""
-    return [node.attrib["d"] for node in ElementTree.parse(path).iter() if "d" in node.attrib]
-
-
-def test_a_notebook_shows_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = preview(Zipf(1.0, 100, 1000, 5), k=4, mechanism=Joint(epsilon=1.0), draws=5)
-    shown = found.plot()._repr_html_()
-    assert shown.startswith("<div") and shown.count("<svg") == shown.count("</svg>") == 1 and "<?xml" not in shown
-    assert all(f"<!-- {said} -->" in shown for said in ("joint", "rank", "l_1 error, in users"))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(Refusal, match=r"plot needs matplotlib: pip install 'private-topk\[plot\]'"):
-        found.plot()
 
 
 def test_json_holds_all_of_it() -> None:

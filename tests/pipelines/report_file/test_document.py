@@ -66,7 +66,7 @@ def test_parts_that_refer_to_each_other_end(tmp_path: Path, content: str) -> Non
         ("sourec:\n  input: x", "sourec is not known: did you mean source?"),
         (
             "domain:\n  path: x",
-            "domain.path is not known: there can be column, file, find_every, found, group_column, range, remember, un",
+            "domain.path is not known: there can be column, file, found, group_column, range, remember, un",
         ),
         ("x: x", "x is not known: there can be"),
         ("source:\n  user_col: x", "source.user_col is not known: did you mean user_column?"),

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from private_topk.pipelines.show.charts import COLOURS
-from private_topk.pipelines.show.page import page, pages, snippet
+from private_topk.pipelines.show.page import file_name, page, pages, snippet
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
 
@@ -268,6 +268,13 @@ def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
     assert titled(*months) == "Monthly top 3, 2026-01-01 to 2026-03-31"
     hours = [START + timedelta(hours=n) for n in range(3)]
     assert titled(*hours) == "Hourly top 3, 2026-01-05 00:00 to 2026-01-05 02:00 UTC"
+
+
+def test_the_name_of_a_page_is_one_part_of_a_path_and_gives_the_group_back() -> None:
+    texts = [chr(code) for code in range(0x250)] + ["\u202e", "\U0001f600", "漢字", "%25", "a=b/c"]
+    found = [file_name(text) for text in texts]
+    assert [unquote(text) for text in found] == texts and len(set(found)) == len(texts)
+    assert not {*"/\\*?[]{}%=:|'\"<>#^\0\n"} & {char for text in found for char in text if len(text) == 1}
 
 
 def test_many_groups_have_a_page_each_and_one_that_compares() -> None:

@@ -64,20 +64,12 @@ def test_files_manifests_and_what_is_shown_are_in_the_order_of_the_list(ending: 
     assert distinct(re.findall(r'href="r-groups/(\w+)\.html"', index)) == LISTED
 
 
-@pytest.mark.parametrize("partition", [{}, {"partition_by": "land"}])
-def test_so_is_a_folder_and_one_of_every_group(partition: dict[str, str]) -> None:
-    publish("out/", output_format="csv", **partition)
+def test_so_is_a_folder() -> None:
+    publish("out/", output_format="csv")
     report = read_report("out")
     assert list(report.by_group()) == LISTED
     assert [row["group"] for row in report.rows] == LISTED * 2
     assert [len(listings) for listings in report.by_group().values()] == [2] * 5
-
-
-def test_manifests_without_the_order_are_read_by_the_names_of_files() -> None:
-    publish("out/", output_format="csv", partition_by="land")
-    for path in Path("out").rglob("*.manifest.json"):
-        path.write_text(re.sub(r'"group_number": \d+,', "", path.read_text()))
-    assert list(read_report("out").by_group()) == sorted(LISTED)
 
 
 def test_a_series_with_two_lists_has_the_first_list_then_what_the_second_adds() -> None:

@@ -117,11 +117,16 @@ class Charge(NamedTuple):
             second, which together cost `cost`. None where rows of either may cost as much as both.
 
     Rows of one window are in two rankings of risers of weight p / q: they move scores by at most q in the one and p in
-    the other, while noise is calibrated to p + q. A pure draw of that noise costs q / (p + q) of its epsilon and, as
-    divergences are convex in it, no more of its rho: weight p / q, and both are paid as one. Of a draw of which only
-    rho counts (`Cost.adds_up`), squared distances do: exponential mechanisms' q**2 / (p + q)**2 of rho are at most
-    q**2 / (p**2 + q**2), and so is what m of d items reach by Gaussian noise, q**2 m (1 - m / d) of (p**2 + q**2) m -
-    (q - p)**2 m**2 / d (`order_reach`), as (q - p)**2 is at most p**2 + q**2: weight p**2 / q**2.
+    the other, where noise is calibrated to p + q. So what they meet is the same mechanism with less to spend.
+
+    - Gaussian noise (`Cost.gdp`): rho is the squared distance over twice the variance. What m of d items reach is at
+      most q**2 m (1 - m / d) and p**2 m (1 - m / d), of (p**2 + q**2) m - (q - p)**2 m**2 / d (`order_reach`): parts of
+      q**2 / (p**2 + q**2) and p**2 / (p**2 + q**2), as (q - p)**2 is at most p**2 + q**2. The weight is p**2 / q**2.
+    - All others: the draw of a mechanism of epsilon s is that of a part a of s, a = q / (p + q) or p / (p + q). A rho
+      is the sum of r(s) = min(s**2 / 8, s tanh(s / 2)) of draws at s, or of s tanh(s / 2) alone. It is not the square
+      beyond s = 8; but both r(s) / s rise, so that r(a s) <= a r(s), as with epsilon. The weight is p / q.
+
+    Either way both parts are paid as one draw.
     """
 
     windows: Windows

@@ -24,7 +24,7 @@ RELEASES = ("started", "released", "failed")
 RESERVED, GIVEN_BACK, RENEWED = "reserved", "given back", "renewed"
 
 # As no parameter is called, since a field has no spaces.
-_ROWS, _REACH, _SERIES = "rows of the dataset", "windows of a user", "a release of"
+_ROWS, _REACH, _SERIES, _GDP = "rows of the dataset", "windows of a user", "a release of", "as one Gaussian"
 _MOST = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _COSTS = ("epsilon", "delta", "rho", "rest")
@@ -85,7 +85,7 @@ class Request:
         weight = Fraction(str(against["weight"]))
         if not 0 <= weight <= 1:
             raise ValueError
-        return weight if self.cost.adds_up else weight**2
+        return weight**2 if self.cost.gdp else weight
 
     @property
     def bounded(self) -> Windows | None:
@@ -106,9 +106,10 @@ class Request:
         rows = {_ROWS: dict(self.rows)} if self.rows else {}
         reach = {} if self.reach is None else {_REACH: self.reach}
         series = {_SERIES: self.series} if self.series else {}
+        gdp = {_GDP: self.cost.gdp} if "against" in self.parameters else {}
         return {
             **{name: getattr(self, name) for name in ("dataset", "unit", "report", "key_id", "fingerprint")},
-            "parameters": json.dumps({**self._plain(), **rows, **reach, **series}, sort_keys=True),
+            "parameters": json.dumps({**self._plain(), **rows, **reach, **series, **gdp}, sort_keys=True),
             "mechanism": str(self.parameters.get("mechanism", "")),
             "windows": json.dumps(self.windows.plain()),
             **{name: str(getattr(self.cost, name)) for name in _COSTS},
@@ -158,7 +159,11 @@ def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
             raise ValueError
         parameters.pop("windows", None)
         rows = {str(name): str(value) for name, value in parameters.pop(_ROWS, {}).items()}
-        cost = Cost(*(_fraction(getattr(row, name)) for name in _COSTS))
+        # Charges of risers by an earlier version have no such note: of its mechanisms one was Gaussian.
+        gdp = parameters.pop(_GDP, "against" in parameters and parameters.get("mechanism") == "gaussian")
+        if type(gdp) is not bool:
+            raise ValueError
+        cost = Cost(*(_fraction(getattr(row, name)) for name in _COSTS), gdp=gdp)
         windows, reach = Windows.read(row.windows), parameters.pop(_REACH, None)
         if reach is not None and not (type(reach) is int and 1 <= reach <= windows.number):
             raise ValueError

@@ -100,6 +100,25 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     assert ledger.charge(fresh).outcome == "started", "recognised by what it asks, however it was read"
 
 
+@pytest.mark.parametrize(("mechanism", "weight"), [("gaussian", "1/4"), ("cdp-peeling", "1/2")])
+def test_parts_of_risers_are_those_of_their_law_in_older_charges_too(
+    ledger: Ledger, mechanism: str, weight: str
+) -> None:
+    """That of a square where the noise is Gaussian, which older charges tell by their mechanism alone."""
+    cost = Cost(Fraction(1), Fraction("1e-6"), Fraction(1, 100), gdp=mechanism == "gaussian")
+    against = {"mechanism": mechanism, "against": {"window": "previous", "weight": "1/2"}}
+    ledger.create(Budget.of("risers", 9, 1e-5))
+    ledger.charge(Request("risers", "user-window", "a", "k", "f", against, Windows.of(None), cost))
+    [new] = ledger.read("risers")[1]
+    [(text,)] = sqlite3.connect("budget.db").execute("select parameters from private_topk_charges").fetchall()
+    change("parameters", json.dumps({k: v for k, v in json.loads(text).items() if k != "as one Gaussian"}))
+    [old] = ledger.read("risers")[1]
+    assert new.charge.weight == old.charge.weight == Fraction(weight)
+    change("parameters", json.dumps({**json.loads(text), "as one Gaussian": "perhaps"}))
+    with pytest.raises(Refusal, match="charge 1 of dataset risers cannot be read"):
+        ledger.read("risers")
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -14,7 +14,7 @@ from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows
 from private_topk.pipelines.budget.composition import Cost, Total
 from private_topk.pipelines.budget.ledger import Request
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import Gaussian, Joint
+from private_topk.transforms.mechanisms import CdpPeeling, Gaussian, Joint
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, microseconds
 
@@ -87,7 +87,8 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
         return  # sliding windows
     last, nothing = len(reads) - 1, Cost(Fraction(0), Fraction(0), Fraction(0))
     parameters, total = {"against": Risers(weight).describe()}, Total(Fraction(99), Fraction(1, 2))
-    for cost, part in ((Cost.of(Joint(1.0), 1), weight), (Cost.of(Gaussian(1.0, 1e-6), 1), weight**2)):
+    for mechanism, part in ((Joint(1.0), weight), (CdpPeeling(1.0, 1e-6), weight), (Gaussian(1.0, 1e-6), weight**2)):
+        cost = Cost.of(mechanism, 1)
         charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).charge
         edges = [edge.tolist() for edge in Windows.of(reads).bounds()]
         sums = [

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from private_topk.pipelines.budget.account import Windows
+from private_topk.pipelines.budget.composition import Cost as BudgetCost
+from private_topk.pipelines.budget.records import Request, entry_in
+from private_topk.transforms import Period, Risers
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     CandidatesThenRank,
@@ -37,6 +44,8 @@ from private_topk.transforms.mechanisms.mechanism import Guarantee
 from private_topk.transforms.mechanisms.noisy_counts import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.checks import check_pair
+from private_topk.transforms.testing.laws import LogLaw
+from private_topk.transforms.windows import CalendarWindows
 from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
 from tests.transforms.mechanisms.test_weighted import law_of, sums
 
@@ -108,19 +117,56 @@ def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, 
         hold(replace(mechanism, neighbours="add-remove", cap=before + now, falls=before), k, before, now)
 
 
+JANUARY, MARCH = (datetime(2026, month, 1, tzinfo=timezone.utc) for month in (1, 3))
+
+
+def parts(mechanism: Mechanism, k: int, before: int, now: int) -> list[Fraction]:
+    """Of a draw that a ledger has been charged for: what the rows of the earlier month alone cost, and the later's."""
+    months = Windows.of(Period(JANUARY, MARCH, CalendarWindows("month")))
+    pair = Windows.pairs(Period(JANUARY, MARCH, CalendarWindows("month")))
+    against = {"against": Risers(Fraction(before, now)).describe(), "mechanism": mechanism.about.name}
+    request = Request("d", "user-window", "r", "", "", against, pair, BudgetCost.of(mechanism, k))
+    row = SimpleNamespace(**request.columns(), id=1, charged="", finished=None, outcome="started")
+    charge = entry_in(row, "").charge  # as a later charge finds it
+    return [Fraction(charge.reached(number)) for number in charge.overlapping(*months.bounds()).tolist()]
+
+
 @pytest.mark.parametrize(("before", "now"), [(1, 1), (1, 2)])
 @pytest.mark.parametrize("mechanism", TYPED, ids=repr)
 def test_a_riser_of_one_of_its_windows_costs_a_part(mechanism: Mechanism, before: int, now: int) -> None:
-    """As `budget.account.Charge` says: of what is pure the part of the cap, of the rest that of its square."""
+    """As `budget.account.Charge` says."""
     for k, relation in itertools.product((1, 2, 5), ("add-remove", "swap")):
         risers = replace(mechanism, neighbours=relation, cap=before + now, falls=before)
-        cost = risers.cost(k)
-        for step in (before, now):
-            part = Fraction(step**2, before**2 + now**2) if cost.delta else Fraction(step, before + now)
-            # Of an approximate draw divergences alone are compared: no log-ratio is above 99.
-            paid = Cost(99 if cost.delta else part * cost.epsilon, rho=part * cost.rho)
+        paid = parts(risers, k, before, now)
+        assert sum(paid) == 1
+        for step, part in zip((before, now), paid, strict=True):
             for pair in one_way(risers, k, step) if relation == "add-remove" else both_ways(risers, k, step):
-                check_pair(paid, *pair, slack=SLACK)
+                check_pair(part_of(risers.cost(k), part), *pair, slack=SLACK)
+
+
+def part_of(cost: Cost, part: Fraction) -> Cost:
+    """Of an approximate draw divergences alone are compared: no log-ratio is above 99."""
+    assert cost.rho is not None
+    return Cost(Fraction(99) if cost.delta else part * cost.epsilon, rho=part * cost.rho)
+
+
+@pytest.mark.parametrize("epsilon", [4, 9, 40, 80])
+@pytest.mark.parametrize("mechanism", [Peeling(1.0), CdpPeeling(1.0, 0.05)], ids=lambda its: its.about.name)
+def test_a_part_of_a_large_epsilon_is_no_square(mechanism: Mechanism, epsilon: int) -> None:
+    """One item against as many others as tell most. The square of the part would do for epsilon 4, not for 40."""
+    square, worst = 0.0, 0.0
+    for before, now in [(1, 1), (1, 2), (2, 3), (1, 9)]:
+        risers = replace(mechanism, epsilon=epsilon, cap=before + now, falls=before)
+        cost = risers.cost(1)
+        for step, part in zip((before, now), parts(risers, 1, before, now), strict=True):
+            share = epsilon * step / (before + now)
+            for others in {round(math.exp(share / 2)), math.ceil(math.exp(share) / share)}:
+                here, there = pair_of(risers, (Kind(9, 9 + step, 1), Kind(9, 9, others)), 1)
+                check_pair(part_of(cost, part), here, there, slack=SLACK)
+                for one, other in ((here, there), (there, here)):
+                    told = LogLaw(one).against(LogLaw(other)).renyi(1) / float(cost.rho)
+                    worst, square = max(worst, told / part), max(square, told * (before**2 + now**2) / step**2)
+    assert worst > 0.6 and (square > 1) == (epsilon > 9)
 
 
 def both_ways(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, Law]]:

@@ -9,11 +9,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from glob import glob
 from itertools import count
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sql
 
 _NUMBERS = count()
 
@@ -77,3 +79,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         except psycopg.OperationalError:  # still starting up
             time.sleep(0.1)
     return f"postgresql://tester@/{name}?host={folder}"
+
+
+def let_pass(url: str, time: timedelta) -> None:
+    """All that a ledger has noted becomes older by some time, which may be negative: no test can move a real clock."""
+    engine = sql.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sql.pool.NullPool)
+    with engine.begin() as connection:
+        for table, column in (("budgets", "created"), ("charges", "charged"), ("charges", "finished")):
+            noted = set(connection.scalars(sql.text(f"select {column} from private_topk_{table}"))) - {None}
+            update = sql.text(f"update private_topk_{table} set {column} = :then where {column} = :text")
+            for text in sorted(noted, reverse=time < timedelta()):  # so that no row is moved twice
+                then = f"{datetime.fromisoformat(text.replace('Z', '+00:00')) - time:%Y-%m-%dT%H:%M:%SZ}"
+                connection.execute(update, {"text": text, "then": then})

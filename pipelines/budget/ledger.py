@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from private_topk.pipelines.budget.records import (
     NoBudget,
     Request,
     check_legible,
+    moment,
 )
 from private_topk.transforms.errors import Refusal, literal, verbatim
 from private_topk.transforms.windows import utc_text
@@ -36,6 +37,7 @@ __all__ = ["Account", "Entry", "Ledger", "NoBudget", "Receipt", "Request", "char
 
 _RESUME = ("the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
            "and draw from the same key and input")  # fmt: skip
+_APART = timedelta(minutes=5)  # clocks of machines that share a ledger may differ by so much
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,13 @@ class Ledger:
     spent by way of another. Every method is one transaction; charges happen one after the other.
 
     Args:
-        url: any SQLAlchemy URL.
-        clock: the time that is written beside charges.
+        url: SQLAlchemy's, of SQLite or PostgreSQL. Times are the database's own: of SQLite, this machine's.
     """
 
-    def __init__(self, url: str, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
+    def __init__(self, url: str) -> None:
         from private_topk.pipelines.budget.tables import Database  # SQLAlchemy, which a run without a ledger needs not
 
-        self._database, self._clock = Database(url), clock
+        self._database = Database(url)
 
     def create(self, budget: Budget) -> None:
         """Open a budget. Raises Refusal if the dataset has one for that unit, or charges of other neighbours."""
@@ -78,7 +79,7 @@ class Ledger:
             if any(other.unit == budget.unit for other in connection.budgets(budget.dataset)):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise Refusal("", f"{which}: it cannot be changed, since releases were promised under it")
-            connection.add_budget(budget, self._now())
+            connection.add_budget(budget, _told(connection.now()))
 
     def budget(self, dataset: str, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
@@ -107,7 +108,7 @@ class Ledger:
             found = _settled(connection, request)
             if isinstance(found, Receipt):
                 return found
-            (read, used), now = found, self._now()
+            (read, used), now = found, _told(connection.now())
             return Receipt(connection.add(read, now), None, now, used)
 
     def quote(self, request: Request) -> Receipt | Fraction | None:
@@ -131,7 +132,9 @@ class Ledger:
                 rule = f"{verbatim(request.series)} has a reservation of {found[0].charged}"
                 raise Refusal("", rule, "give it back first")
             own = _own(connection, budgets, request.dataset, request.unit)
-            connection.add(_best_reading(request, [own], entries, RESERVED)[0], self._now(), RESERVED)
+            _check_clock(connection.now(), entries, RENEWED)
+            read = _best_reading(request, [own], entries, RESERVED)[0]
+            connection.add(read, _told(connection.now()), RESERVED)
 
     def give_back(self, dataset: str, series: str) -> None:
         """Give back what is reserved for a report and not spent. Raises Refusal if nothing is."""
@@ -139,35 +142,35 @@ class Ledger:
             found = _reserved(connection.entries(dataset=dataset), series)
             if not found:
                 raise Refusal("", f"nothing is reserved for {verbatim(series)}")
-            connection.finish(found[0].id, GIVEN_BACK, self._now())
+            connection.finish(found[0].id, GIVEN_BACK, _told(connection.now()))
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:
         """Begin a new period of a budget, in which the whole of it can be spent again.
 
-        Raises Refusal unless the last one has lasted so long, and for another length than that of the first renewal.
+        Raises Refusal unless the last one has lasted so long by the database's clock, or where that clock is not to be
+        trusted since it lies before a charge; and for another length than that of the first renewal.
         """
         with self._database.alone() as connection:
             own = _own(connection, connection.budgets(dataset), dataset, unit)
-            now = counted(own, connection.entries(dataset=dataset))
+            entries = connection.entries(dataset=dataset)
+            last, now = counted(own, entries), connection.now()
             said = str(length).removesuffix(", 0:00:00")
-            if now.length is not None and now.length != length:
-                first = f"{now.length / timedelta(days=1):g}d"
+            if last.length is not None and last.length != length:
+                first = f"{last.length / timedelta(days=1):g}d"
                 raise Refusal("period", f"must be {first}, as in the first renewal, got {said}")
-            if self._clock() < datetime.fromisoformat(now.since.replace("Z", "+00:00")) + length:
-                rule = f"is not over: it began on {now.since} and lasts {said}"
+            _check_clock(now, entries)
+            if now < moment(last.since) + length:
+                rule = f"is not over: it began on {last.since} and lasts {said}"
                 raise Refusal("period", rule, "earlier a period would hold more than one budget")
             words, marks = f"a new period of at least {said}", {"seconds": length // timedelta(seconds=1)}
             zero = Cost(Fraction(0), Fraction(0), Fraction(0))
             request = Request(dataset, unit, words, "", "", marks, Windows.of(None), zero)
-            connection.add(request, self._now(), RENEWED)
+            connection.add(request, _told(now), RENEWED)
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""
         with self._database.alone() as connection:
-            connection.finish(entry, outcome, self._now())
-
-    def _now(self) -> str:
-        return utc_text(self._clock().astimezone(timezone.utc), "seconds")
+            connection.finish(entry, outcome, _told(connection.now()))
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,7 @@ def _settled(connection: Connection, request: Request) -> Receipt | tuple[Reques
         if request.repeats(earlier):
             return Receipt(entry.id, entry.outcome, entry.charged)
     entries, budgets = connection.entries(dataset=request.dataset), connection.budgets(request.dataset)
+    _check_clock(connection.now(), entries, RENEWED)
     _check_rows(request, entries)
     _own(connection, budgets, request.dataset, request.unit)
     if any(budget.unit == "user-window" and budget.neighbours == "add-remove" for budget in budgets):
@@ -289,6 +293,24 @@ def _own(connection: Connection, budgets: list[Budget], dataset: str, unit: str)
         missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
         raise NoBudget("dataset", f"{missing}, only for {', '.join(sorted(found))}")
     return found[unit]
+
+
+def _told(now: datetime) -> str:
+    return utc_text(now, "seconds")
+
+
+def _check_clock(now: datetime, entries: list[Entry], *outcomes: str) -> None:
+    """Raise Refusal where the clock lies before what it noted of entries: of those with some outcomes, or of all.
+
+    A clock that is ahead cannot be told from the truth. But a period that began by such a clock is not spent from
+    before its time has come, and none begins by a clock that its charges contradict.
+    """
+    for entry in entries:
+        noted = max(entry.charged, entry.finished or entry.charged, key=moment)
+        if (not outcomes or entry.outcome in outcomes) and moment(noted) > now + _APART:
+            what = f"when it noted {verbatim(entry.request.report)} of {verbatim(entry.request.dataset)}"
+            rule = f"has a clock that stands at {_told(now)}, and stood at {noted} {what}"
+            raise Refusal("ledger", rule, "set the database's clock right; if it was ahead then, wait for that time")
 
 
 def _other_input(request: Request, entry: Entry) -> Refusal:

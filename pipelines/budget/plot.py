@@ -6,7 +6,7 @@ from datetime import datetime
 
 from private_topk.pipelines.budget.account import Budget, Spent, heaviest
 from private_topk.pipelines.budget.counted import counted
-from private_topk.pipelines.budget.ledger import Entry
+from private_topk.pipelines.budget.records import Entry, moment
 from private_topk.pipelines.pictures import figure_in
 
 __all__ = ["plot"]
@@ -30,12 +30,8 @@ def plot(budgets: list[Budget], entries: list[Entry], path: str) -> None:
 
 
 def _course(budget: Budget, entries: list[Entry]) -> tuple[list[datetime], list[float]]:
-    times, used = [_moment(budget.created)], [0.0]
+    times, used = [moment(budget.created)], [0.0]
     for place, entry in enumerate(entries, 1):
-        times.append(_moment(entry.charged))
+        times.append(moment(entry.charged))
         used.append(float(budget.used(Spent.of(heaviest(budget, counted(budget, entries[:place]).charges)))))
     return times, used
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=None)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = [
     "GIVEN_BACK", "RELEASES", "RENEWED", "RESERVED", "Entry", "NoBudget", "Request", "budget_in", "check_legible",
-    "columns_of", "entry_in",
+    "columns_of", "entry_in", "moment",
 ]  # fmt: skip
 
 RELEASES = ("started", "released", "failed")
@@ -146,6 +147,7 @@ def budget_in(row: Any, ledger: str) -> Budget:  # noqa: ANN401 - a database row
         total = Total(*(_fraction(text) for text in (row.epsilon, row.delta, row.release_delta)))
         if not (0 < total.epsilon and (total.release_delta or 0) <= total.delta < 1):
             raise ValueError
+        moment(row.created)
         return Budget(str(row.dataset), str(row.unit), total, str(row.neighbours), str(row.created))
     except _BROKEN:
         raise _damaged(ledger, f"the {row.unit} budget of dataset {row.dataset}") from None
@@ -175,6 +177,7 @@ def entry_in(row: Any, ledger: str) -> Entry:  # noqa: ANN401 - a database row
         names = (str(row.dataset), str(row.unit), str(row.report), str(row.key_id), str(row.fingerprint))
         request = Request(*names, parameters, windows, cost, rows, reach, series)
         request.charge  # noqa: B018 - raises for a weight that is none
+        moment(row.charged), row.finished and moment(row.finished)
         return Entry(row.id, request, str(row.charged), row.finished and str(row.finished), str(row.outcome))
     except _BROKEN:
         raise _damaged(ledger, f"charge {row.id} of dataset {row.dataset}") from None
@@ -184,7 +187,7 @@ def check_legible(request: Request) -> None:
     """Raise Refusal unless a row that holds the request says the same when it is read: else no later charge can be."""
     try:
         columns = request.columns()
-        row = SimpleNamespace(**columns, id=0, charged="", finished=None, outcome="started")
+        row = SimpleNamespace(**columns, id=0, charged=_ANY, finished=None, outcome="started")
         same = entry_in(row, "").request.columns() == columns
     except (*_BROKEN, Refusal):
         same = False
@@ -196,6 +199,15 @@ def check_legible(request: Request) -> None:
         )
 
 
+def moment(text: str) -> datetime:
+    """The moment that a ledger has noted. Raises ValueError for a text that is none."""
+    read = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if read.tzinfo is None:
+        raise ValueError
+    return read
+
+
+_ANY = "1970-01-01T00:00:00Z"
 _BROKEN = (ValueError, TypeError, AttributeError, KeyError, RecursionError, ZeroDivisionError)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
@@ -18,6 +20,27 @@ _VERSION = 1
 _ATTEMPTS = 3
 _DRIVERS = "for PostgreSQL, pip install 'private-topk[ledger]'"
 _PATIENCE = 120  # seconds to wait for others' charges; each takes some milliseconds
+
+
+class _Kind(NamedTuple):
+    """A kind of database on which charges at once are tested.
+
+    Args:
+        engine: what its connections need so that a charge reads what the one before it has written, whatever is the
+            default of the server, the database or the environment.
+        clock: its own time in seconds since 1970, at the moment of asking and not at the start of the transaction,
+            which may have waited for others.
+    """
+
+    engine: dict[str, Any]
+    clock: str
+
+
+_KINDS = {
+    "sqlite": _Kind({"connect_args": {"timeout": _PATIENCE}}, "strftime('%s', 'now')"),
+    # At a higher level all of a transaction reads what was there when it began to wait for the lock.
+    "postgresql": _Kind({"isolation_level": "READ COMMITTED"}, "extract(epoch from clock_timestamp())"),
+}
 
 _META = sql.MetaData()
 _LEDGER = sql.Table("private_topk_ledger", _META, sql.Column("version", sql.Integer, primary_key=True))
@@ -64,6 +87,11 @@ class Connection:
     def __init__(self, connection: sql.Connection, ledger: str) -> None:
         self._connection, self._ledger = connection, ledger
 
+    def now(self) -> datetime:
+        """The database's own time, to the second: clocks of those who call may be wrong."""
+        clock = sql.text(f"select {_KINDS[self._connection.dialect.name].clock}")
+        return datetime.fromtimestamp(int(self._connection.execute(clock).scalar_one()), timezone.utc)
+
     def datasets(self) -> list[str]:
         """The names of all datasets that have a budget."""
         return sorted(set(map(str, self._connection.scalars(sql.select(_BUDGETS.c.dataset)))))
@@ -104,18 +132,22 @@ class Database:
             parsed = sql.make_url(url)
             if parsed.drivername == "postgresql":
                 parsed = parsed.set(drivername="postgresql+psycopg")
+            kind = _KINDS.get(parsed.get_backend_name())
+            if kind is None:
+                rule = f"must be in SQLite or PostgreSQL, got {verbatim(parsed.get_backend_name())}"
+                raise Refusal("ledger", rule, "in no other is it tested that charges at once cannot overspend: give "
+                              "sqlite:///PATH or postgresql://USER@HOST/NAME")  # fmt: skip
             if parsed.get_backend_name() == "sqlite" and (parsed.query or not parsed.database or parsed.host):
                 shown = verbatim(parsed.render_as_string())
                 raise Refusal("ledger", f"must be sqlite:///PATH and no more, got {shown}", "a ledger is a file that "
                               "is read and written")  # fmt: skip
-            waiting = {"timeout": _PATIENCE} if parsed.get_backend_name() == "sqlite" else {}
-            self._engine = sql.create_engine(parsed, connect_args=waiting, poolclass=sql.pool.NullPool)
-        except sql.exc.ArgumentError:
-            raise Refusal("ledger", "must be a database URL such as sqlite:///budget.db") from None
+            self._engine = sql.create_engine(parsed, poolclass=sql.pool.NullPool, **kind.engine)
         except (sql.exc.NoSuchModuleError, ImportError) as error:
             raise Refusal(
                 "ledger", f"{verbatim(parsed.drivername)}: its driver is not installed ({verbatim(error)})", _DRIVERS
             ) from None
+        except sql.exc.ArgumentError:
+            raise Refusal("ledger", "must be a database URL such as sqlite:///budget.db") from None
         self.name = parsed.render_as_string(hide_password=True)
         self._said = verbatim(self.name)
         self.file = parsed.database if parsed.get_backend_name() == "sqlite" else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
@@ -19,12 +18,13 @@ from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.records import RELEASES, Entry
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import Refusal
+from tests.databases import let_pass
 from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
 from tests.pipelines.report_file.test_publish import CHARGED, folder, report
 
 __all__ = ["folder"]
 
-DAY = timedelta(days=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 YEAR = 365 * DAY
 PURE = Cost.of_any(Fraction(1, 10), Fraction(0))
 KINDS = {
@@ -57,8 +57,7 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
     """Reports and others in any order, each asking until nothing is left, with a renewal in between."""
     state = np.random.RandomState(seed)
     kinds = list(KINDS.values())[: 5 if Fraction(delta) else 2]
-    clock = [MONDAY]
-    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db", clock=lambda: clock[0])
+    ledger = Ledger(url := f"sqlite:///{tmp_path}/budget.db")
     ledger.create(Budget.of("plays", 2, Fraction(delta), unit="user"))
     budget = ledger.budget("plays", "user")
     owed: dict[str, tuple[Cost, list[int]]] = {}
@@ -76,7 +75,7 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
 
     for step in range(40):
         if step == 20:
-            clock[0] += YEAR
+            let_pass(url, YEAR)
             ledger.renew("plays", "user", YEAR)
         if step % 8 == 0:
             name, each, number = f"report {step}", kinds[state.randint(len(kinds))], int(state.randint(1, 5))
@@ -157,31 +156,87 @@ def test_ten_processes_at_once_leave_what_is_reserved(url: str) -> None:
         workers.stop()
 
 
-def test_a_renewal_takes_its_period_and_its_length(tmp_path: Path) -> None:
-    now = [MONDAY]
-    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db", clock=lambda: now[0])
+def test_a_renewal_takes_its_period_and_its_length(url: str) -> None:
+    ledger = Ledger(url)
     for unit in ("user", "user-window"):
         ledger.create(Budget.of("plays", Fraction(1, 10), unit=unit))
     ledger.charge(request("a", PURE))
-    now[0] += YEAR - timedelta(seconds=1)
+    let_pass(url, YEAR - HOUR)
     with pytest.raises(Refusal, match="`private-topk budget renew` begins a new period"):
         ledger.charge(request("b", PURE))
-    with pytest.raises(Refusal, match="period is not over: it began on 2026-01-05T00:00:00Z and lasts 365 days"):
+    with pytest.raises(Refusal, match="period is not over: it began on .* and lasts 365 days"):
         ledger.renew("plays", "user", YEAR)
-    now[0] += timedelta(seconds=1)
+    let_pass(url, HOUR)
     ledger.renew("plays", "user", YEAR)
     with pytest.raises(Refusal, match="the user-window budget .* does not suffice"):
         ledger.charge(request("b", PURE))
     ledger.renew("plays", "user-window", YEAR)
     assert ledger.charge(request("b", PURE)).used == 1
     assert ledger.charge(request("a", PURE)).outcome == "started", "repeats are known for good"
-    now[0] += YEAR
+    let_pass(url, YEAR)
     with pytest.raises(Refusal, match="period must be 365d, as in the first renewal, got 1 day"):
         ledger.renew("plays", "user", DAY)
     ledger.renew("plays", "user", YEAR)
     found = counted(ledger.budget("plays", "user"), ledger.read()[1])
-    assert (found.period, found.since, found.length) == (3, "2028-01-05T00:00:00Z", YEAR)
+    assert (found.period, found.since, found.length) == (3, ledger.read()[1][-1].charged, YEAR)
     assert [entry.outcome for entry in ledger.read()[1]] == ["started", "renewed", "renewed", "started", "renewed"]
+
+
+def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(Budget.of("plays", Fraction(1, 10), unit="user"))
+    ledger.charge(request("a", PURE))
+    let_pass(url, YEAR)
+    ledger.renew("plays", "user", YEAR)
+    let_pass(url, -HOUR)  # so the clock was an hour ahead
+    for asked in (lambda: ledger.charge(request("b", PURE)), lambda: ledger.quote(request("b", PURE)),
+                  lambda: ledger.reserve(reservation("r", PURE, 0, 1)),
+                  lambda: ledger.renew("plays", "user", YEAR)):  # fmt: skip
+        with pytest.raises(Refusal, match="ledger has a clock that stands at .*, and stood at .* when it noted a new"):
+            asked()
+    assert ledger.charge(request("a", PURE)).outcome == "started", "a repeat costs nothing whatever the time"
+    let_pass(url, HOUR - timedelta(minutes=4))  # clocks of machines that share a ledger may differ so much
+    assert ledger.charge(request("b", PURE)).used == 1
+
+
+def test_no_period_begins_by_a_clock_that_charges_contradict(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(Budget.of("plays", Fraction(2, 10), unit="user"))
+    let_pass(url, 2 * YEAR)
+    ledger.finish(ledger.charge(request("a", PURE)).entry, "released")
+    let_pass(url, -HOUR)
+    with pytest.raises(Refusal, match="when it noted a of plays: set the database.s clock right"):
+        ledger.renew("plays", "user", YEAR)
+    assert ledger.charge(request("b", PURE)).used == 1, "it costs, whatever the time"
+    let_pass(url, HOUR)
+    ledger.renew("plays", "user", YEAR)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_server_has_the_clock_and_not_those_who_call(url: str, capsys: pytest.CaptureFixture) -> None:
+    """The server's clock is put back, so that those who call are 400 days ahead of it."""
+    import psycopg
+
+    def put_back(days: int) -> None:
+        clock = f"select pg_catalog.clock_timestamp() - make_interval(days => {days})"
+        function = "back.clock_timestamp() returns timestamptz language sql"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create schema if not exists back")
+            connection.execute(f"create or replace function {function} as '{clock}'")
+            name = connection.info.dbname
+            connection.execute(f"alter database {name} set search_path = back, pg_catalog, public")
+
+    put_back(400)
+    books = ["--ledger", url, "--dataset", "plays", "--privacy-unit", "user"]
+    assert main(["budget", "create", *books, "--epsilon", "0.1"]) == 0
+    Ledger(url).charge(request("a", PURE))
+    noted = datetime.fromisoformat(Ledger(url).read()[1][0].charged.replace("Z", "+00:00"))
+    assert abs(datetime.now(timezone.utc) - 400 * DAY - noted) < HOUR
+    assert main(["budget", "renew", *books, "--period", "365d"]) == 2
+    assert "--period is not over: it began on" in capsys.readouterr().err
+    put_back(34)
+    assert main(["budget", "renew", *books, "--period", "365d"]) == 0
+    assert Ledger(url).charge(request("b", PURE)).used == 1
 
 
 def test_a_report_file_reserves_its_horizon(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -214,10 +269,7 @@ def test_a_report_file_reserves_its_horizon(folder: Path, capsys: pytest.Capture
     assert rows[1][-5:] == ["-", "-", "-", "given", "back"] and rows[2][-5] == "0.25"
     assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 2
     assert "--period is not over: it began on" in capsys.readouterr().err
-    with sqlite3.connect(folder / "budget.db") as connection:
-        long_ago = f"{datetime.now(timezone.utc) - YEAR:%Y-%m-%dT%H:%M:%SZ}"
-        connection.execute("update private_topk_budgets set created = ?", (long_ago,))
-    connection.close()
+    let_pass(url, YEAR)
     assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 0
     said = capsys.readouterr().out
     assert main(["budget", "history", "--ledger", url]) == 0

@@ -31,7 +31,7 @@ try:
 except ImportError:  # no such locks on this system: only the checks keep two runs to one output apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_question", "is_whole", "manifest_path", "obstacle", "publish", "refuse_changed"]
+__all__ = ["check_question", "is_whole", "manifest_path", "obstacle", "publish", "refuse_changed", "replace_file"]
 
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
@@ -259,6 +259,24 @@ def _put(path: str, contents: dict[str, bytes]) -> None:
         for left in temporary.values():
             with suppress(Exception):
                 _remove(left)
+        raise
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Write a file whole: on this machine, and in stores that show an object once it is complete, whoever looks sees
+    the old content or the new. On return it is stored for good.
+    """
+    if not is_local(path):
+        _write_remote(path, content)
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.{secrets.token_hex(8)}{_INCOMPLETE}"
+    try:
+        _write_local(temporary, content)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.remove(temporary)
         raise
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
+from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.report_spec import ReportSpec, spec_of
 from private_topk.pipelines.sinks.sink import Sink
@@ -67,6 +68,11 @@ class Report:
         files = {"release_key": self.spec.release.key.source, "success_file": self.success_file,
                "ledger": self.account and self.account.ledger}  # fmt: skip
         return [self.source.place, *self.source.local_places(), *lists, *protected_files(files), *self.kept]
+
+    def input_record(self) -> InputRecord | None:
+        """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
+        release = self.spec.release
+        return None if self.source.bounded or release.key.in_memory else self.sink.input_record(release)
 
     def integer_items(self) -> bool:
         """Whether items are published as integers: where the rows have no others by their schema, and the list too. No

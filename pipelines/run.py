@@ -21,6 +21,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import charge
 from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
 from private_topk.pipelines.published import (
@@ -36,6 +37,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
+from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
@@ -69,11 +71,17 @@ class Done:
         return read_left_out(self.job.metrics())
 
 
-def build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
-    """The whole pipeline of a report."""
+def build(
+    pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun, record: InputRecord | None = None
+) -> None:
+    """The whole pipeline of a report.
+
+    Args:
+        record: where a stream writes down what it has read, and looks up what earlier runs have.
+    """
     spec = report.spec
     reading = report.source.read(spec.reads)
-    reading.live = live
+    reading.live, reading.record = live, record
     blocks = pipeline | "Read" >> reading
     execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
                           launch.by_reference, launch.cores)  # fmt: skip
@@ -131,6 +139,8 @@ def check(report: Report, launch: Launch) -> None:
             for path in (report.sink.files(spec.period) or [])[:1]:
                 check_question(path, spec.release, facts)
     report.source.check_runner(launch)
+    if not launch.remote:  # where the key may not be read here, the workers look
+        _check_record(report)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())
     report.check_rows()
@@ -138,6 +148,18 @@ def check(report: Report, launch: Launch) -> None:
         _check_remote(report)
     elif launch.options.view_as(PortableOptions).environment_type not in _BESIDE:
         _check_absolute(report)
+
+
+def _check_record(report: Report) -> None:
+    record = report.input_record()
+    if record is None:
+        return
+    try:
+        with about_the_input():
+            report.source.check_record(record)
+    except Refusal:
+        if count_published(report) != len(report.spec.period or ()):
+            raise
 
 
 def run(
@@ -164,9 +186,11 @@ def run(
     launch = launch.listening() if report.source.live else launch
     live, job = LiveRun(), None
     before = 0 if report.spec.release.key.in_memory else count_published(report)
+    # Where all is published no second answer can follow, and its input may have gone.
+    record = None if before == len(report.spec.period or ()) else report.input_record()
     with _pipeline_of(launch) as pipeline:
         with exact_counters(show_exact_counters):
-            _build(pipeline, report, launch, live)
+            _build(pipeline, report, launch, live, record)
         try:
             check_signals()  # a library may have swallowed one while it was loaded
             # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
@@ -206,10 +230,10 @@ def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
         shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
 
 
-def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun) -> None:
+def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun, record: InputRecord | None) -> None:
     try:
         with _no_notebook():
-            build(pipeline, report, launch, live)
+            build(pipeline, report, launch, live, record)
     except Refusal:
         raise
     except ValueError as error:  # Beam's own check of a place; there is no data yet that it could show

@@ -61,7 +61,9 @@ class Broker:
         if not settings.exists():
             settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
             cluster = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-            self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)).wait(_PATIENCE)
+            self._run("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)).wait(
+                _PATIENCE
+            )
         self.process = self._run("kafka.Kafka", str(settings))
         deadline = time.monotonic() + self._patience
         while not reachable(self.address, 1):

@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
+from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.publishing import manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
@@ -130,6 +131,9 @@ class ToFolder(Sink):
     def _there(self) -> set[str]:
         """The paths of everything in the folder."""
         return {f"{self._root}/{name}" for name in names_in(self.place)}
+
+    def input_record(self, release: Release) -> InputRecord:
+        return InputRecord(self._root, release)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         def look() -> dict[str, float]:

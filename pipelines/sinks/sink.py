@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 
 from private_topk.pipelines.files import why
+from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Release
@@ -53,6 +54,10 @@ class Sink(ABC):
 
     def files(self, period: Period | None) -> list[str] | None:
         """The ranking files that a period's windows end in; None where rankings do not become files."""
+        return None
+
+    def input_record(self, release: Release) -> InputRecord | None:
+        """The record of what a stream of a release has read; None where rankings do not become files."""
         return None
 
     def following(self, period: Period, release: Release) -> Callable[[], Mapping[str, float]] | None:

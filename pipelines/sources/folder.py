@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,6 +25,7 @@ from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
 from private_topk.pipelines.identity import named, unasked
+from private_topk.pipelines.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
@@ -76,6 +77,9 @@ class Folder(Source):
             reader_of(self.place)
             check_files(arrived(self.place), self.columns)
 
+    def check_record(self, record: InputRecord) -> None:
+        refuse_others(record, record.read(), arrived(self.place))
+
     def read(self, period: Period | None) -> BlockReader:
         clock = Clock(self.clock, horizon(period))
         return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
@@ -100,6 +104,7 @@ class _Watch(BlockReader):
         self._pattern, self._fn = pattern, _WatchDoFn(columns, clock, poll)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        self._fn.record = self.record
         pattern = pipeline | "Name the folder" >> beam.Create([self._pattern], reshuffle=False)
         return pattern | "Read files as they arrive" >> beam.ParDo(self._fn)
 
@@ -132,9 +137,13 @@ class _ReadTracker(StreamTracker):
 
 
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
+    record: InputRecord | None = None
+    """Where files are written down once they are read."""
+
     def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
         self._columns, self._clock, self._poll = columns, clock, poll
         self._left_out, self._checksums = LeftOut(), BlockChecksums(clock.period)
+        self._looked_up = False
 
     def initial_restriction(self, pattern: str) -> _Read:
         return _Read(b"")
@@ -152,11 +161,26 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: ANN401, B008 - Beam's convention
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
     ) -> Iterator[TimestampedValue]:
+        files: list[FileInfo] = []
+        yield from self._turn(pattern, tracker, estimator, files)
+        if self.record is not None:  # before this bundle is committed, and with it what closes a window
+            self.record.add(_entry(file, self.record) for file in files)
+
+    def _turn(
+        self,
+        pattern: str,
+        tracker: Any,  # noqa: ANN401 - Beam's
+        estimator: Any,  # noqa: ANN401 - Beam's
+        files: list[FileInfo],
+    ) -> Iterator[TimestampedValue]:
+        """Reads for a while. Adds what it has read to `files`."""
         looked, deadline = time.time(), time.monotonic() + _TURN
         state = tracker.current_restriction()
         read = state.digests()
+        there = arrived(pattern)
+        self._look_up(there, read)
         self._clock.catch_up(estimator, state.sent.closed)
-        for file in arrived(pattern):
+        for file in there:
             digest = _digest(file)
             known = read.get(digest[:_NAME])
             if known not in (None, digest):
@@ -170,6 +194,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             if not tracker.try_claim(state):
                 return
             sent, latest = yield from self._send(file, digest, state.sent, estimator)
+            files.append(file)
             receipts, sent = self._close(sent, latest if self._clock.by_rows else None)
             state = state._replace(sent=sent, reading=False)
             tracker.try_claim(state)
@@ -187,6 +212,13 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             tracker.try_claim(state._replace(over=True))
         else:
             tracker.defer_remainder(Duration(self._poll))
+
+    def _look_up(self, there: list[FileInfo], read: dict[bytes, bytes]) -> None:
+        """Raise Refusal unless what was read and is to be read again is there: all but what this state has read."""
+        if self.record is not None and not self._looked_up:
+            again = [entry for entry in self.record.read() if _of_path(entry["path"]) not in read]
+            refuse_others(self.record, again, there)
+            self._looked_up = True
 
     def _send(
         self,
@@ -233,9 +265,33 @@ def _is_complete(path: str) -> bool:
     return bool(name) and not name.startswith(".") and not name.endswith((".tmp", ".incomplete"))
 
 
+def _entry(file: FileInfo, record: InputRecord) -> Entry:
+    """What is on record of a file."""
+    return {"path": _full(file.path), "state": record.sealed(file.size, file.written)}
+
+
+def refuse_others(record: InputRecord, entries: Iterable[Entry], there: Iterable[FileInfo]) -> None:
+    """Raise Refusal unless the files on record are among those that are there, as they were."""
+    found = {entry["path"]: entry for entry in (_entry(file, record) for file in there)}
+    for entry in entries:
+        if found.get(entry["path"]) != entry:
+            what = "was changed" if entry["path"] in found else "is gone"
+            raise Refusal("", f"{verbatim(entry['path'])} {what} since an earlier run of this release read it, so what "
+                          "is published from now on would be of other rows", "bring it back as it was, with the time "
+                          "at which it was written, or take a new {release_id}")  # fmt: skip
+
+
+def _full(path: str) -> str:
+    return os.path.abspath(path) if is_local(path) else path
+
+
+def _of_path(path: str) -> bytes:
+    return hashlib.sha256(os.fsencode(_full(path))).digest()[:_NAME]
+
+
 def _digest(file: FileInfo) -> bytes:
-    path, state = hashlib.sha256(os.fsencode(file.path)), hashlib.sha256(b"%d %d" % (file.size, file.written))
-    return path.digest()[:_NAME] + state.digest()[: _DIGEST - _NAME]
+    state = hashlib.sha256(b"%d %d" % (file.size, file.written)).digest()
+    return _of_path(file.path) + state[: _DIGEST - _NAME]
 
 
 def _changed() -> Refusal:

@@ -4,6 +4,10 @@ Arrival times must be the same when the log is read again. So a message arrives 
 has given in its partition up to it: in order, even if the broker's clock is set back. The clock of an idle log follows
 the wall clock, far enough behind that later messages have later timestamps. If one does not, the report fails, since a
 repetition would count other rows.
+
+A topic that is deleted and created again under its name is another input: a broker gives each its own id, which is part
+of the input's identity, is on record, and is looked up before windows close. Where a broker gives no ids, the first
+messages that were read are on record: at the same offsets, a topic of the same name has others.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -25,7 +30,8 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.identity import unasked
+from private_topk.pipelines.identity import identity_of, named, unasked
+from private_topk.pipelines.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
@@ -33,6 +39,7 @@ from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 __all__ = [
@@ -160,6 +167,27 @@ class KafkaTopic:
             float(broker.get("replica.lag.time.max.ms") or 1000 * _LAG) / 1000,
         )
 
+    def id(self) -> str:
+        """The id that the topic was given when it was created; empty where the broker gives none.
+
+        Raises:
+            KafkaException: no broker answers, or the topic does not exist.
+        """
+        from confluent_kafka import TopicCollection
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient(self.client())  # kept until the answer has come
+        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_ANSWERED)
+        found = asked[self.topic].result().topic_id
+        none = found is None or not (found.get_most_significant_bits() or found.get_least_significant_bits())
+        return "" if none else str(found)
+
+    def refuse_another(self, record: Iterable[Entry], id: str) -> None:
+        """Raise Refusal if another topic of this name, by its id, is on record."""
+        for entry in record:
+            if entry.get("topic") == self.topic and entry.get("id", id) != id:
+                raise _another(self)
+
     def _metadata(self, name: str) -> Any:  # noqa: ANN401
         try:
             from confluent_kafka import KafkaException
@@ -242,6 +270,9 @@ class Kafka(Source):
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")
         check_repeatable(self.topic, facts, self.clock)
+        if not self.topic_id:
+            say(f"{self.place} has no id that its broker tells: if it is deleted and created again, that is noticed by "
+                "its first messages only")  # fmt: skip
         if self._since is not None and self._since > start:
             say(f"--kafka-start {self.start}: windows that began before it are published without the rows before it")
         observer = self.topic.observer()
@@ -256,13 +287,25 @@ class Kafka(Source):
             raise Refusal("kafka_readers", f"must be 1 on {launch.name}, which follows the clock of whichever reader "
                           "reported last instead of the slowest, and would close windows too early")  # fmt: skip
 
+    @cached_property
+    def topic_id(self) -> str:
+        """The topic's id, looked up once; empty where the broker gives none. Raises Refusal of `input`."""
+        return patiently(self.topic, self.topic.id)
+
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        asked = {"source": identity_of(self), "id": self.topic_id} if self.topic_id else self
+        return named(asked, key)
+
+    def check_record(self, record: InputRecord) -> None:
+        self.topic.refuse_another(record.read(), self.topic_id)
+
     def read(self, period: Period | None) -> BlockReader:
         clock, facts = Clock(self.clock, horizon(period)), self.topic.facts("input")
         partitions = facts.partitions
         groups = [partitions[number :: self.readers] for number in range(min(self.readers, len(partitions)))]
         # A lagging follower is dropped at the broker's second check, half of that time after the first.
         behind = _APART + (1.5 * facts.lag if facts.replicas > 1 else 0)
-        log = Log(self.topic, self._since, len(partitions), behind)
+        log = Log(self.topic, self._since, len(partitions), behind, self.topic_id)
         return _ReadGroups(groups, ReadPartitionsDoFn(log, self.columns, self.payload, clock))
 
     @property
@@ -289,6 +332,7 @@ class _ReadGroups(BlockReader):
         self.readers = [group[0] for group in groups]
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        self._fn.record = self.record
         return (
             pipeline
             | "Name the partitions" >> beam.Create(self._groups, reshuffle=False)
@@ -330,12 +374,14 @@ class Log:
         partitions: how many it has.
         behind: seconds by which the clock of an idle log stays behind the wall clock: clocks of broker and worker may
             differ, and a broker holds a message back until its replicas have it.
+        id: the topic's; empty where its broker gives none.
     """
 
     topic: KafkaTopic
     since: int | None
     partitions: int
     behind: float
+    id: str = ""
 
 
 class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
@@ -344,6 +390,9 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     One element reads all partitions of a group, since not every runner takes the minimum of several sources'
     watermarks: Prism follows whichever reported last, and would publish windows before their rows have come.
     """
+
+    record: InputRecord | None = None
+    """Where it is written down which topic is read."""
 
     def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
         self._log, self._clock = log, clock
@@ -385,6 +434,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
                 positions = self._up_to_date(reader, group, positions, quiet, int((polled - self._log.behind) * 1e6))
             blocks: list[pa.RecordBatch] = []
             for partition, messages in batches.items():
+                reader.check_first(partition, messages[0])
                 place = group.index(partition)
                 block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
                 if len(block):
@@ -393,7 +443,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
                     blocks, positions = [*blocks, block], positions._replace(sent=sent)
             closed = self._clock.closed_by(positions.clock() or 0)
             if closed > positions.sent.closed:
-                reader.check_partitions()
+                reader.check_topic()
                 receipts, sent = self._checksums.close(positions.sent, closed, group[0])
                 blocks, positions = [*blocks, *receipts], positions._replace(sent=sent)
             if not tracker.try_claim(positions):
@@ -413,8 +463,13 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
     def _reader(self, group: Group) -> GroupReader:
         if group not in self._readers:
-            slack = self._clock.period.slack
-            self._readers[group] = GroupReader(self._log.topic, group, self._log.partitions, slack)
+            reader = GroupReader(self._log, group, self._clock.period.slack, self.record)
+            try:
+                reader.check_topic()
+            except BaseException:
+                reader.close()
+                raise
+            self._readers[group] = reader
         return self._readers[group]
 
     def _taken(self, before: Positions, place: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
@@ -470,8 +525,10 @@ def _later(one: int | None, other: int | None) -> int | None:
 class GroupReader:
     """Reads committed messages of some partitions, and looks up the ends of logs, which open transactions hide."""
 
-    def __init__(self, topic: KafkaTopic, group: Group, known: int, slack: timedelta) -> None:
-        self._topic, self._group, self._known, self._slack = topic, group, known, slack
+    def __init__(self, log: Log, group: Group, slack: timedelta, record: InputRecord | None = None) -> None:
+        topic = self._topic = log.topic
+        self._log, self._group, self._slack, self._record = log, group, slack, record
+        self._begun: set[int] = set()
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
@@ -547,12 +604,56 @@ class GroupReader:
         self._hears(True)
         return end <= max(offset, self._ends.get(partition, offset))
 
-    def check_partitions(self) -> None:
-        """Raise Refusal if the topic has more partitions than at the launch, KafkaException if no broker answers."""
+    def check_topic(self) -> None:
+        """Raise Refusal if the topic is not the one of the launch, or of the record, or has more partitions by now;
+        KafkaException if no broker answers, or the topic is gone. The topic is on record then.
+        """
+        from confluent_kafka import KafkaException
+
         metadata = self._observer.list_topics(self._topic.topic, timeout=_PATIENCE).topics[self._topic.topic]
-        if len(metadata.partitions) > self._known:
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        if len(metadata.partitions) > self._log.partitions:
             raise Refusal("", f"{self._topic.place} was given more partitions, which are not read",
                           "start again with the same arguments: then all of them are")  # fmt: skip
+        known = [] if self._record is None else self._record.read()
+        if not self._log.id:
+            self._check_ends(known)
+            return
+        if self._topic.id() != self._log.id:
+            raise _another(self._topic)
+        self._topic.refuse_another(known, self._log.id)
+        if self._record is not None:
+            self._record.add([{"topic": self._topic.topic, "id": self._log.id}])
+
+    def _check_ends(self, known: Iterable[Entry]) -> None:
+        """Raise Refusal if a partition ends before a message that is on record."""
+        from confluent_kafka import TopicPartition
+
+        for entry in known:
+            if entry.get("topic") == self._topic.topic and entry.get("partition") in self._group:
+                place = TopicPartition(self._topic.topic, entry["partition"])
+                if self._observer.get_watermark_offsets(place, timeout=_PATIENCE)[1] <= entry["offset"]:
+                    raise _another(self._topic)
+
+    def check_first(self, partition: int, message: Any) -> None:  # noqa: ANN401 - the client's own
+        """Put the first message that is read of a partition on record, where the topic has no id. Raise Refusal if
+        another one is on record at its offset.
+        """
+        if self._log.id or self._record is None or partition in self._begun:
+            return
+        first = {"topic": self._topic.topic, "partition": partition, "offset": message.offset()}
+        stamped = {**first, "stamp": self._record.sealed(message.timestamp()[1])}
+        known = [entry for entry in self._record.read() if entry.items() >= first.items()]
+        if known and stamped not in known:
+            raise _another(self._topic)
+        self._record.add([stamped])
+        self._begun.add(partition)
+
+
+def _another(topic: KafkaTopic) -> Refusal:
+    return Refusal("", f"{topic.place} was deleted and created again since this release began, so what is published "
+                   "from now on would be of other rows", "take a new {release_id}")  # fmt: skip
 
 
 def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401

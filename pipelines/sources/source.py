@@ -10,6 +10,7 @@ from typing import ClassVar
 import apache_beam as beam
 
 from private_topk.pipelines.identity import named
+from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
@@ -29,10 +30,12 @@ class BlockReader(beam.PTransform):
         readers: the numbers of the readers that mark their blocks and state what they have sent of every window
             (transforms/completeness.py), so that lost rows are noticed; None if no reader does.
         live: the run, set by whoever builds it, for a source that reports how far it has read.
+        record: where a stream writes down what it has read, set by whoever builds it; None if nobody will ask.
     """
 
     readers: Sequence[int] | None = None
     live: LiveRun | None = None
+    record: InputRecord | None = None
 
 
 class Source(ABC):
@@ -64,6 +67,10 @@ class Source(ABC):
 
     def check_runner(self, launch: Launch) -> None:
         """Raise Refusal if a runner, by the facts of its launch, would not read this source correctly."""
+        return None
+
+    def check_record(self, record: InputRecord) -> None:
+        """Raise Refusal if an earlier run of the same release has read what is no longer there as it was."""
         return None
 
     @abstractmethod

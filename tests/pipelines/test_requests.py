@@ -23,6 +23,7 @@ from private_topk.pipelines.identity import IF_GIVEN, TAG, UNASKED, identity_of
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of
+from private_topk.pipelines.sources.kafka import Kafka
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.options import RUN, rows
 from tests.pipelines.support import command, options, write
@@ -124,7 +125,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def report(watch: bool, asked: dict[str, Any]) -> Report:
     arguments, others = parser_of("stream" if watch else "run").read(options(**asked))
     assert others == []
-    return report_of(options_of(arguments), watch=watch)
+    found = report_of(options_of(arguments), watch=watch)
+    if isinstance(found.source, Kafka):
+        vars(found.source)["topic_id"] = "an id"  # as if looked up: there is no broker here
+    return found
 
 
 def known(of: Report) -> list[object]:
@@ -144,7 +148,7 @@ ASKED = {
 }
 PINNED = {
     "files": "d9e0df8d5c0082ab",
-    "a topic": "dc5f59ac0e867e5a",
+    "a topic": "8e246fb16e9f641a",
     "amounts": "45ebe04c92eb983a",
     "groups": "4ea50ebad5d59fdb",
     "an unknown domain": "8917890d16c82d79",
@@ -184,6 +188,12 @@ def test_an_argument_that_changes_neither_leaves_the_request_as_it_is(
     folder: Path, watch: bool, asked: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert known(report(watch, asked)) == known(report(watch, {**asked, **change}))
+
+
+def test_a_topic_that_was_created_anew_is_another_input(folder: Path) -> None:
+    one, other = report(True, KAFKA), report(True, KAFKA)
+    vars(other.source)["topic_id"] = "another id"
+    assert known(one) != known(other)
 
 
 @pytest.mark.parametrize("asked", [FOLDER, KAFKA])

@@ -24,7 +24,7 @@ def test_file_and_environment_give_the_same_key(key: ReleaseKey, tmp_path: Path)
 
 
 def test_purposes_are_apart(key: ReleaseKey) -> None:
-    purposes = ["user hash", "item hash", "release", "key id", "input fingerprint"]
+    purposes = ["user hash", "item hash", "release", "key id", "input fingerprint", "input record"]
     purposes += ["choice of items", "choice of windows", "choice of groups"]
     derived = {key.derive(purpose) for purpose in purposes}
     assert len(derived) == len(purposes) and all(len(value) == 32 and SECRET.encode() not in value for value in derived)

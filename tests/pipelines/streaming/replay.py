@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from benchmarks.servers.kafka import create_topic, send
 from private_topk.pipelines.sources.kafka import KafkaTopic, patiently
@@ -42,6 +43,20 @@ class Topics:
             patiently(place, asked)
         observer.close()
         return f"kafka://{self.address}/{topic}"
+
+    def recreate(self, topic: str, partitions: int, **settings: str) -> None:
+        """Delete a topic, and make another one of that name."""
+        place = KafkaTopic(self.address, topic)
+        before = patiently(place, place.id)
+        admin = AdminClient({"bootstrap.servers": self.address})  # kept until the answer has come
+        admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 60
+        while True:  # a broker forgets the old one a little after the controller
+            assert time.monotonic() < deadline, "the topic is still the old one"
+            self.create(topic, partitions, **settings)
+            if patiently(place, place.id) != before:
+                return
+            time.sleep(0.1)
 
     def send(self, topic: str, partitions: int, messages: Sequence[tuple[str, bytes]]) -> None:
         """Send messages by a key, each key to its partition, in their order."""

@@ -53,6 +53,7 @@ class TestKafka(SourceContract):
         return Kafka(KafkaTopic(broker.address, "nowhere"), COLUMNS)
 
     def changes(self) -> dict[str, Any]:
+        self.broker.create("another", 1)
         return {"topic": KafkaTopic(self.broker.address, "another"), "columns": Columns("item", "user", "time"),
                 "payload": SCHEMA, "clock": "event",
                 "start": "2026-01-01"}  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.streaming.replay import Commits, closing, finished, published, streaming, told, wait_for
+from tests.pipelines.streaming.replay import Commits, closing, finished, kill, published, streaming, told, wait_for
 from tests.pipelines.streaming.replay import as_json as line_of
 from tests.pipelines.support import command
 
@@ -58,6 +58,33 @@ def test_files_are_read_as_they_arrive_each_once(
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
     check_what_was_told(said, rankings, "2026-01-03T00:00:00Z")
     assert not any("lag_seconds" in line for line in told(said, "published")), "the clock is not the present"
+
+
+def test_a_killed_stream_goes_on_only_with_the_files_that_it_has_read(
+    made_up: Commits, prism_runner: str, rankings: Path, tmp_path: Path
+) -> None:
+    """Prism, which has no checkpoints, begins anew: only the record of the killed run knows what it had read."""
+    incoming, log = tmp_path / "incoming", tmp_path / "log"
+    incoming.mkdir()
+    question = made_up.question(*WINDOW)
+    arguments = ["--input", f"{incoming}/*.jsonl", "--clock", "event", "--poll", "1s", "--output", str(rankings),
+                 "--output-format", "jsonl", "--runner", prism_runner, *question]  # fmt: skip
+    for number in range(6):
+        arrive(incoming, f"{number}", [line_of(row) for row in ROWS[120 * number : 120 * number + 120]])
+    with streaming(arguments, log) as process:
+        wait_for(lambda: len(published(rankings)) == 1, process, log)
+        kill(process)
+    for number in range(6, 10):
+        arrive(incoming, f"{number}", [line_of(row) for row in ROWS[120 * number : 120 * number + 120]])
+    arrive(incoming, "end", [closing()])
+    (incoming / "3.jsonl").rename(tmp_path / "away")
+    done = command("stream", *arguments)
+    assert done.status == 2 and f"--input {incoming}/3.jsonl is gone since an earlier run of this release" in done.err
+    assert len(published(rankings)) == 1
+    (tmp_path / "away").rename(incoming / "3.jsonl")
+    with streaming(arguments, log) as process:
+        assert "3 windows published" in finished(process, log)
+    assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
 
 
 def check_what_was_told(said: str, rankings: Path, closes: str) -> None:

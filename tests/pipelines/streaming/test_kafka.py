@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from datetime import datetime, timezone
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines.sources.kafka import KafkaTopic
 from tests.pipelines.streaming.replay import (
     HORIZON,
     Commits,
@@ -87,6 +89,97 @@ def test_windows_are_published_while_the_producer_is_still_sending_and_a_killed_
     assert {name: after[name] for name in before} == before
     another = ["another" if word == "streams" else word for word in arguments]
     assert command("stream", *another).err.count("exists and is kept") == 1
+
+
+DAYS = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-13")
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Commits:
+    """Twelve windows in the order of time."""
+    rows = [(f"u{n * 7 % 311}", f"item {min(n % 7, n % 11)}", f"2026-01-{1 + n // 100:02}T{n % 100 // 5:02}:00:00Z")
+            for n in range(1200)]  # fmt: skip
+    return Commits(tmp_path_factory.mktemp("made-up"), rows)
+
+
+def books(tmp_path: Path) -> list[str]:
+    made = command("budget", "create", f"--ledger=sqlite:///{tmp_path}/b.db", "--dataset=d", "--epsilon=99")
+    assert made.status == 0, made.err
+    return [f"--ledger=sqlite:///{tmp_path}/b.db", "--dataset=d"]
+
+
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_topic_that_is_created_anew_after_a_kill_is_no_input_to_go_on_with(
+    broker: Topics, made_up: Commits, prism_runner: str, rankings: Path, tmp_path: Path, charged: bool
+) -> None:
+    """Its first rows are lost, and of those windows that are not out yet there would be another answer."""
+    topic, log = f"anew-{charged}", tmp_path / "log"
+    place, rows = broker.create(topic, PARTITIONS), messages(made_up)
+    arguments = ["--input", place, "--clock", "event", "--output", str(rankings), "--output-format", "jsonl",
+                 "--runner", prism_runner, *made_up.question(*DAYS), *(books(tmp_path) if charged else [])]  # fmt: skip
+    broker.send(topic, PARTITIONS, rows[:450])
+    with streaming(arguments, log) as process:
+        wait_for(lambda: len(published(rankings)) == 4, process, log)
+        kill(process)
+    before = published(rankings)
+    broker.recreate(topic, PARTITIONS)
+    broker.send(topic, PARTITIONS, rows[450:])
+    broker.end(topic, PARTITIONS, closing())
+    for more in (["--check"], []):
+        done = command("stream", *arguments, *more)
+        assert done.status == 2, done
+        assert f"--input {place} was deleted and created again since this release began" in done.err
+    if charged:
+        shutil.rmtree(rankings / ".private-topk-input")
+        done = command("stream", *arguments)
+        assert done.status == 2 and "release-id streams was used on" in done.err and "for other input" in done.err
+    assert published(rankings) == before
+
+
+@pytest.mark.parametrize("rows", [600, 0], ids=["other rows", "no rows"])
+def test_without_ids_a_topic_that_is_created_anew_is_told_by_its_first_messages(
+    broker: Topics, made_up: Commits, rankings: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """As of brokers before Kafka 2.8."""
+    topic, whole = f"no-ids-{rows}", messages(made_up)
+    arguments = ["stream", "--input", broker.create(topic, PARTITIONS), "--clock", "event", "--output", rankings,
+                 "--output-format", "jsonl", *made_up.question(*DAYS)]  # fmt: skip
+    broker.send(topic, PARTITIONS, whole)
+    broker.end(topic, PARTITIONS, closing())
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaTopic, "id", lambda self: "")
+        assert command(*arguments).status == 0
+        next(rankings.glob("20260105*.jsonl")).unlink()
+        before = published(rankings)
+        assert command(*arguments, "--check").status == 0
+    broker.recreate(topic, PARTITIONS)
+    broker.send(topic, PARTITIONS, whole[:rows])
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaTopic, "id", lambda self: "")
+        done = command(*arguments)
+    assert done.status in (1, 2) and "was deleted and created again since this release began" in done.err, done
+    assert published(rankings) == before
+
+
+def test_a_topic_that_is_created_anew_while_it_is_read_ends_the_report(
+    broker: Topics, made_up: Commits, prism_runner: str, rankings: Path, tmp_path: Path
+) -> None:
+    """Also where it has more messages than were read of the old one, so that reading could go on behind them."""
+    topic, log, rows = "anew-live", tmp_path / "log", messages(made_up)
+    arguments = ["--input", broker.create(topic, PARTITIONS), "--clock", "event", "--output", str(rankings),
+                 "--output-format", "jsonl", "--runner", prism_runner, *made_up.question(*DAYS)]  # fmt: skip
+    broker.send(topic, PARTITIONS, rows[:450])
+    with streaming(arguments, log) as process:
+        wait_for(lambda: len(published(rankings)) == 4, process, log)
+        before = published(rankings)
+        broker.recreate(topic, PARTITIONS)
+        broker.send(topic, PARTITIONS, rows)
+        broker.end(topic, PARTITIONS, closing())
+        status = process.wait(120)
+    said = log.read_text()
+    assert status != 0 and "Traceback" not in said, said
+    assert "was deleted and created again since this release began" in said, said
+    assert published(rankings) == before
 
 
 def test_rankings_of_groups_go_from_a_topic_to_a_topic(broker: Topics, tmp_path: Path) -> None:

@@ -270,6 +270,9 @@ def test_a_broker_that_holds_messages_back_is_waited_for() -> None:
             def facts(self, name: str) -> TopicFacts:
                 return found
 
+            def id(self) -> str:
+                return ""
+
         return Kafka(Topic("h:1", "t")).read(short_windows(0, 60, 1))._fn._log.behind
 
     assert behind(facts) == 5.0 and behind(facts._replace(replicas=3)) == 50.0
@@ -278,7 +281,7 @@ def test_a_broker_that_holds_messages_back_is_waited_for() -> None:
 
 def test_a_broker_that_does_not_answer_moves_no_clock(broker: Topics) -> None:
     broker.create("silent", 1, **STAMPED)
-    reader = GroupReader(KafkaTopic(broker.address, "silent"), (0,), 1, timedelta(0))
+    reader = GroupReader(Log(KafkaTopic(broker.address, "silent"), None, 1, 0.0), (0,), timedelta(0))
     assert not reader.read((0,)) and reader.at_the_end(0, 0)
     reader._observer.close()
     reader._observer = KafkaTopic("127.0.0.1:1", "silent").observer()

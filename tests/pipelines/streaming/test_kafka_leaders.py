@@ -86,7 +86,7 @@ class Broker:
         return 0, self.end(place.partition)
 
     def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ANN401
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self.logs)})
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self.logs, error=None)})
 
 
 def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> Reading:
@@ -168,7 +168,7 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
 
 def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(1, partitions=1)
-    reader = GroupReader(broker, (0,), 1, timedelta(0))  # type: ignore[arg-type]
+    reader = GroupReader(Log(broker, None, 1, 0.0), (0,), timedelta(0))  # type: ignore[arg-type]
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
     with pytest.raises(Refusal, match="by a broker that took over with less"):

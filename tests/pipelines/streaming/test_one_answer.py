@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +54,13 @@ def start() -> None:
 def junk(number: int = 0) -> None:
     """A file more, which makes another item the first of every window; read before the one that closes them."""
     rows = [{"user": f"junk {number} {n}", "item": "e", "time": row["time"]} for n in range(60) for row in ROWS[:3]]
-    write(Path("in", f"0 junk {number}.jsonl"), rows)
-    start()
+    path = write(Path("in", f"0 junk {number}.jsonl"), rows)
+    os.utime(path, (1, 1))
 
 
 def files(place: str = "out") -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(Path(place).iterdir())}
+    """What readers see: the record of what was read is hidden."""
+    return {path.name: path.read_bytes() for path in sorted(Path(place).glob("[!.]*"))}
 
 
 def charges() -> list[dict[str, Any]]:
@@ -80,7 +84,7 @@ def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
     for change in (another, {**another, "output_format": "csv"}, {**another, "check": True}):
         done = stream(**change)
         assert done.status == 2 and "release-id r was used on" in done.err and "another output" in done.err
-        assert not Path("out2").exists() and len(list(Path("out").iterdir())) == 6
+        assert not Path("out2").exists() and len(files()) == 6
     Path("in").rename("elsewhere")
     done = stream(input="elsewhere/*.jsonl")
     assert done.status == 2 and "release-id r was used on" in done.err and "for other input" in done.err
@@ -149,6 +153,83 @@ def test_the_same_rows_are_resumed_to_the_same_bytes() -> None:
     killed(0, 1, 2)
     assert stream().status == 0
     assert files() == once and len(charges()) == 1
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def _edit(path: Path) -> None:
+    """At the same size, and seen by its time alone."""
+    path.write_bytes(path.read_bytes().replace(b"u7", b"u8"))
+
+
+OTHER_THAN_READ: dict[str, Callable[[Path], object]] = {
+    "is gone": Path.unlink, "was changed": _edit, "was changed, cut": _cut,
+    "was changed, touched": lambda path: os.utime(path, (5, 5)),
+    "is gone, renamed": lambda path: path.rename("in/b.jsonl"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "books"),
+    [(what, {} if n % 2 else {"ledger": None, "dataset": None}) for n, what in enumerate(OTHER_THAN_READ)],
+)
+def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_with(
+    what: str, books: dict[str, Any], tmp_path: Path
+) -> None:
+    """Whatever a crash has left: nothing more is published from other rows. Brought back, it ends as it would have."""
+    assert stream(**books).status == 0
+    once, path = files(), Path("in", "a.jsonl")
+    shutil.copy2(path, "kept")
+    killed(1, 2)
+    left = files()
+    OTHER_THAN_READ[what](path)
+    said = what.partition(",")[0]
+    for check in (True, None):
+        done = stream(check=check, **books)
+        assert done.status == 2 and f"--input {tmp_path}/in/a.jsonl {said} since an earlier run of this" in done.err
+        assert done.err.endswith("or take a new --release-id\n") and files() == left
+    Path("in", "b.jsonl").unlink(missing_ok=True)
+    shutil.copy2("kept", path)
+    assert stream(**books).status == 0
+    assert files() == once
+
+
+def test_what_is_all_published_asks_for_its_input_no_more() -> None:
+    assert stream().status == 0
+    once = files()
+    Path("in", "a.jsonl").unlink()
+    write(Path("in", "b.jsonl"), [END])
+    assert stream().status == 0 and stream(check=True).status == 0
+    assert files() == once
+
+
+def test_another_release_has_a_record_of_its_own() -> None:
+    """The next horizon in the same folder, over other files; and a key that nobody keeps is never resumed."""
+    assert stream().status == 0
+    Path("in", "a.jsonl").unlink()
+    write(Path("in", "b.jsonl"), [*ROWS, END])
+    assert stream(release_id="s", overwrite=True).status == 0
+    assert stream(release_id=None, release_key=None, output="out2", ledger=None, dataset=None).status == 0
+    assert len(list(Path("out").glob(".private-topk-input/*/*"))) == 2 and not list(Path("out2").glob(".*"))
+
+
+def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times() -> None:
+    assert stream().status == 0
+    junk()
+    killed(1)
+    assert stream().status == 0
+    pages = list(Path("out").glob(".private-topk-input/*/*"))
+    entries = [json.loads(line) for page in pages for line in page.read_text().splitlines()]
+    assert len(pages) == 2, "a page of each run"
+    there = [Path("in", name).resolve() for name in ("0 junk 0.jsonl", "a.jsonl")]
+    assert sorted(entry["path"] for entry in entries) == [str(path) for path in there]
+    assert all(set(entry) == {"path", "state"} and len(entry["state"]) == 16 for entry in entries)
+    pages[0].write_bytes(b"{")
+    killed(1)
+    done = stream()
+    assert done.status == 2 and "the record of what this release has read, is damaged" in done.err
 
 
 @pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])

@@ -1,0 +1,91 @@
+"""The record of what a stream has read, beside its rankings.
+
+A stream that is begun again reads its input anew. That is the same release only if the input still holds what was read
+before, and the reader's own state, which knows, may be lost with its runner. So a reader writes down what it has read
+before its bundle is committed, and no window closes before that: what is published is on record.
+
+An entry is a JSON object: the path of a file, or name and id of a topic. What depends on rows, such as the size of a
+file, is sealed, since who reads the rankings may look in here too. A page holds up to a thousand entries: a folder of
+100,000 files has a hundred pages, and a turn of reading writes one of them, of some 100 KB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from private_topk.pipelines.files import exists, match_any, open_file
+from private_topk.pipelines.publishing import replace_file
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.release import Release
+
+__all__ = ["FOLDER", "Entry", "InputRecord"]
+
+FOLDER = ".private-topk-input"
+_PAGE = 1000
+
+Entry = dict[str, Any]
+
+
+class InputRecord:
+    """The record of one release, in a hidden folder of its output. It pickles before it is used.
+
+    Args:
+        output: the folder of the rankings.
+        release: each id, under each key, has a record of its own.
+    """
+
+    def __init__(self, output: str, release: Release) -> None:
+        self._output, self._release = output, release
+        self._name = f"{secrets.token_hex(8)}.jsonl"
+        self._page: list[Entry] = []
+        self._known: dict[str, Entry] | None = None
+
+    @property
+    def place(self) -> str:
+        """Its folder. Raises Refusal of `release_key` if the key cannot be read here."""
+        name = json.dumps([self._release.id, self._release.key.key_id()])
+        return f"{self._output}/{FOLDER}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+    def sealed(self, *facts: int) -> str:
+        """Facts as 16 hexadecimal digits, keyed: nobody without the release key can test a guess of them."""
+        key = self._release.key.derive("input record")
+        return hmac.digest(key, json.dumps(facts).encode(), "sha256").hex()[:16]
+
+    def read(self) -> list[Entry]:
+        """All entries, of this run and of earlier ones. Raises Refusal if a page cannot be understood."""
+        if self._known is None:
+            pages = match_any(f"{self.place}/*.jsonl") if exists(self.place) or "://" in self.place else []
+            self._known = {_text(entry): entry for page in pages for entry in _read(page.path)}
+        return list(self._known.values())
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Write entries down, unless they are on record. On return they are stored for good."""
+        self.read()
+        assert self._known is not None
+        new = {_text(entry): entry for entry in entries if _text(entry) not in self._known}
+        if not new:
+            return
+        page = [*self._page, *new.values()]
+        replace_file(f"{self.place}/{self._name}", "".join(f"{_text(entry)}\n" for entry in page).encode())
+        self._known |= new
+        self._page = page
+        if len(page) >= _PAGE:
+            self._page, self._name = [], f"{secrets.token_hex(8)}.jsonl"
+
+
+def _text(entry: Entry) -> str:
+    return json.dumps(entry, sort_keys=True)
+
+
+def _read(page: str) -> list[Entry]:
+    with open_file(page) as source:
+        try:
+            return [dict(json.loads(line)) for line in source.read().splitlines()]
+        except (ValueError, TypeError):
+            rule = f"{verbatim(page)}, the record of what this release has read, is damaged"
+            raise Refusal("output", rule, "bring it back from a copy, or take a new {release_id}") from None

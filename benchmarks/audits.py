@@ -28,7 +28,7 @@ _OF_CELL = [("add-remove", 1), ("swap", 1), ("add-remove", 2)]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--seed", default="release 5")
+    parser.add_argument("--seed", default="release 6")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     checks, started = {}, time.process_time()

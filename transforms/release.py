@@ -117,7 +117,7 @@ class Ranking:
         ]
 
 
-DRAWS = "release 5"
+DRAWS = "release 6"
 """The version of the draw: another name whenever the same key, id and counts give another answer. A ledger takes a
 release as a repeat of an earlier one only under the same name, since another answer over the same data is another
 release.

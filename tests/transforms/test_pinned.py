@@ -44,16 +44,16 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 769d45633aa3c5f4",
-    "whole": "1 14dcbca82e8f5ac6",
-    "fixed": "11 9d0ec35fefa59da0",
-    "day": "3 2b1b96a5866f151f",
-    "sliding": "16 2846587d46c06c41",
-    "counts": "11 113684ba99a2f4d7",
-    "unknown": "11 a8200c797f6ed9c1",
-    "unknown, bounded": "16 69d0654a30f9e266",
+    "one window": "1 a38a439b28bc6d1f",
+    "whole": "1 cfb6bd1b7300c89e",
+    "fixed": "11 5826ba92bc60392b",
+    "day": "3 740a416d64dbb9ef",
+    "sliding": "16 7784b688a952290a",
+    "counts": "11 4f385bba9586e5d9",
+    "unknown": "11 82a99fe7bf194211",
+    "unknown, bounded": "16 cd003f0c9ecfa05c",
     "weights": "1 ba0bb8b98b68b158",
-    "weights, sliding": "16 560cdefaecaf0269",
+    "weights, sliding": "16 8992f0eac4d9a315",
 }
 
 

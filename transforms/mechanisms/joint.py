@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
@@ -10,9 +9,9 @@ from typing import ClassVar, Literal
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.flips import permute_and_flip
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Sequences, draw_threshold
+from private_topk.transforms.mechanisms.exact.race import LossInterval, Race
+from private_topk.transforms.mechanisms.exact.sequences import SequenceLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
@@ -40,15 +39,16 @@ class Joint(Mechanism):
             never worse in expected loss (McKenna & Sheldon 2020, Theorem 2).
         neighbours: what one user's change is.
 
-    Cost: a pass over the counts and an order of those near the top, then 20 to 600 times k look-ups whatever epsilon
-    is. Memory: 1 MB beside the counts, and the part of them that is ordered.
+    Cost: a pass over the counts, then up to 30 counts of sequences at k = 1, 60 at 100 and 120 at 1000, of k look-ups
+    each: under 1 ms at k = 1, 1 to 4 ms at 100, up to 30 ms at 1000, whatever d and epsilon are. Easy counts are
+    padded to three fifths of the most that was seen, since time is a side channel.
 
     Source: Gillenwater, Joseph, Munoz Medina & Ribero Diaz 2022, Equation 1. The skew is ours.
     """
 
     about: ClassVar[About] = About(
         name="joint",
-        cost="one pass, then (20 to 600) k look-ups, whatever epsilon",
+        cost="one pass, then some tens of counts of sequences, 1 to 4 ms at k = 100 and up to 30 ms at k = 1000",
         source="Gillenwater et al. 2022, Equation 1; skew ours",
         when="the best pure sequence where the gaps between the top counts are large",
     )
@@ -71,17 +71,14 @@ class Joint(Mechanism):
             raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {verbatim(repr(self.noise))}")
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return self.sampler(histogram, k)(draw)
-
-    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
-        """The envelope of thresholds does not depend on the bits."""
+        """Draw the loss of the winner, then a uniform sequence of that loss."""
         skew = Fraction(1) if k == 1 else Fraction(self.skew)
+        losses = SequenceLosses(histogram, k, skew)
+        # Losses are counted in units of 1 / (the denominator of the skew).
         rate = Fraction(self.epsilon) / (self.sensitivity * skew.denominator)
-        sequences = Sequences(histogram, k, skew, rate)
-        envelope = Envelope(sequences)
-        if self.noise == "exponential":
-            return lambda draw: permute_and_flip(envelope, sequences.sample, sequences.loss, draw)
-        return lambda draw: sequences.sample(draw_threshold(envelope, draw), draw)
+        best = Race([LossInterval.of_all(losses)], rate, self.noise, draw).winner()
+        losses.pad()
+        return best.draw_ranks(draw)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of an exponential mechanism whose scores move in an interval of width epsilon."""

@@ -10,8 +10,8 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
-from private_topk.transforms.mechanisms.exact.race import Race
-from private_topk.transforms.mechanisms.exact.staircase import SetLosses
+from private_topk.transforms.mechanisms.exact.race import LossInterval, Race
+from private_topk.transforms.mechanisms.exact.sets import SetLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
@@ -36,13 +36,13 @@ class JointSet(Mechanism):
         neighbours: what a neighbour is.
 
     Cost: a pass over the counts, then up to 140 counts of sets, each up to k products of rows along the band of paths
-    that matter: about 0.1 s at k = 100, 0.2 s at 200, 1 to 2 s at 1000, whatever d is. Easy counts are padded to three
-    fifths of the most that was seen, since time is a side channel.
+    that matter: about 0.1 s at k = 100, 0.2 to 0.4 s at 200, 3 to 5 s at 1000, whatever d is. Easy counts are padded to
+    three fifths of the most that was seen, since time is a side channel.
     """
 
     about: ClassVar[About] = About(
         name="joint-set",
-        cost="one pass, then some tens of counts of sets, 0.1 s at k = 100 and 2 s at k = 1000, whatever d is",
+        cost="one pass, then some tens of counts of sets, 0.1 s at k = 100 and 3 to 5 s at k = 1000, whatever d is",
         source="Joseph et al. 2021, Lemma 5; Shekelyan & Loukides 2023, Theorem 4.1",
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
@@ -62,7 +62,7 @@ class JointSet(Mechanism):
         """Draw the loss of the winner, then a uniform set of that loss."""
         losses = SetLosses(histogram, k)
         rate = Fraction(self.epsilon) / ((1 if k == 1 else 2) * self.sensitivity)
-        best = Race([losses.everything()], rate, self.noise, draw).winner()
+        best = Race([LossInterval.of_all(losses)], rate, self.noise, draw).winner()
         losses.pad()
         return best.draw_ranks(draw)
 

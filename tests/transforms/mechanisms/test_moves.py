@@ -126,7 +126,7 @@ def parts(mechanism: Mechanism, k: int, before: int, now: int) -> list[Fraction]
     pair = Windows.pairs(Period(JANUARY, MARCH, CalendarWindows("month")))
     against = {"against": Risers(Fraction(before, now)).describe(), "mechanism": mechanism.about.name}
     request = Request("d", "user-window", "r", "", "", against, pair, BudgetCost.of(mechanism, k))
-    row = SimpleNamespace(**request.columns(), id=1, charged="", finished=None, outcome="started")
+    row = SimpleNamespace(**request.columns(), id=1, charged="2026-01-05T00:00:00Z", finished=None, outcome="started")
     charge = entry_in(row, "").charge  # as a later charge finds it
     return [Fraction(charge.reached(number)) for number in charge.overlapping(*months.bounds()).tolist()]
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact.histogram import Named
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope, Sequences, draw_threshold
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
 from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.transforms.mechanisms import laws
@@ -110,18 +108,6 @@ def fast_joint_law(mechanism: FastJoint, counts: tuple[int, ...], k: int) -> Law
 class TestFastJoint(Contract):
     law = staticmethod(fast_joint_law)
     mechanisms: ClassVar[list[Mechanism]] = [FastJoint(1.0), FastJoint(0.2, beta=0.5, neighbours="swap")]
-
-    def test_draws_are_those_of_the_thresholds_settled_at_tau(self, mechanism: FastJoint) -> None:
-        rate = Fraction(mechanism.epsilon) / (4 if mechanism.neighbours == "swap" else 2)
-        for counts in [(4, 3, 1, 0), (90, 8, 3, 0), (2, 1, 1), tuple(range(500, 0, -25))]:
-            named, k = Named.of(np.array(counts)), len(counts) // 2
-            cut = tau(len(counts), k, mechanism.epsilon, mechanism.beta, mechanism.neighbours)
-            sequences = Sequences(named.histogram, k, Fraction(1, 2), rate * (2 if k == 1 else 1), cut)
-            envelope = Envelope(sequences)
-            for key in (b"1", b"2", b"3", b"4", b"5"):
-                draw = RandomBits.keyed(key).draw()
-                expected = named.items(sequences.sample(draw_threshold(envelope, draw), draw))
-                assert mechanism(counts, k, RandomBits.keyed(key)).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import pytest
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
-from private_topk.transforms.mechanisms.exact import race, reals, staircase
+from private_topk.transforms.mechanisms.exact import race, reals, sets
 from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
@@ -101,7 +101,7 @@ class SetContract(Contract):
         for bits in (30, 250):
             monkeypatch.setattr(race, "_PRECISION", bits)
             monkeypatch.setattr(reals, "_START_PRECISION", bits)
-            monkeypatch.setattr(staircase, "_PRECISION", bits)
+            monkeypatch.setattr(sets, "_PRECISION", bits)
             assert answers == [m(counts, 20, RandomBits.keyed(b"precision")).tolist() for m in mechanisms]
 
 
@@ -117,7 +117,7 @@ class TestJointSet(SetContract):
         return laws.best_set(counts, k, self.rate(mechanism, k), mechanism.noise)
 
     def regions(self, mechanism: JointSet, histogram: Histogram, k: int) -> tuple[Fraction, list[Region]]:
-        return self.rate(mechanism, k), [staircase.SetLosses(histogram, k).everything()]
+        return self.rate(mechanism, k), [race.LossInterval.of_all(sets.SetLosses(histogram, k))]
 
     def test_frequencies_on_a_larger_domain(self) -> None:
         """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
@@ -138,19 +138,19 @@ def test_astronomical_numbers_of_sets_of_joint_set(noise: str) -> None:
 def test_easy_counts_are_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without padding, all-equal counts need one product of polynomials and Zipf ones a thousand."""
     products = Counter()
-    times = staircase._Ways.times
+    times = sets._Ways.times
 
-    def counted(ways: staircase._Ways, weights: staircase.arb_poly, k: int) -> staircase._Ways:
+    def counted(ways: sets._Ways, weights: sets.arb_poly, k: int) -> sets._Ways:
         products["all"] += len(weights) > 1
         return times(ways, weights, k)
 
-    monkeypatch.setattr(staircase._Ways, "times", counted)
+    monkeypatch.setattr(sets._Ways, "times", counted)
     done = []
     for counts in (np.full(2000, 7), 10**6 // np.arange(1, 2001), 10**9 * np.arange(2000)):
         products.clear()
         JointSet(0.1)(counts, 50, RandomBits.keyed(b"time"))
         done.append(products["all"])
-    assert min(done) >= 50 * staircase._EASY
+    assert min(done) >= 50 * sets._EASY
 
 
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[3].parent / "shared"))

@@ -1,12 +1,12 @@
 """Rounds of permute-and-flip over a histogram, each among the items left, in a few steps a round.
 
 Permute-and-flip visits the items in random order and stops at one with probability p = exp(-rate (largest - count)).
-Say an item is visited at a uniform time t and flips its coin then: the first stop of all is the first point of a
-Poisson process of intensity p / (1 - p t), as `permute_and_flip` explains. In the time v = -log(1 - t) that is at most
-p. So proposals come at a rate no less than the sum of all p, by block with integer weights that are just above the p
-of the block's bound, and each is kept with probability p / ((its weight) (p + (1 - p) exp(v))), p its own. The first
-one kept is the round's winner. An item of the largest count left is nearly always kept, so a round needs few proposals,
-whatever the counts are.
+Say an item is visited at a uniform time t and flips its coin then. Its stop happens at rate p / (1 - p t) as long as it
+has not happened, so the first stop of all is the first point of a Poisson process with that intensity, which in the
+time v = -log(1 - t) is at most p. So proposals come at a rate no less than the sum of all p, by block with integer
+weights that are just above the p of the block's bound, and each is kept with probability p / ((its weight) (p + (1 - p)
+exp(v))), p its own. The first one kept is the round's winner. An item of the largest count left is nearly always kept,
+so a round needs few proposals, whatever the counts are.
 
 Example: counts 5, 3, 3, 0 at rate log 2, so that p is 1, 1/4, 1/4, 1/32. Proposals come at a rate of about 1.53 in v:
 after 0.65 on average the first one, which is the 5 in 65 of 100 cases and then wins; a 3 proposed at v = 0.65 is kept
@@ -22,10 +22,9 @@ import bisect
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import count
-from typing import TypeVar
 
 import numpy as np
 from flint import arb
@@ -37,15 +36,13 @@ from private_topk.transforms.mechanisms.exact.noise import float_rate
 from private_topk.transforms.mechanisms.exact.reals import (
     LOG2_E,
     Real,
-    Scaled,
     ball,
     below_powers_of_two,
     greater,
     uniform,
 )
-from private_topk.transforms.mechanisms.exact.thresholds import Envelope
 
-__all__ = ["FlipRounds", "permute_and_flip"]
+__all__ = ["FlipRounds"]
 
 Indices = NDArray[np.int64]
 
@@ -68,8 +65,6 @@ _NEAR = 8  # such factors below the k-th count, within which nearly all proposal
 _ROOTS = np.array([root + 1 for root in below_powers_of_two(_DIGITS)])  # above 2**(61 - i / 256)
 _POWERS: list[int] = _ROOTS.tolist()
 _BEYOND = 1 << 64
-_ARRIVAL_LANE, _FLIP_LANE = 2, 3
-Answer = TypeVar("Answer")
 
 
 class FlipRounds:
@@ -293,45 +288,3 @@ def _words(draw: Draw) -> Iterator[tuple[int, int, int]]:
     for start in count(0, _PREFETCH):
         words = draw.words(_LANE, 2 * start, 2 * _PREFETCH).tolist()
         yield from zip(range(start, start + _PREFETCH), words[::2], words[1::2], strict=True)
-
-
-def permute_and_flip(
-    envelope: Envelope, sample: Callable[[int, Draw], Answer], loss: Callable[[Answer], int], draw: Draw
-) -> Answer:
-    """Draw an answer as permute-and-flip does: the same as argmax of -rate * loss + Exponential(1) noise.
-
-    Permute-and-flip visits the answers in random order and stops at S with probability p_S = exp(-rate (loss - first)).
-    Say S is visited at a uniform time in [0, 1] and flips its coin then. Its stop happens at rate p_S / (1 - p_S t) as
-    long as it has not happened, so the first stop of all is the first point of a Poisson process on (S, t) with that
-    intensity. It is at most p_S / (1 - t), which in the time v = -log(1 - t) is a homogeneous process of intensity p_S:
-    the accepted proposals of the exponential mechanism's envelope, when they arrive at the rate of its total. So keep
-    each of them with probability (1 - t) / (1 - p_S t), and the first one kept is the answer.
-
-    Args:
-        envelope: of the numbers of answers by loss.
-        sample: a uniform answer of loss at most a threshold.
-        loss: an answer's loss, at least `answers.first`.
-        draw: where the bits come from.
-    """
-    answers = envelope.answers
-    waits: list[Real] = []
-
-    def elapsed() -> arb:
-        """v: the sum of the exponential waits so far."""
-        return -sum((u().log() for u in waits), arb(0)) / Scaled(envelope.total, envelope.exponent).ball()
-
-    for number in itertools.count():
-        waits.append(uniform(draw, _ARRIVAL_LANE, number))
-        threshold = envelope.propose(draw, number)
-        if threshold is None:
-            continue
-        answer = sample(threshold, draw)
-        excess = loss(answer) - answers.first
-
-        def kept() -> arb:
-            p = (-ball(answers.rate) * excess).exp()  # noqa: B023 - called at once
-            return 1 / ((1 - p) * elapsed().exp() + p)
-
-        if excess == 0 or greater(kept, uniform(draw, _FLIP_LANE, number)):
-            return answer
-    raise AssertionError("unreachable: the loop only ends by its return")

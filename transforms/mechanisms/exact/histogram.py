@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,6 @@ __all__ = ["Blocks", "CountLookup", "Histogram", "Named", "Picks", "check_counts
 
 Indices = NDArray[np.int64]
 _COUNTED = 1 << 16  # counts below it are counted in a table and not sorted
-_TABLE = 1 << 17
 _FEW = 1 << 12
 _LARGE = 1 << 52  # counts below it are doubles as they are
 _DIGITS = 10  # binary digits, after the first one, that a rounded count keeps
@@ -199,10 +198,7 @@ class Named:
 
 
 class CountLookup:
-    """The counts of a histogram from `least` on, >= 0. Look-ups below it answer as for `least`.
-
-    A look-up within 131,072 of `least` is one in a table, above that a search among the counts there, mostly few.
-    """
+    """The counts of a histogram at one rank after the other, those from `least` on at hand."""
 
     def __init__(self, histogram: Histogram, least: int) -> None:
         self.least, self._histogram = least, histogram
@@ -215,51 +211,6 @@ class CountLookup:
     def items(self) -> int:
         """How many items have `least` or more."""
         return int(self._ends[-1]) if len(self._ends) else 0
-
-    @cached_property
-    def _high(self) -> tuple[Indices, Indices]:
-        """The counts beyond the table, rising, and how many items have each or more; then 0."""
-        low = len(self._values) - int(self._values[::-1].searchsorted(self.least + _TABLE))
-        return self._values[:low][::-1].copy(), np.append(self._ends[:low][::-1], 0)
-
-    @cached_property
-    def _table(self) -> NDArray[Any]:
-        """How many items have `least` or more, one more than that, and so on."""
-        rising = self._values[::-1]
-        largest = int(rising[-1]) if len(rising) else self.least - 1
-        last = min(largest, self.least + _TABLE - 1)
-        low = int(rising.searchsorted(last, "right"))
-        known = np.append(self._ends[::-1], 0)[: low + 1]
-        if self._histogram.items < 2**31:
-            known = known.astype(np.int32)  # twice as many of which the processor keeps at hand
-        return np.repeat(known, np.diff(rising[:low], prepend=self.least - 1, append=last + 1))
-
-    def at_least(self, counts: Indices) -> NDArray[Any]:
-        """How many items have each of the given counts or more, same shape, (n, m), n and m at least 1.
-
-        No count is above the largest, each row has none above the one before, and all rows rise and fall alike.
-        """
-        end = self.least + _TABLE
-        span = counts[:, [int(counts[0].argmin()), int(counts[0].argmax())]]
-        high = int(np.count_nonzero(span[:, 1] >= end))
-        if not high:
-            return self._table.take(counts - self.least, mode="clip")
-        numbers = np.empty(counts.shape, self._table.dtype)
-        numbers[high:] = self._table.take(counts[high:] - self.least, mode="clip")
-        # Where counts are far apart most rows are the same all along.
-        most, fewest = self._searched(span[:high]).T
-        numbers[:high] = fewest[:, None]
-        mixed = np.flatnonzero((most != fewest) | (span[:high, 0] < end))
-        if len(mixed):
-            asked = counts[mixed]
-            low = self._table.take(asked - self.least, mode="clip")
-            numbers[mixed] = np.where(asked < end, low, self._searched(asked))
-        return numbers
-
-    def _searched(self, counts: Indices) -> Indices:
-        """The same for counts beyond the table."""
-        rising, ends = self._high
-        return ends.take(rising.searchsorted(counts))
 
     def count_at(self, rank: int) -> int:
         """The count at a rank, of any item."""

@@ -15,8 +15,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
+from math import isqrt
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +29,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import of_exponential
 from private_topk.transforms.mechanisms.exact.reals import ball, greater, precision, uniform
 
-__all__ = ["Race", "Region"]
+__all__ = ["LossInterval", "Losses", "Race", "Region"]
 
 _LANE = 0
 _PRECISION = 96
@@ -52,6 +54,59 @@ class Region(Protocol):
 
     def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
         """A uniform answer, as ranks from 0, of a region that does not split."""
+
+
+class Losses(Protocol):
+    """Answers by their integer loss, the least of which is 0."""
+
+    @property
+    def most(self) -> int:
+        """The largest loss."""
+
+    def number(self, loss: int) -> arb:
+        """How many answers lose at most this, as a ball at the working precision."""
+
+    def around(self, loss: int) -> tuple[int, int]:
+        """The largest loss of an answer up to this one, and the least beyond."""
+
+    def draw_between(self, below: int | None, most: int, draw: Draw) -> NDArray[np.int64]:
+        """A uniform answer, as ranks, of those that lose at most `most` and, unless it is None, more than `below`."""
+
+
+@dataclass(frozen=True)
+class LossInterval:
+    """The answers that lose least_loss .. most_loss, both the loss of some answer; `below` is the next smaller, if any.
+
+    It splits in the middle of the logarithms, so that intervals are found fast on every scale.
+    """
+
+    losses: Losses
+    below: int | None
+    least_loss: int
+    most_loss: int
+
+    @classmethod
+    def of_all(cls, losses: Losses) -> LossInterval:
+        """All answers."""
+        return cls(losses, None, 0, losses.most)
+
+    def size(self) -> arb:
+        """The number of its answers, which is at least 1 however wide the ball of the difference is."""
+        number = self.losses.number(self.most_loss)
+        return number if self.below is None else (number - self.losses.number(self.below)).max(arb(1))
+
+    def split(self) -> tuple[LossInterval, LossInterval] | None:
+        if self.least_loss == self.most_loss:
+            return None
+        middle = isqrt(max(1, self.least_loss) * self.most_loss)
+        cut, beyond = self.losses.around(min(middle, self.most_loss - 1))
+        return (
+            LossInterval(self.losses, self.below, self.least_loss, cut),
+            LossInterval(self.losses, cut, beyond, self.most_loss),
+        )
+
+    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
+        return self.losses.draw_between(self.below, self.most_loss, draw)
 
 
 class Race:

@@ -4,9 +4,6 @@ A float sampler is not differentially private: rounding makes outcomes possible 
 its neighbour (Mironov 2012). So a *real number* is here a function of no arguments that returns a ball (`flint.arb`)
 enclosing it at the working precision, and every decision is taken only when the balls are disjoint; until then the
 precision doubles. The answer is a property of the real numbers and so the same on every machine.
-
-`Scaled`, `Magnitudes` and `Powers` are what envelopes weigh with: positive numbers of any magnitude, rounded up, the
-same on every machine too.
 """
 
 from __future__ import annotations
@@ -14,19 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
 
-import numpy as np
 from flint import arb, ctx, fmpq, fmpz
-from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
 __all__ = [
-    "LOG2_E", "NO_END", "Magnitudes", "Powers", "Real", "Scaled", "ball", "below_powers_of_two", "floor", "greater",
-    "precision", "relative_float", "uniform",
+    "LOG2_E", "Real", "ball", "below_powers_of_two", "floor", "greater", "precision", "relative_float", "uniform",
 ]  # fmt: skip
 
 Real = Callable[[], arb]
@@ -36,9 +28,6 @@ _LOCK = threading.RLock()  # flint's precision is one setting for the whole proc
 LOG2_E = Fraction(0x171547652B82FE17, 2**60)
 """Just below log2(e)."""
 _PARTS = 256
-_MOST = _PARTS << 40  # steps beyond it count as so many
-NO_END = -1
-"""In the place of a stop."""
 
 
 @contextmanager
@@ -110,64 +99,6 @@ def uniform(draw: Draw, lane: int, index: int) -> Real:
     return value
 
 
-class Scaled(NamedTuple):
-    """The number mantissa * 2**exponent, mantissa > 0, both integers of any size: a float that never overflows."""
-
-    mantissa: int
-    exponent: int
-
-    def ball(self) -> arb:
-        """Its ball at the working precision."""
-        return arb((self.mantissa, self.exponent))
-
-
-@dataclass(frozen=True, eq=False)
-class Magnitudes:
-    """The numbers mantissas * 2**exponents, float64 from 1/2 to 1 and int64, shape (n,) both.
-
-    They come from sums, products, quotients and powers of two alone, which IEEE 754 defines to the last bit.
-    """
-
-    mantissas: NDArray[np.float64]
-    exponents: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, floats: NDArray[np.float64], exponents: NDArray[np.int64] | int = 0) -> Magnitudes:
-        """floats * 2**exponents."""
-        mantissas, shifts = np.frexp(floats)
-        return cls(mantissas, (shifts + exponents).astype(np.int64))
-
-    @classmethod
-    def above(cls, whole: int) -> Magnitudes:
-        """One number that is just above an integer of any size, > 0."""
-        shift = max(0, whole.bit_length() - 52)
-        return cls.of(np.array([float((whole >> shift) + 1)]), shift)
-
-    @classmethod
-    def joined(cls, *parts: Magnitudes) -> Magnitudes:
-        """All numbers of the parts."""
-        return cls(np.concatenate([p.mantissas for p in parts]), np.concatenate([p.exponents for p in parts]))
-
-    def at(self, places: NDArray[np.int64]) -> Magnitudes:
-        """Those at some places."""
-        return Magnitudes(self.mantissas[places], self.exponents[places])
-
-    def moved(self, firsts: NDArray[np.int64], others: Magnitudes) -> Magnitudes:
-        """Each one's predecessor, and at the places `firsts`, of which 0 is one, the others."""
-        mantissas, exponents = np.empty_like(self.mantissas), np.empty_like(self.exponents)
-        mantissas[1:], exponents[1:] = self.mantissas[:-1], self.exponents[:-1]
-        mantissas[firsts], exponents[firsts] = others.mantissas, others.exponents
-        return Magnitudes(mantissas, exponents)
-
-    def times(self, other: Magnitudes) -> Magnitudes:
-        """The products, rounded to the nearest."""
-        return Magnitudes.of(self.mantissas * other.mantissas, self.exponents + other.exponents)
-
-    def over(self, other: Magnitudes) -> NDArray[np.float64]:
-        """The quotients, of numbers that are not much larger than the others; shape (n,)."""
-        return np.ldexp(self.mantissas / other.mantissas, np.maximum(self.exponents - other.exponents, -1000))
-
-
 def below_powers_of_two(bits: int) -> list[int]:
     """The whole numbers next below 2**(bits - i / 256), or equal to it, for i = 0 .. 255. Cost: 3 ms.
 
@@ -181,33 +112,3 @@ def below_powers_of_two(bits: int) -> list[int]:
             root = root.isqrt()
         roots.append(int(root))
     return roots
-
-
-_ROOTS = np.array([float((root >> 12) + 1) * 2.0**-52 for root in below_powers_of_two(64)])
-"""Just above 2**(-i / 256)."""
-
-
-class Powers:
-    """Of q = exp(-rate), a positive rational rate."""
-
-    def __init__(self, rate: Fraction) -> None:
-        self._rate, self._steps, self._long = rate, _PARTS * LOG2_E * rate, int(64 / rate)
-
-    def falling(self, exponents: NDArray[Any]) -> Magnitudes:
-        """q**x for each x >= 0, rounded up by at most 0.3 percent."""
-        numerator, denominator = self._steps.numerator, self._steps.denominator
-        whole = [min(x * numerator // denominator, _MOST) for x in exponents.tolist()]
-        steps = np.array(whole, np.int64)
-        return Magnitudes.of(_ROOTS[steps % _PARTS], -(steps // _PARTS))
-
-    def widths(self, starts: NDArray[Any], stops: NDArray[Any]) -> Magnitudes:
-        """1 - q**(stop - start) for each, rounded up by at most 5 percent; 1 where there is no stop."""
-        numerator, denominator, long = self._rate.numerator, self._rate.denominator, self._long
-        pairs = zip(starts.tolist(), stops.tolist(), strict=True)
-        widths = [long + 1 if stop == NO_END else stop - start for start, stop in pairs]
-        # 64 or more in units of the rate are as good as no end. Integers divide to the nearest double.
-        x = np.array([64.0 if width > long else width * numerator / denominator for width in widths])
-        # A step is 0.27 percent of a power, so the next one down lies below q**w.
-        steps = (x * (_PARTS * float(LOG2_E)) + 2).astype(np.int64)
-        power = np.ldexp(_ROOTS[steps % _PARTS], -(steps // _PARTS)) * (1 - 2.0**-40)
-        return Magnitudes.of(np.maximum(np.minimum(x * (1 + 2.0**-50), 1 - power), 2.0**-1000))

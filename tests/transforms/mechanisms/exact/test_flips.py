@@ -6,17 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from flint import arb
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import flips
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.flips import FlipRounds, _powers, permute_and_flip
+from private_topk.transforms.mechanisms.exact.flips import FlipRounds, _powers
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.reals import Magnitudes, ball, precision
-from private_topk.transforms.mechanisms.exact.thresholds import AnswersByLoss, Envelope
+from private_topk.transforms.mechanisms.exact.reals import ball, precision
 from private_topk.transforms.testing import assert_follows, draws_to_see
-from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.given_words import SEQUENTIAL, GivenWords
 from tests.transforms.mechanisms.laws import flip_round
 
@@ -142,35 +138,3 @@ def test_absurd_rates() -> None:
     for rate in (Fraction(1, 10**300), Fraction(1, 2**62), Fraction(10**300)):
         answer = winners(table, rate, 4, RandomBits.keyed(b"absurd").draw())
         assert sorted(answer) == [0, 1, 2, 3] and (rate < 1 or answer == [0, 1, 2, 3])
-
-
-class Listed(AnswersByLoss):
-    """Answers 0, 1, ... with the losses given, in increasing order."""
-
-    def __init__(self, losses: list[int], rate: Fraction) -> None:
-        self.losses, self.rate, self.first, self.most = losses, rate, losses[0], len(losses)
-
-    def number(self, threshold: int) -> int:
-        return sum(loss <= threshold for loss in self.losses)
-
-    def upper(self, thresholds: np.ndarray) -> Magnitudes:
-        return Magnitudes.of(np.array([float(self.number(threshold)) for threshold in thresholds]))
-
-    def exact(self, threshold: int) -> arb:
-        return arb(self.number(threshold))
-
-
-@pytest.mark.parametrize(
-    ("losses", "rate"), [([0, 0, 1, 3], Fraction(4)), ([-2, 0, 0, 0, 5], Fraction(1, 10)), ([7], Fraction(1))]
-)
-def test_it_is_permute_and_flip_by_definition(losses: list[int], rate: Fraction) -> None:
-    answers, bits = Listed(losses, rate), RandomBits.keyed(b"flip")
-    envelope = Envelope(answers)
-
-    def sample(threshold: int, draw: Draw) -> int:
-        return draw.below(answers.number(threshold))
-
-    law = laws.least_loss({(i,): loss for i, loss in enumerate(losses)}, rate, "exponential")
-    draws = draws_to_see(law, 0.09)
-    seen = Counter((permute_and_flip(envelope, sample, losses.__getitem__, bits.draw()),) for _ in range(draws))
-    assert_follows(seen, law, 0.09)

@@ -31,9 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
-from math import isqrt
 
 import numpy as np
 from flint import arb, arb_poly, ctx
@@ -43,7 +41,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import Real, precision, uniform
 
-__all__ = ["LossInterval", "Segment", "SetLosses", "SetsBetween", "number_in_band", "row_of_binomials"]
+__all__ = ["Segment", "SetLosses", "SetsBetween", "number_in_band", "row_of_binomials"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -59,10 +57,6 @@ _DOWN, _UP = (12, 12), (14, 16)  # how far a band goes from the line: standard d
 _ACROSS = (16, 60)  # the same for the members of one segment
 _FALLING = math.log(0.9)
 _STEEPEST = 1 - 2.0**-20
-_UNIT = 2.0**-52  # twice the rounding of an operation on doubles
-_LEAST = 2.0**-800  # of a double in a row: what products lose below the range of doubles is nothing beside it
-_RANGE = 900  # binary digits
-_LOW = -100  # of the largest product
 
 
 class SetLosses:
@@ -71,13 +65,9 @@ class SetLosses:
     def __init__(self, histogram: Histogram, k: int) -> None:
         self._histogram, self._k, self._d = histogram, k, histogram.items
         self._top = histogram.top(k)
-        self._most = int((self._top - histogram.bottom(k)).max())
+        self.most = int((self._top - histogram.bottom(k)).max())
         self._numbers: dict[tuple[int, int], arb] = {}
         self._segments = 0
-
-    def everything(self) -> LossInterval:
-        """All sets."""
-        return LossInterval(self, None, 0, self._most)
 
     def reach(self, loss: int) -> NDArray[np.int64]:
         """t_i(loss), shape (k,)."""
@@ -91,7 +81,7 @@ class SetLosses:
         return self._numbers[key]
 
     def _counted(self, loss: int) -> arb:
-        if loss >= self._most:  # all sets: no need to look at the smallest counts
+        if loss >= self.most:  # all sets: no need to look at the smallest counts
             return arb.bin_uiui(self._d, self._k)
         sets = SetsBetween(self.reach(loss))
         self._segments += len(sets.segments)
@@ -112,49 +102,22 @@ class SetLosses:
         least = (self._top[ends] - counts[self._k :]).min()
         return int((self._top - counts[: self._k]).max()), int(least)
 
-    def pad(self) -> None:
-        """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
-        sets = SetsBetween(_STEP * np.arange(1, self._k + 1))
-        with precision(96):
-            for _ in range(math.ceil(_EASY * self._k**0.2 - self._segments / self._k)):
-                sets.number()
-
-
-@dataclass(frozen=True)
-class LossInterval:
-    """The sets that lose least_loss .. most_loss, both the loss of some set; `below` is the next smaller, if any."""
-
-    losses: SetLosses
-    below: int | None
-    least_loss: int
-    most_loss: int
-
-    def size(self) -> arb:
-        """The number of its sets, which is at least 1 however wide the ball of the difference is."""
-        number = self.losses.number(self.most_loss)
-        return number if self.below is None else (number - self.losses.number(self.below)).max(arb(1))
-
-    def split(self) -> tuple[LossInterval, LossInterval] | None:
-        """Two parts, of smaller and of larger loss, cut in the middle of the logarithms."""
-        if self.least_loss == self.most_loss:
-            return None
-        middle = isqrt(max(1, self.least_loss) * self.most_loss)
-        cut, beyond = self.losses.around(min(middle, self.most_loss - 1))
-        return (
-            LossInterval(self.losses, self.below, self.least_loss, cut),
-            LossInterval(self.losses, cut, beyond, self.most_loss),
-        )
-
-    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
-        """A uniform set of the interval: its ranks, from 0."""
-        inner = None if self.below is None else self.losses.reach(self.below)
-        sets = SetsBetween(self.losses.reach(self.most_loss), inner)
+    def draw_between(self, below: int | None, most: int, draw: Draw) -> NDArray[np.int64]:
+        """A uniform set among those that lose at most `most` and, unless it is None, more than `below`: its ranks."""
+        sets = SetsBetween(self.reach(most), None if below is None else self.reach(below))
         numbers = [uniform(draw, _WALK_LANE, i) for i in range(len(sets.segments))]
         ranks, start = [], 0
         for segment, m in zip(sets.segments, sets.members(numbers), strict=True):
             ranks += [start + i for i in uniform_subset(draw, segment.size, m)]
             start += segment.size
         return np.array(ranks)
+
+    def pad(self) -> None:
+        """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
+        sets = SetsBetween(_STEP * np.arange(1, self._k + 1))
+        with precision(96):
+            for _ in range(math.ceil(_EASY * self._k**0.2 - self._segments / self._k)):
+                sets.number()
 
 
 @dataclass(frozen=True)
@@ -285,148 +248,24 @@ def row_of_binomials(n: int, most: int) -> arb_poly:
 
 
 def number_in_band(sizes: Indices, needs: Indices) -> arb | None:
-    """A ball of the number of sets with at least needs[s] members in the segments up to s, and needs[-1] in all.
-
-    None where what is left out cannot be shown to be less than one part in 2**45. The ball is no narrower than one part
-    in 2**45 or, of many segments, 2**35: the rows are doubles, with a bound on all roundings, where these reach.
+    """A ball of the number of sets with at least needs[s] members in the segments up to s, and needs[-1] in all, no
+    wider than one part in 2**40; None where what is left out cannot be shown to be less than one part in 2**45.
 
     Args:
         sizes, needs: of the segments, at least 1; needs rise; shape (m,) both.
 
     Cost: for each segment a product of rows of about 20 sqrt(k) and of some tens of numbers.
     """
-    for kind in (_Doubles, _Balls):
-        band = _Band(sizes, needs)
-        number = _counted(band, kind(band))
-        if number is not None:
-            return number
-    return None
-
-
-def _counted(band: _Band, row: _Doubles | _Balls) -> arb | None:
-    least = 0
+    band, row, least = _Band(sizes, needs), arb_poly([1]), 0
     for s, (low, high) in enumerate(band.rows()):
-        if not row.multiply(s, band.widest(s, high - least)) or not band.leaves(s, row, least, low, high):
+        row = row * row_of_binomials(int(sizes[s]), band.widest(s, high - least))
+        if not band.leaves(s, row, least, low, high):
             return None
-        if not row.cut(low - least, high - least):
-            return None
-        least = low
-    number = row.number(band.members - least)
+        row, least = row.truncate(high - least + 1).right_shift(low - least), low
+    number = row[band.members - least]
     if not number > 0 or band.left_out() > float(number.log().lower()) - _LEFT_OUT:
         return None
     return number + arb(band.left_out()).exp() * arb(0.5, 0.5)
-
-
-class _Balls:
-    """In how many ways there are as many members in the segments so far: coefficients of a polynomial."""
-
-    def __init__(self, band: _Band) -> None:
-        self._sizes, self._row = band.sizes, arb_poly([1])
-
-    def multiply(self, s: int, most: int) -> bool:
-        """Go on to the end of segment s, of which at most so many members are counted."""
-        self._row = self._row * row_of_binomials(int(self._sizes[s]), most)
-        return True
-
-    @property
-    def last(self) -> int:
-        """The place of the last number."""
-        return self._row.degree()
-
-    def step(self, inner: int, outer: int) -> tuple[float, float] | None:
-        """Upper bounds of the logarithms of a quotient of neighbours, and of the outer one; None if one may be 0."""
-        near, far = self._row[inner], self._row[outer]
-        if not near > 0 or not far > 0:
-            return None
-        return float((far / near).log().upper()), float(far.log().upper())
-
-    def cut(self, first: int, last: int) -> bool:
-        """Keep the places first .. last."""
-        self._row = self._row.truncate(last + 1).right_shift(first)
-        return True
-
-    def number(self, place: int) -> arb:
-        return self._row[place]
-
-
-class _Doubles:
-    """The same in doubles: the number of a members is values[a - least] * 2**-(tilt * a + shift), within `error` of it.
-
-    The tilt is whole, so that changing it rounds nothing, and follows log2 of z, so that no number of a row is much
-    larger than others. All numbers are positive: relative errors add up, in whatever order a sum is made.
-    """
-
-    def __init__(self, band: _Band) -> None:
-        self._sizes, self._tilts = band.sizes, np.rint(band.log_z / math.log(2)).astype(np.int64).tolist()
-        self._values, self._least, self._tilt, self._shift, self._error = np.ones(1), 0, self._tilts[0], 0, 0.0
-
-    def multiply(self, s: int, most: int) -> bool:
-        """Go on to the end of segment s; False where the range of doubles does not reach."""
-        n = int(self._sizes[s])
-        if n >= 2**52 or not self._lean(self._tilts[s]):
-            return False
-        weights, start = _weights(n, most, self._tilt)
-        products = np.convolve(self._values, weights)
-        largest = float(np.maximum.reduce(products))
-        top = math.frexp(largest)[1]
-        # Weights and products below the range are wrong by less than 2**-1022 each, beside a largest of 2**_LOW.
-        if not largest < math.inf or top < _LOW:
-            return False
-        self._error += _UNIT * (2 * most + min(len(self._values), most + 1) + 3)
-        self._values = np.ldexp(products, -top)
-        self._shift += start - top
-        return True
-
-    def _lean(self, tilt: int) -> bool:
-        """Change the tilt: powers of two, which round nothing within the range."""
-        if tilt != self._tilt:
-            more, centre = tilt - self._tilt, len(self._values) // 2
-            leaning = np.ldexp(self._values, more * (np.arange(len(self._values)) - centre))
-            top = math.frexp(float(leaning.max()))[1]
-            self._values = np.ldexp(leaning, -top)
-            self._shift -= more * (self._least + centre) + top
-            self._tilt = tilt
-        return self._within()
-
-    def _within(self) -> bool:
-        """Whether no number is too small: the least of a log-concave row is at an end. Those too large are infinite."""
-        return bool(len(self._values)) and float(self._values[0]) > _LEAST and float(self._values[-1]) > _LEAST
-
-    @property
-    def last(self) -> int:
-        """The place of the last number."""
-        return len(self._values) - 1
-
-    def step(self, inner: int, outer: int) -> tuple[float, float] | None:
-        """Upper bounds of the logarithms of a quotient of neighbours, and of the outer one; None if one may be 0."""
-        near, far = float(self._values[inner]), float(self._values[outer])
-        if not (near > _LEAST and far > _LEAST):
-            return None
-        digits = self._tilt * (self._least + outer) + self._shift
-        quotient = math.log(far / near) - self._tilt * (outer - inner) * math.log(2)
-        return quotient + 2.0**-20, math.log(far) - digits * math.log(2) + 2.0**-20
-
-    def cut(self, first: int, last: int) -> bool:
-        """Keep the places first .. last; False where one is too small."""
-        self._values, self._least = self._values[first : last + 1], self._least + first
-        return self._within()
-
-    def number(self, place: int) -> arb:
-        error, digits = self._error + 2.0**-45, self._tilt * (self._least + place) + self._shift
-        return arb(float(self._values[place])) * arb((1, -digits)) * arb(1, error)
-
-
-@lru_cache(maxsize=1024)
-def _weights(n: int, most: int, tilt: int) -> tuple[Floats, int]:
-    """The binomials of n times 2**(tilt b + start) over b = 0 .. most, and the start; many segments are of one size."""
-    # The largest weight is at most (1 + 2**tilt)**n.
-    start = -min(_RANGE, int(n * math.log2(1 + 2.0**tilt)))
-    members = np.arange(most, dtype=np.float64)
-    steps = np.concatenate(([2.0**start], np.ldexp((n - members) / (members + 1), tilt)))
-    with np.errstate(over="ignore"):  # what is infinite goes on in balls
-        weights: Floats = np.cumprod(steps, dtype=np.float64)
-    weights.flags.writeable = False
-    return weights, start
 
 
 class _Band:
@@ -462,18 +301,18 @@ class _Band:
             self._out.append(float(self._ways[0]) - t * t / (2 * (variance + t / 3)))
         return min(widest, most)
 
-    def leaves(self, s: int, row: _Doubles | _Balls, least: int, low: int, high: int) -> bool:
+    def leaves(self, s: int, row: arb_poly, least: int, low: int, high: int) -> bool:
         """Note what is left out of a row, which begins at `least`; False where there is no bound on it."""
-        above = high < self.members and row.last > high - least
+        above = high < self.members and row.degree() > high - least
         below = low > max(least, int(self._needs[s]))
         return (not above or self._note(s, row, least, high, 1)) and (not below or self._note(s, row, least, low, -1))
 
-    def _note(self, s: int, row: _Doubles | _Balls, least: int, last: int, side: int) -> bool:
+    def _note(self, s: int, row: arb_poly, least: int, last: int, side: int) -> bool:
         """Those of the row that lie beyond `last` on one side."""
-        outer = row.step(last - least, last + side - least)
-        if outer is None:
+        near, far = row[last - least], row[last + side - least]
+        if not near > 0 or not far > 0:
             return False
-        step, first = outer
+        step, first = float((far / near).log().upper()), float(far.log().upper())
         bounds = []
         for ways in (self._bounded, self._unbounded):
             beyond, before = ways(s, last + side), ways(s, last)

@@ -30,9 +30,15 @@ _MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
 more than 256 user shards as many as four hold, so that the pieces that user shards send do not get too small."""
 
 _WINDOW_GROUPS = 64
-_MOST_TOGETHER, _MOST_CELLS, _HELD_OF_A_RANGE = 1024, 1 << 24, 1 << 18
-"""The most windows that one worker draws from at once, which takes it seconds; the most counts, unless a single window
-has more; and how many items of a range are assumed to be held in a window.
+_MOST_TOGETHER, _MOST_CELLS = 1024, 1 << 24
+"""The most windows of a window group, from which one worker draws, which takes it seconds; and the most counts, unless
+a single window has more.
+"""
+
+_HELD_OF_A_RANGE, _ROWS_OF_A_USER_SHARD = 1 << 18, 1 << 20
+"""Of a range, so many items are assumed to be held in a window; or as many as it has rows on average, where there are
+more: a user shard has up to about a million. Only the size of elements and of memory depends on that: from a group that
+holds more than it should, a few windows are drawn at a time (`SelectTopK`).
 """
 
 _ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER = 1 << 14, 1 << 20
@@ -78,6 +84,7 @@ class Partitioning:
         overlap: a row may belong to several windows that follow each other.
         split: how many groups of rows have a ranking each in every window; 0 without such.
         sparse: few of the items are held, however many there are, as of a range.
+        held: how many of a sparse domain are assumed to be held in a window.
         residues: how many item shards there are of labels, which have no codes, in an unknown domain.
     """
 
@@ -86,6 +93,7 @@ class Partitioning:
     overlap: bool = False
     split: int = 0
     sparse: bool = False
+    held: int = _HELD_OF_A_RANGE
     residues: int = UNKNOWN_ITEM_SHARDS
 
     @classmethod
@@ -97,7 +105,8 @@ class Partitioning:
         """
         overlap = period is not None and period.overlap > 1
         windows = (1 if period is None else len(period)) * max(split, 1)
-        partitioning = cls(domain.size, windows, overlap, split, domain.sparse)
+        rows = user_shards * _ROWS_OF_A_USER_SHARD * (1 if period is None else period.overlap)
+        partitioning = cls(domain.size, windows, overlap, split, domain.sparse, max(_HELD_OF_A_RANGE, rows // windows))
         many = max(min(user_shards, _MOST_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
         return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.groups))
 
@@ -134,7 +143,7 @@ class Partitioning:
     @property
     def together(self) -> int:
         """How many windows a group has; the last may have fewer."""
-        held = max(min(self.size, _HELD_OF_A_RANGE) if self.sparse else self.size, 1)
+        held = max(min(self.size, self.held) if self.sparse else self.size, 1)
         return min(-(-self.windows // _WINDOW_GROUPS), max(min(_MOST_CELLS // held, _MOST_TOGETHER), 1))
 
     @property

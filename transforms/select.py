@@ -21,7 +21,15 @@ import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, make_table
 from private_topk.transforms.combine import KeyedCounts, PartialCounts, largest
-from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt, check_complete, check_pane
+from private_topk.transforms.completeness import (
+    NOTHING,
+    Counted,
+    Fingerprint,
+    Receipt,
+    check_complete,
+    check_pane,
+    incomplete,
+)
 from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -37,7 +45,7 @@ from private_topk.transforms.windows.assign import IntoWindows, window_named
 __all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "rank", "ranking_key"]
 
 MOST_HELD = 1 << 26
-"""The most nonzero counts held at once: a limit of a worker's memory, and of what a runner passes as one element."""
+"""The most nonzero counts held at once: a limit of a worker's memory."""
 
 
 class SelectTopK(beam.PTransform):
@@ -47,8 +55,9 @@ class SelectTopK(beam.PTransform):
     bundle repeats its answer. A window that fires more than once is refused, and so are incomplete data, by an
     IncompleteDataError.
 
-    Memory of a worker: some 30 bytes for each item that somebody holds in each window of a window group, at most 2**24
-    together; or a single window, of up to 2**26 items. For a public list, also the list.
+    Memory of a worker: some 30 bytes for each item that somebody holds in the windows of a window group, or in as many
+    of them as have 2**26 together; no window, and in it no group of rows, may have more. For a public list, also the
+    list.
     """
 
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
@@ -90,31 +99,65 @@ class _SelectDoFn(beam.DoFn):
         check_pane(pane)
         group, gathered = element
         spec, counts = self._spec, self._plan.counts
-        tables = self._whole(group, gathered)
-        _check_size(tables)
-        windows = by_window(tables, counts.group(group)) if counts.windows > 1 else [(0, tables)]
-        for number, some in windows:
-            of = ranking_key(spec.groups, counts, self._period, number, window)
-            yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
+        for windows, tables in self._whole(group, gathered):
+            for number, some in by_window(tables, windows) if counts.windows > 1 else [(0, tables)]:
+                of = ranking_key(spec.groups, counts, self._period, number, window)
+                yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
 
-    def _whole(self, group: int, gathered: Iterable[Counted]) -> list[pa.RecordBatch]:
-        """All counts of a window group. Raises IncompleteDataError if any are missing or doubled."""
-        tables, receipt, fingerprint = list[pa.RecordBatch](), NOTHING, 0
+    def _whole(self, group: int, gathered: Iterable[Counted]) -> Iterator[tuple[range, list[pa.RecordBatch]]]:
+        """All counts of a window group: of all its windows at once, or, where these have too many, of some after the
+        others, for which Beam goes through them again. None before it is known that all are there.
+
+        Raises IncompleteDataError if any are missing or doubled, and Refusal if a single window has too many.
+        """
+        windows = self._plan.counts.group(group)
+        held, tables, receipt, fingerprint = np.zeros(len(windows), np.int64), list[pa.RecordBatch](), NOTHING, 0
         for counted in gathered:
             if isinstance(counted, PartialCounts):
-                tables.append(counted.table)
                 fingerprint += self._fingerprint.of(counted.table)
+                held += _rows_of_windows(counted.table, windows)
+                tables.append(counted.table)
+                if held.sum() > MOST_HELD:
+                    tables.clear()
             elif isinstance(counted, Receipt):
                 receipt += counted
         check_complete(receipt, fingerprint, group, self._plan.user_shards, self._plan.readers)
-        return tables
+        if held.sum() <= MOST_HELD:
+            yield windows, tables
+            return
+        for part in _parts(held, windows):
+            pieces = (counted.table for counted in gathered if isinstance(counted, PartialCounts))
+            tables = [some for piece in pieces if len(some := _within(piece, part))]
+            if sum(map(len, tables)) != held[part.start - windows.start : part.stop - windows.start].sum():
+                raise incomplete("the counts of a window group changed while they were drawn from")
+            yield part, tables
 
 
-def _check_size(tables: Sequence[pa.RecordBatch]) -> None:
-    if sum(map(len, tables)) > MOST_HELD:
-        raise Refusal("", f"more than {MOST_HELD:,} different items are held in a window, or in some that are drawn "
-                      "from together, which are as many as one worker holds the counts of",
-                      "rank shorter windows, or coarser items")  # fmt: skip
+def _rows_of_windows(table: pa.RecordBatch, windows: range) -> Codes:
+    """How many rows a table has of each of the windows."""
+    if "window" not in table.schema.names:
+        return np.array([len(table)])
+    return np.bincount(table["window"].to_numpy() - windows.start, minlength=len(windows))
+
+
+def _parts(held: Codes, windows: range) -> Iterator[range]:
+    """The windows, as many that follow each other at a time as hold `MOST_HELD` items together."""
+    if held.max() > MOST_HELD:
+        raise Refusal("", f"more than {MOST_HELD:,} different items are held in a window, or in a group of rows of it: "
+                      "one worker holds the counts of no more", "rank shorter windows, or coarser items")  # fmt: skip
+    start, total = 0, 0
+    for number, more in enumerate(held.tolist()):
+        if total + more > MOST_HELD:
+            yield windows[start:number]
+            start, total = number, 0
+        total += more
+    yield windows[start:]
+
+
+def _within(table: pa.RecordBatch, windows: range) -> pa.RecordBatch:
+    """The rows of some windows, in memory of their own: a slice would keep the whole table."""
+    first, last = np.searchsorted(table["window"].to_numpy(), [windows.start, windows.stop])
+    return table.take(pa.array(np.arange(first, last)))
 
 
 def by_window(tables: Sequence[pa.RecordBatch], windows: range) -> Iterator[tuple[int, list[pa.RecordBatch]]]:

@@ -208,6 +208,9 @@ def test_windows_are_drawn_together_as_long_as_they_are_small() -> None:
     assert [together(few, windows) for windows in (1, 64, 65, 10_000)] == [1, 1, 2, 157]
     assert [together(UnknownDomain(), windows) for windows in (65, 10_000)] == [2, 157]
     assert [together(RangeDomain(0, 1 << 32), windows) for windows in (65, 640, 10_000)] == [2, 10, 64]
+    year, whole = Period(start, start + 365 * day, day / 24), RangeDomain(0, 1 << 26)
+    grown = [Partitioning.of(whole, year, user_shards=1 << n).together for n in (0, 8, 10, 12, 14)]
+    assert grown == [64, 64, 64, 34, 8], "of a large input fewer: an hour may hold a million"
     assert [Partitioning(10**7, windows).together for windows in (1, 1000, 10**6)] == [1, 1, 1]
     for size, windows in ((200_000, 10_000), (1, 10**6), (1 << 24, 9_999), (300, 70_000)):
         partitioning = Partitioning(size, windows)

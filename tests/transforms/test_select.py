@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
+import private_topk
 from private_topk.transforms import select
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import PartialCounts
-from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
+from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, IncompleteDataError, Receipt
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, CandidatesThenRank, Joint, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
@@ -21,7 +26,7 @@ from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from private_topk.transforms.select import RankingKey, WindowCounts, _SelectDoFn, by_window, rank
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
-from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
 from tests.transforms.pipelines import added_up
 
 SELECTION = TopK(2, Joint(epsilon=1.0), PublicDomain.of(["a", "b", "c"]), 5)
@@ -193,13 +198,51 @@ def test_shards_may_come_in_any_order() -> None:
     assert answers[0] == answers[1] and answers[0].window == WindowBounds()
 
 
-def test_more_items_than_a_worker_holds_are_refused_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "MOST_HELD", 3)
-    totals = make_table(item=np.arange(4, dtype=np.uint32), count=np.ones(4, np.int64))
-    draw = stage(TopK(1, Joint(1.0), RangeDomain(0, 99)), RELEASE)
-    assert next(draw.process((0, drawn_from(RELEASE, [totals.slice(0, 3)])), GlobalWindow(), PANE))
-    with pytest.raises(Refusal, match="more than 3 different items are held in a window, .*: rank shorter windows"):
-        next(draw.process((0, drawn_from(RELEASE, [totals])), GlobalWindow(), PANE))
+HOURS = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 5, 10, tzinfo=timezone.utc)
+               + timedelta(days=5), timedelta(hours=1))  # fmt: skip
+ROWS = [{"user": user, "item": item, "group": "ab"[item % 2], "time": start + timedelta(minutes=user)}
+        for hour, start in enumerate(map(from_microseconds, HOURS.starts.tolist()))
+        for item in range(hour % 5) for user in range(2 + (hour + item) % 7)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("groups", "most"), [(None, 4), (["a", "b"], 2)])
+def test_only_a_single_window_may_be_too_large_for_a_worker(
+    monkeypatch: pytest.MonkeyPatch, groups: list[str] | None, most: int
+) -> None:
+    """Of the windows of a group, or of their groups of rows, as few are drawn from at a time as it takes."""
+    by_group = {} if groups is None else {"groups": groups, "group": "group"}
+    domain, rows = RangeDomain(0, 1 << 30), pl.DataFrame(ROWS)
+    asked: dict[str, Any] = {"period": HOURS, "time": "time", "release": RELEASE, **by_group}
+    wanted = private_topk.rank(rows, 2, Joint(1.0), domain, **asked)
+    assert Partitioning.of(domain, HOURS, len(groups or [])).together > 2
+    for held in (most + 1, most):
+        monkeypatch.setattr(select, "MOST_HELD", held)
+        assert private_topk.rank(rows, 2, Joint(1.0), domain, **asked) == wanted
+    monkeypatch.setattr(select, "MOST_HELD", most - 1)
+    with pytest.raises(Exception, match=f"more than {most - 1} different items are held in a window, or in a group"):
+        private_topk.rank(rows, 2, Joint(1.0), domain, **asked)
+
+
+class _ReadOnce:
+    """What a runner hands over, without the first element for whoever reads it again."""
+
+    def __init__(self, elements: list[Counted]) -> None:
+        self._elements = elements
+
+    def __iter__(self) -> Iterator[Counted]:
+        elements, self._elements = self._elements, self._elements[1:]
+        return iter(elements)
+
+
+def test_counts_that_are_lost_between_two_readings_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "MOST_HELD", 2)
+    spec = TopK(1, Joint(1.0), RangeDomain(0, 99))
+    draw = _SelectDoFn(spec, RELEASE, plan(spec, Execution(1), HOURS, True, True), HOURS)
+    columns = {"item": np.arange(3, dtype=np.uint32), "count": np.ones(3, np.int64)}
+    counted = drawn_from(RELEASE, [make_table(window=np.arange(3, dtype=np.uint32), **columns)])
+    assert len(list(draw.process((0, counted), GlobalWindow(), PANE))) == 3
+    with pytest.raises(IncompleteDataError, match="lost or doubled"):
+        list(draw.process((0, _ReadOnce(counted)), GlobalWindow(), PANE))
 
 
 def test_parameters_are_all_that_the_answer_depends_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import sys
 import threading
@@ -17,12 +18,12 @@ from private_topk.pipelines.process import level
 from private_topk.transforms.errors import Refusal, printable, refused, verbatim
 
 __all__ = [
+    "PACKINGS",
     "PATIENCE",
     "FileInfo",
     "as_it_is",
     "as_path",
     "exists",
-    "is_gzip",
     "is_local",
     "ledger_file",
     "match",
@@ -30,10 +31,12 @@ __all__ = [
     "names_in",
     "open_content",
     "open_file",
+    "packing_of",
     "protected_files",
     "refuse_folder",
     "refuse_replacing",
     "refuse_special",
+    "unpacked_name",
     "why",
 ]
 
@@ -187,25 +190,79 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
-def is_gzip(path: str) -> bool:
-    return path.lower().endswith(".gz")
+PACKINGS = {".gz": "gzip", ".zst": "zstd"}
+"""How a file is compressed as a whole, by the end of its name."""
+
+
+def packing_of(path: str) -> str:
+    """How a file is compressed as a whole: gzip, zstd, or not at all: an empty text."""
+    return next((kind for ending, kind in PACKINGS.items() if path.lower().endswith(ending)), "")
+
+
+def unpacked_name(path: str) -> str:
+    """A path in small letters, without the ending that says how the file is compressed."""
+    path = path.lower()
+    return next((path.removesuffix(ending) for ending in PACKINGS if path.endswith(ending)), path)
 
 
 @contextmanager
 def open_content(path: str) -> Iterator[IO[bytes]]:
-    """The content of a file, unzipped if its name ends with .gz. Raises Refusal if that stream is broken."""
+    """The content of a file, unzipped if its name ends with .gz or .zst. Raises Refusal if that stream is broken."""
+    packing = packing_of(path)
     with open_file(path) as stored:
-        if not is_gzip(path):
+        if not packing:
             yield stored
             return
+        if not stored.read(1):  # no bytes are an empty stream to Python, and a truncated one to both tools
+            raise _not_whole(path)
+        stored.seek(0)
+        with _unpacked(stored, path) as content:
+            yield content
+
+
+@contextmanager
+def _unpacked(stored: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+    if packing_of(path) == "zstd":
+        with io.BufferedReader(_Zstd(stored, path)) as content:
+            yield cast(IO[bytes], content)
+        return
+    try:
+        with gzip.GzipFile(fileobj=stored) as content:
+            yield cast(IO[bytes], content)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise _not_whole(path) from None
+
+
+class _Zstd(io.RawIOBase):
+    """The content of a zstd file. Arrow raises what a broken disk raises, so what it raises is told apart here."""
+
+    def __init__(self, stored: IO[bytes], path: str) -> None:
+        import pyarrow as pa
+
+        self._content = pa.input_stream(cast(Any, stored), compression="zstd")
+        self._path, self._at, self._is_broken = path, 0, False
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - anything writable
         try:
-            if not stored.read(1):  # no bytes are an empty stream to Python, and a truncated one to gzip
-                raise EOFError
-            stored.seek(0)
-            with gzip.GzipFile(fileobj=stored) as content:
-                yield cast(IO[bytes], content)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise refused(f"{path} is not a whole gzip file: write or copy it again") from None
+            size = 0 if self._is_broken else self._content.readinto(buffer)
+        except OSError as error:
+            if error.errno is not None:  # of the disk
+                raise
+            self._is_broken = True  # which Arrow says once, and then that the stream has ended
+        if self._is_broken:
+            raise _not_whole(self._path) from None
+        self._at += size
+        return size
+
+
+def _not_whole(path: str) -> Refusal:
+    return refused(f"{path} is not a whole {packing_of(path)} file: write or copy it again")
 
 
 def exists(path: str) -> bool:

@@ -25,7 +25,7 @@ TAG = "identity tag"
 """The mark of a field that was renamed, with its former name."""
 
 IF_GIVEN = "asked if given"
-"""The mark of a field that was added later: while it is None, the identity is as it was without the field."""
+"""The mark of a field that was added later: while it has its default, the identity is as it was without the field."""
 
 
 def unasked(reason: str) -> Mapping[str, str]:
@@ -70,7 +70,7 @@ def _tag(value: object) -> str:
 
 
 def _is_asked(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the dataclass that has the field
-    if IF_GIVEN in field.metadata and getattr(value, field.name) is None:
+    if IF_GIVEN in field.metadata and getattr(value, field.name) == field.default:
         return False
     return UNASKED not in field.metadata
 

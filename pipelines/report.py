@@ -29,7 +29,8 @@ _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
 _COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit",
-             "value_column": "value", "group_column": "group", "csv_quoted_newlines": "quoted_line_ends"}  # fmt: skip
+             "value_column": "value", "group_column": "group", "csv_quoted_newlines": "quoted_line_ends",
+             "csv_delimiter": "delimiter", "csv_encoding": "encoding"}  # fmt: skip
 _OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "snapshot")
 
 

@@ -17,7 +17,9 @@ from private_topk.transforms.texts import (
     OneOf,
     count,
     delay,
+    delimiter,
     duration,
+    encoding,
     fraction,
     mechanism,
     moment,
@@ -120,7 +122,8 @@ def _both(text: str) -> dict[str, str]:
 OPTIONS: tuple[Option, ...] = (
     # The input.
     Option("input", str, "PLACE",
-           {"run": "files of rows: .avro, .parquet, .csv or .jsonl, each also .gz; or bigquery://PROJECT:DATASET.TABLE",
+           {"run": "files of rows: .avro, .parquet, .csv, .tsv or .jsonl, each also .gz or .zst; or "
+            "bigquery://PROJECT:DATASET.TABLE",
             "stream": "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob of files "
             "that arrive, as in 'incoming/*.avro'"},
            group=_INPUT, field="source.input", required=True, path=True, template=template),
@@ -156,6 +159,10 @@ OPTIONS: tuple[Option, ...] = (
            _both("amounts are rounded to multiples of it, of which {max_value} is one (default: 1)")
            | {"preview": "amounts are rounded to multiples of it (default: 1)"},
            group=_AMOUNTS, field="amounts.resolution", beam="value_resolution"),
+    Option("csv_delimiter", delimiter, "CHAR", "CSV files: what stands between the values of a line, such as ';' or "
+           "\\t (default: a comma; .tsv files have tabs)", RUN, _INPUT, field="source.csv_delimiter"),
+    Option("csv_encoding", encoding, "NAME", "CSV files: their encoding, such as utf-16 or latin-1 (default: utf-8)",
+           RUN, _INPUT, field="source.csv_encoding"),
     Option("csv_quoted_newlines", None, "", "let quoted values of CSV files hold line ends; rows then depend on each "
            "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon", RUN, _INPUT,
            field="source.csv_quoted_newlines"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import string
 from collections.abc import Callable, Mapping
@@ -15,9 +16,9 @@ from private_topk.transforms.windows.calendar import time_zone
 from private_topk.transforms.windows.period import delay, duration, moment, window_length
 
 __all__ = [
-    "BY_KIND", "OneOf", "count", "delay", "duration", "fraction", "listed", "mechanism", "moment", "name_and_value",
-    "number", "output_template", "printable_text", "report_name", "sizes", "template", "whole", "whole_or_power",
-    "window_length", "zone",
+    "BY_KIND", "OneOf", "count", "delay", "delimiter", "duration", "encoding", "fraction", "listed", "mechanism",
+    "moment", "name_and_value", "number", "output_template", "printable_text", "report_name", "sizes", "template",
+    "whole", "whole_or_power", "window_length", "zone",
 ]  # fmt: skip
 
 _LONGEST_NAME = 200
@@ -153,6 +154,48 @@ def name_and_value(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
     return name, value
+
+
+def delimiter(text: str) -> str:
+    """What stands between the values of a line: one character of ASCII, perhaps as \\t or \\x01."""
+    if re.fullmatch(r"\\(t|x[0-9a-fA-F]{2})", text):
+        text = "\t" if text == "\\t" else chr(int(text[2:], 16))
+    if len(text) != 1 or not text.isascii() or text in '"\r\n\0':
+        raise ValueError(f"must be one character of ASCII such as ';', or \\t for a tab, and no quote or line end; "
+                         f"got {text!r}")  # fmt: skip
+    return text
+
+
+_UNITS = {f"utf-{bits}{order}" for bits in (16, 32) for order in ("", "-le", "-be")}
+_LEADS = {"big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp", "euc_kr", "gb18030",
+          "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"}  # fmt: skip
+"""Encodings of letters of one and more bytes, of which a line feed is none but the first."""
+
+
+def encoding(text: str) -> str:
+    """The name that Python has for an encoding whose lines can be read each by itself."""
+    try:
+        name = codecs.lookup(text).name
+    except (LookupError, ValueError):
+        raise ValueError(f"must be an encoding that Python knows, such as utf-16 or latin-1; got {text!r}") from None
+    if name in ("utf-8", "utf-8-sig"):  # a mark at the start is dropped anyway
+        return "utf-8"
+    if name not in _UNITS | _LEADS and not _is_a_letter_a_byte(name):
+        raise ValueError(f"{text!r} cannot be read line by line: what a byte means depends on bytes before it, perhaps "
+                         "of another row; convert the files to utf-8, as iconv does")  # fmt: skip
+    return name
+
+
+def _is_a_letter_a_byte(name: str) -> bool:
+    """Whether every byte is one letter, or none, whatever stands beside it."""
+    pairs = bytes(byte for first in range(256) for second in range(256) for byte in (first, second))
+    try:
+        if len(rb"\n".decode(name, "replace")) < 2:  # as escapes are read, with warnings of all that are none
+            return False
+        letters = [bytes([byte]).decode(name, "replace") for byte in range(256)]
+        return pairs.decode(name, "replace") == "".join(letters[byte] for byte in pairs) and "\n" in letters
+    except (LookupError, UnicodeError):  # no encoding of texts, such as base64
+        return False
 
 
 BY_KIND: Mapping[str, Callable[[str], object]] = {

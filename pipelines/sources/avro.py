@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from private_topk.pipelines.files import FileInfo, is_gzip, is_local, open_content
+from private_topk.pipelines.files import FileInfo, is_local, open_content, packing_of
 from private_topk.pipelines.sources.avro_schema import (
     Branch,
     Unreadable,
@@ -101,7 +101,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
     """
     with open_content(file.path) as source:
         header = _header(source, file.path)
-        if not is_gzip(file.path):
+        if not packing_of(file.path):
             source.seek(max(file.size - 16, 0))
             if source.read(16) != header.sync:
                 raise refused(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
@@ -115,7 +115,7 @@ def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     A file of a store is read whole, since a seek may be a request there, and so is a zipped one. Raises Refusal unless
     the blocks of a larger file of this machine lead to its end.
     """
-    if is_gzip(file.path):
+    if packing_of(file.path):
         yield 0, _END
         return
     start = 0
@@ -154,11 +154,10 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 def _header(source: IO[bytes], path: str) -> Header:
-    source.seek(0)
     try:
         record = _record(source, _HEADER)
     except Exception:  # a decoder may raise anything for bytes that are not Avro
-        source.read(1)  # which raises, if it is the gzip stream that is broken
+        source.read(1)  # which raises, if it is the zipped stream that is broken
         raise refused(f"{path} is not an Avro file, or its header is truncated") from None
     if record["magic"] != _MAGIC:
         raise refused(f"{path} is not an Avro file: it does not start with the Avro magic bytes")

@@ -43,6 +43,8 @@ class Columns:
     `quoted_line_ends` lets a quoted CSV value hold line ends. It costs the independence of rows: a value with an
     unclosed quote then takes along every row up to the next quote, whoever's they are.
 
+    `delimiter` stands between the values of a CSV line; `encoding` is that of CSV files, as Python calls it.
+
     `value` holds the amounts that are added up; None where users are counted. `group` holds the group that a row is of;
     None where there is one ranking for all.
     """
@@ -58,6 +60,8 @@ class Columns:
     quoted_line_ends: bool = False
     value: str | None = field(default=None, metadata={IF_GIVEN: True})
     group: str | None = field(default=None, metadata={IF_GIVEN: True})
+    delimiter: str = field(default=",", metadata={IF_GIVEN: True})
+    encoding: str = field(default="utf-8", metadata={IF_GIVEN: True})
 
     def __post_init__(self) -> None:
         for role in ROLES:

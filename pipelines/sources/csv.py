@@ -1,8 +1,8 @@
-"""CSV files with a header line, plain or gzip. Every value is read as text; an empty one is missing.
+"""CSV files with a header line, plain or zipped. Every value is read as text; an empty one is missing.
 
 Every line is a row, read independently of all others. The rule is one regular expression: a line has as many values as
-the header, between commas. A value is bare, without a quote at its start, or in quotes, with every quote inside
-doubled. Arrow parses the lines that match, many at once.
+the header, with a delimiter between them. A value is bare, without a quote at its start, or in quotes, with every quote
+inside doubled. Arrow parses the lines that match, many at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import IO, NamedTuple, cast
 
 import numpy as np
@@ -17,27 +18,66 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from private_topk.pipelines.files import FileInfo, open_content
+from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows, no_column
-from private_topk.pipelines.sources.text import Chunk, chunks, lines_of, unreadable, whole_file
-from private_topk.transforms.errors import refused
+from private_topk.pipelines.sources.text import (
+    Chunk,
+    chunks,
+    codec_of,
+    in_utf8,
+    lines_of,
+    unreadable,
+    whole_file,
+)
+from private_topk.transforms.errors import Refusal, refused, verbatim
 
-__all__ = ["Header", "check", "header_of", "null_if_empty", "pieces", "read", "rows_of", "width_is"]
+__all__ = ["Header", "check", "has_tabs", "header_of", "null_if_empty", "pieces", "read", "rows_of", "width_is"]
 
 _BYTES = 4 << 20
-_OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""Other separators, as European spreadsheets write them."""
+_OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+"""Separators, as spreadsheets of other countries write them."""
 
-_VALUE = r'(?:"(?:[^"\x00]|"")*"|[^",\r\n\x00][^,\r\n\x00]*)?'
-_LINE = f"^{_VALUE}(?:,{_VALUE})*\r?\n?$"
-_QUOTED = r'(^|,)"(?:[^"]|"")*"'
 _MOST_REPEATED = 1000
 """The most repetitions that RE2 supports; up to here it is much faster than counting commas."""
 
 _BLANK = (b"\n", b"\r\n", b"\r")
-_EACH = re.compile(r'(?:^|,)(?:"((?:[^"]|"")*)"|([^,\r\n]*))')
 
 pieces = whole_file
+
+
+class _Dialect(NamedTuple):
+    """The expressions of values between delimiters, for RE2 and Python alike."""
+
+    between: str
+    value: str
+    line: str
+    quoted: str
+    each: re.Pattern[str]
+
+
+@lru_cache(maxsize=16)
+def _dialect(delimiter: str) -> _Dialect:
+    d = f"\\x{ord(delimiter):02x}"
+    value = rf'(?:"(?:[^"\x00]|"")*"|[^"{d}\r\n\x00][^{d}\r\n\x00]*)?'
+    each = re.compile(rf'(?:^|{d})(?:"((?:[^"]|"")*)"|([^{d}\r\n]*))')
+    return _Dialect(d, value, rf"^{value}(?:{d}{value})*\r?\n?$", rf'(^|{d})"(?:[^"]|"")*"', each)
+
+
+def has_tabs(path: str) -> bool:
+    """Whether the values of a file stand between tabs by its ending, .tsv."""
+    return unpacked_name(path).endswith(".tsv")
+
+
+def _codec(source: IO[bytes], path: str, columns: Columns) -> str:
+    codec, name = codec_of(source, columns.encoding), columns.encoding
+    if codec is None:
+        raise Refusal("csv_encoding", f"{name} needs the mark of its byte order at the start of a file, and "
+                      f"{verbatim(path)} has none", f"give {name}-le or {name}-be")  # fmt: skip
+    return codec
+
+
+def _delimiter(path: str, columns: Columns) -> str:
+    return "\t" if has_tabs(path) else columns.delimiter
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
@@ -65,13 +105,14 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
     """The text after the header, in chunks of whole lines. Raises Refusal if the first line is no header."""
     header = None
-    for text, too_long in chunks(source):
+    for text, too_long in chunks(source, _codec(source, path, columns)):
         if header is None:
             text = text.lstrip(b"\r\n")
             if not text and not too_long:
                 continue
             end = text.find(b"\n") + 1 or len(text)
-            header = _checked(header_of(text[:end], columns) if not too_long else None, path, columns)
+            names = header_of(text[:end], columns, _delimiter(path, columns)) if not too_long else None
+            header = _checked(names, path, columns)
             text = text[end:]
         yield Chunk(text, too_long), header
     if header is None and columns.quoted_line_ends:  # whose decoder needs a header
@@ -80,18 +121,30 @@ def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chu
 
 def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
     if parsed is None:
-        raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
-                         "UTF-8, that ends with a line feed")  # fmt: skip
+        rule = f"{path} is not a CSV file that can be read: it must start with a line of column names, in " \
+               f"{columns.encoding.upper()}, that ends with a line feed"  # fmt: skip
+        raise Refusal("", verbatim(rule), "" if columns.public else "{csv_encoding} names another encoding")
     names, header = parsed
     for role, name in columns.by_role().items():
         if names.count(name) != 1:  # what stands in the first line may be data: it is shown if it has two of the names
-            other = next((by for sign, by in _OTHERS.items() if len(names) == 1 and sign in names[0]), None)
+            other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
             if not other and name not in names and (columns.public or len({*names} & {*columns.names()}) > 1):
                 raise no_column(path, role, name, names)
-            remedy = "name the columns there" if other is None else f"write commas in place of {other}"
-            raise refused(f"{path}: the first line must name one column {name!r}, got {names.count(name)} of "
-                             f"{len(names)}: {remedy}")  # fmt: skip
+            rule = f"{path}: the first line must name one column {name!r}, got {names.count(name)} of {len(names)}"
+            raise Refusal("", verbatim(rule), _remedy(path, other, columns))
     return header
+
+
+def _remedy(path: str, other: str | None, columns: Columns) -> str:
+    """What to do about a first line that has no column of the name, but perhaps another delimiter."""
+    if other is None:
+        return "name the columns there"
+    if has_tabs(path):
+        return f"a .tsv file has tabs between its values, and this one {_OTHERS[other]}: name it .csv"
+    if columns.public:  # a list, which no option is for
+        return f"write commas in place of {_OTHERS[other]}" + (", or name it .tsv" if other == "\t" else "")
+    shown = "\\t" if other == "\t" else other
+    return f"give {{csv_delimiter}} '{shown}'" + (", or name it .tsv" if other == "\t" else "")
 
 
 def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Rows]:
@@ -99,8 +152,9 @@ def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Ro
 
     A row that cannot be read refuses the file: nobody can say where the next one begins.
     """
+    codec = _codec(source, path, columns)
     try:
-        for batch in _open(source, path, columns):
+        for batch in _open(source if codec == "utf-8" else in_utf8(source, codec), path, columns):
             yield Rows({name: null_if_empty(batch[name]) for name in columns.names()})
     except pa.ArrowException as error:
         raise refused(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
@@ -113,7 +167,7 @@ def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreaming
         return pa_csv.open_csv(
             cast(IO[bytes], _WithoutNul(source, path)),
             pa_csv.ReadOptions(block_size=_BYTES),
-            pa_csv.ParseOptions(newlines_in_values=True),
+            pa_csv.ParseOptions(delimiter=_delimiter(path, columns), newlines_in_values=True),
             pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
         )
     except pa.ArrowException:
@@ -145,37 +199,41 @@ class _WithoutNul(io.RawIOBase):
 
 
 class Header(NamedTuple):
-    """The indices of the wanted columns, by name, and how many columns there are in all."""
+    """The indices of the wanted columns, by name, how many columns there are in all, and what stands between them."""
 
     indices: dict[str, int]
     width: int
+    delimiter: str = ","
 
 
-def header_of(line: bytes, columns: Columns) -> tuple[list[str], Header] | None:
+def header_of(line: bytes, columns: Columns, delimiter: str = ",") -> tuple[list[str], Header] | None:
     """The names in a header line, and the index of the first of each wanted name; None if the line is not CSV."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
         return None
-    text = text.removesuffix("\r\n").removesuffix("\n")
-    if not text.strip() or not re.fullmatch(f"{_VALUE}(?:,{_VALUE})*", text):
+    text, its = text.removesuffix("\r\n").removesuffix("\n"), _dialect(delimiter)
+    if not text.strip() or not re.fullmatch(f"{its.value}(?:{its.between}{its.value})*", text):
         return None
-    names = [quoted.replace('""', '"') or bare for quoted, bare in _EACH.findall(text)]
-    return names, Header({name: names.index(name) for name in columns.names() if name in names}, len(names))
+    names = [quoted.replace('""', '"') or bare for quoted, bare in its.each.findall(text)]
+    indices = {name: names.index(name) for name in columns.names() if name in names}
+    return names, Header(indices, len(names), delimiter)
 
 
-def width_is(lines: pa.Array, width: int) -> pa.Array:
+def width_is(lines: pa.Array, width: int, delimiter: str = ",") -> pa.Array:
     """A mask of the lines (binary) that are rows of `width` values."""
+    its = _dialect(delimiter)
     if width <= _MOST_REPEATED:
-        return pc.match_substring_regex(lines, f"^(?:{_VALUE},){{{width - 1}}}{_VALUE}\r?\n?$")
-    commas = pc.count_substring(pc.replace_substring_regex(lines, _QUOTED, r"\1"), ",")
-    return pc.and_(pc.match_substring_regex(lines, _LINE), pc.equal(commas, width - 1))
+        rows = f"^(?:{its.value}{its.between}){{{width - 1}}}{its.value}\r?\n?$"
+        return pc.match_substring_regex(lines, rows)
+    between = pc.count_substring(pc.replace_substring_regex(lines, its.quoted, r"\1"), delimiter)
+    return pc.and_(pc.match_substring_regex(lines, its.line), pc.equal(between, width - 1))
 
 
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are skipped; invalid ones become unreadable."""
     lines, unreadable = lines_of(text), 0
-    fits = width_is(lines, header.width)
+    fits = width_is(lines, header.width, header.delimiter)
     if not pc.all(fits).as_py():
         others = lines.filter(pc.invert(fits)).to_pylist()
         unreadable = sum(line not in _BLANK for line in others)
@@ -199,7 +257,7 @@ def _parsed(text: bytes, header: Header) -> pa.Table:
         pa.BufferReader(b"\n" + text),
         pa_csv.ReadOptions(column_names=columns, block_size=len(text) + 2, use_threads=False),
         # Quoted carriage returns are values; quoted line feeds do not occur, since every line has been looked at.
-        pa_csv.ParseOptions(newlines_in_values=True),
+        pa_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
         pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
     )
 

@@ -64,9 +64,11 @@ class Files(Source):
 
     @cached_property
     def files(self) -> tuple[FileInfo, ...]:
-        """The files, sorted by path. Raises Refusal if there are none."""
+        """The files, sorted by path. Raises Refusal if there are none. One of 0 bytes has no rows, whatever its name:
+        warehouses leave such ones beside their data.
+        """
         with about_the_input():
-            return tuple(match(self.place))
+            return tuple(file for file in match(self.place) if file.size)
 
     @cached_property
     def integer_items(self) -> bool:

@@ -255,8 +255,10 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
 
 
 def arrived(pattern: str) -> list[FileInfo]:
-    """The complete files of a pattern, in the order in which they were last written; there may be none."""
-    files = [file for file in match_any(pattern) if _is_complete(file.path)]
+    """The complete files of a pattern that have a byte, in the order in which they were last written; there may be
+    none.
+    """
+    files = [file for file in match_any(pattern) if file.size and _is_complete(file.path)]
     return sorted(files, key=lambda file: (file.written, file.path))
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from private_topk.pipelines.files import FileInfo, as_it_is, is_gzip
+from private_topk.pipelines.files import PACKINGS, FileInfo, as_it_is, packing_of
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.transforms.errors import refused
@@ -27,20 +27,17 @@ __all__ = [
     "reader_of",
 ]
 
-FORMATS: dict[str, ModuleType] = {
+_PLAIN: dict[str, ModuleType] = {
     ".avro": avro,
-    ".avro.gz": avro,
     ".parquet": parquet,
-    ".parquet.gz": parquet,
     ".csv": csv,
-    ".csv.gz": csv,
+    ".tsv": csv,
     ".jsonl": json_lines,
-    ".jsonl.gz": json_lines,
     ".ndjson": json_lines,
-    ".ndjson.gz": json_lines,
     ".json": json_lines,
-    ".json.gz": json_lines,
 }
+
+FORMATS = {ending + packing: module for ending, module in _PLAIN.items() for packing in ("", *PACKINGS)}
 
 _LEAST_PIECE = 8 << 20
 _MOST_PIECES = 1000
@@ -75,24 +72,27 @@ def reader_of(path: str) -> ModuleType:
     for ending, module in FORMATS.items():
         if path.lower().endswith(ending):
             return module
-    raise refused(f"{path} has no known ending: use one of {', '.join(FORMATS)}")
+    raise refused(f"{path} has no known ending: use one of {', '.join(_PLAIN)}, each also with {' or '.join(PACKINGS)}")
 
 
 def format_name(path: str) -> str:
     """The name of a file's format, such as avro or csv.gz. Raises Refusal for an unknown ending."""
-    return reader_of(path).__name__.rpartition(".")[2] + (".gz" if is_gzip(path) else "")
+    name, packing = reader_of(path).__name__.rpartition(".")[2], packing_of(path)
+    name = "tsv" if csv.has_tabs(path) else name
+    return name + next((ending for ending, kind in PACKINGS.items() if kind == packing), "")
 
 
 def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
     """Raise Refusal unless every file can be read. Looks at headers and footers, and at no row: otherwise one
     user's row could decide whether there is a ranking. Returns whether the items of all files are integers."""
     with ThreadPoolExecutor(16) as pool:
-        return all(list(pool.map(lambda file: reader_of(file.path).check(file, columns), files)))
+        found = list(pool.map(lambda file: reader_of(file.path).check(file, columns), files))
+    return bool(found) and all(found)
 
 
 def packed_size(file: FileInfo) -> int:
     """About how many bytes the rows of a file take when compressed: a quarter, if it is plain text."""
-    plain = reader_of(file.path) in (csv, json_lines) and not is_gzip(file.path)
+    plain = reader_of(file.path) in (csv, json_lines) and not packing_of(file.path)
     return file.size // _TEXT_TO_PACKED if plain else file.size
 
 
@@ -137,7 +137,7 @@ def _check_not_cut(piece: Piece) -> None:
     no ranges of stored bytes; Parquet has a footer, and a zipped Avro block its length, which show a cut.
     """
     module = reader_of(piece.path)
-    if module is parquet or (module is avro and is_gzip(piece.path)):
+    if module is parquet or (module is avro and packing_of(piece.path)):
         return
     now = as_it_is(FileInfo(piece.path, piece.stop))
     if now is not None and now.size < piece.stop:

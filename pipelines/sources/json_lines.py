@@ -1,4 +1,4 @@
-"""JSON lines, plain or gzip: one object a line. Messages of a stream mean the same as lines (`rows_of`).
+"""JSON lines, plain or zipped: one object a line. Messages of a stream mean the same as lines (`rows_of`).
 
 `_by_rule` defines what a text means. msgspec, which is many times faster than Python's own parser, reads those texts
 that the two cannot read differently. Both read one text at a time, so no row depends on another.
@@ -6,6 +6,7 @@ that the two cannot read differently. Both read one text at a time, so no row de
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -16,22 +17,37 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from private_topk.pipelines.files import FileInfo, open_content
+from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.text import chunks, unreadable, whole_file
+from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["check", "pieces", "read", "rows_of"]
 
 _ROWS = 100_000
+_LOOK = 1 << 16
 
 pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise Refusal unless the file can be opened and unzipped. No row refuses a file."""
+    """Raise Refusal unless the file can be opened and unzipped, and for a .json file that is one array, or an object of
+    several lines. No row refuses a file: a line that begins so is none.
+    """
     with open_content(file.path) as source:
-        source.read(1)
+        first = source.read(_LOOK).removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
+    if is_json(file.path):
+        how = "'.[]'" if first[:1] == b"[" else "." if first.partition(b"\n")[0].strip() == b"{" else ""
+        if how:
+            whole = "one array" if first[:1] == b"[" else "an object of several lines"
+            raise Refusal("", f"{verbatim(file.path)} is {whole}, and must have one object a line",
+                          f"write it anew: jq -c {how}")  # fmt: skip
     return False  # values have types of their own
+
+
+def is_json(path: str) -> bool:
+    """Whether a file's ending, .json, does not say that its lines are objects."""
+    return unpacked_name(path).endswith(".json")
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:

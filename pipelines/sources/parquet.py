@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from private_topk.pipelines.files import FileInfo, is_gzip, open_content
+from private_topk.pipelines.files import FileInfo, open_content, packing_of
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_int64
 from private_topk.transforms.columnar import is_text
 from private_topk.transforms.errors import refused
@@ -50,7 +50,7 @@ def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     start = stored = 0
     for group in range(metadata.num_row_groups):
         stored += metadata.row_group(group).total_byte_size
-        if stored >= size and not is_gzip(file.path):
+        if stored >= size and not packing_of(file.path):
             yield start, group + 1
             start, stored = group + 1, 0
     if start < metadata.num_row_groups:
@@ -141,9 +141,9 @@ def _is_dictionary(column: pa.Array) -> bool:
 
 @contextmanager
 def _content(path: str) -> Iterator[IO[bytes]]:
-    """The file; unzipped in memory, since its footer comes last and a gzip stream has no way back from there."""
-    with _UNZIPPED if is_gzip(path) else nullcontext(), open_content(path) as content:
-        yield io.BytesIO(content.read()) if is_gzip(path) else content
+    """The file; unzipped in memory, since its footer comes last and a zipped stream has no way back from there."""
+    with _UNZIPPED if packing_of(path) else nullcontext(), open_content(path) as content:
+        yield io.BytesIO(content.read()) if packing_of(path) else content
 
 
 def _opened(source: IO[bytes], path: str, dictionaries: list[str] | None = None) -> pq.ParquetFile:

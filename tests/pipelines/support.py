@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines import cli
-from private_topk.pipelines.files import match
+from private_topk.pipelines.files import match, unpacked_name
 from private_topk.pipelines.report_spec import ReportSpec, resolve
 from private_topk.pipelines.sources import Columns, check_files, reader_of
 from private_topk.pipelines.sources.columns import block_of
@@ -84,11 +84,17 @@ def to_parquet(rows: Rows, **options: Any) -> bytes:  # noqa: ANN401
 WRITERS = {".avro": to_avro, ".csv": to_csv, ".jsonl": to_json_lines, ".parquet": to_parquet}
 
 
+def packed(content: bytes, ending: str) -> bytes:
+    """The content of a file as its ending has it: gzip, zstd, or as it is."""
+    if ending.lower().endswith(".gz"):
+        return gzip.compress(content, 1)
+    return pa.compress(content, "zstd", asbytes=True) if ending.lower().endswith(".zst") else content
+
+
 def write(path: Path, content: bytes | str | Rows) -> Path:
-    """Bytes, text or rows to a file; rows in the format of its ending, gzip where it ends with .gz."""
+    """Bytes, text or rows to a file; rows in the format of its ending, and zipped as it says."""
     if isinstance(content, list):
-        content = WRITERS[Path(path.name.removesuffix(".gz")).suffix](content)
-        content = gzip.compress(content) if path.suffix == ".gz" else content
+        content = packed(WRITERS[Path(unpacked_name(path.name)).suffix](content), path.name)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 

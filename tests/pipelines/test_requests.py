@@ -55,6 +55,8 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "group_column": (False, LANDS, {"group_column": "who"}),
     "groups": (False, LANDS, {"groups": "turned.txt"}),
     "groups_per_user": (False, LANDS, {"groups_per_user": 2}),
+    "csv_delimiter": (False, BASE, {"csv_delimiter": ";"}),
+    "csv_encoding": (False, BASE, {"csv_encoding": "latin-1"}),
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),
     "domain": (False, BASE, {"domain": "turned.txt"}),
     "found": (False, BASE, {"found": "found.csv"}),
@@ -266,6 +268,6 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
             for step in above[:-1]:
                 inside = inside.get(step) if isinstance(inside, dict) else None
             if isinstance(inside, dict):
-                absent = held is None and IF_GIVEN in field.metadata
+                absent = held == field.default and IF_GIVEN in field.metadata
                 assert (above[-1] in inside) != (absent or bool(field.metadata.get(UNASKED))), path
     assert isinstance(made.spec, ReportSpec)

@@ -4,7 +4,6 @@ says how it is made, and has these tests.
 
 from __future__ import annotations
 
-import gzip
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from private_topk.pipelines.files import PACKINGS
 from private_topk.pipelines.identity import UNASKED
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.source import Source
@@ -25,7 +25,7 @@ from private_topk.runners import Launch
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
-from tests.pipelines.support import Read, Rows, read, write
+from tests.pipelines.support import Read, Rows, packed, read, write
 
 KEY = ReleaseKey.held(b"a key of the tests, which is no secret")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -128,12 +128,13 @@ class FormatContract:
         for piece in (1, 17, 100, 999, size // 3, size - 1, size, size + 1):
             assert read(path, size=piece) == self.expected
 
-    def test_zipped_it_is_the_same_or_refused(self, tmp_path: Path) -> None:
-        content = gzip.compress(self.content(self.rows))
-        path = write(tmp_path / f"rows{self.ending}.gz", content)
+    @pytest.mark.parametrize("packing", PACKINGS)
+    def test_zipped_it_is_the_same_or_refused(self, tmp_path: Path, packing: str) -> None:
+        content = packed(self.content(self.rows), packing)
+        path = write(tmp_path / f"rows{self.ending}{packing}", content)
         assert read(path, size=100) == self.expected
-        for broken in (b"", content[:15], content[:-4], content[: len(content) // 2], self.content(self.rows)):
-            with pytest.raises(Refusal, match=r"rows.*gz is not a whole gzip file"):
+        for broken in (content[:15], content[:-4], content[: len(content) // 2], self.content(self.rows)):
+            with pytest.raises(Refusal, match=rf"rows.*{packing} is not a whole {PACKINGS[packing]} file"):
                 read(write(path, broken))
 
     def test_no_rows(self, tmp_path: Path) -> None:

@@ -75,12 +75,12 @@ def json_row(line: bytes, timed: bool = False, unit: str = "s") -> tuple | str |
     return _row([found[name][0] if found[name] else None for name in names], unit)
 
 
-def csv_row(line: bytes, width: int, places: list[int], unit: str = "s") -> tuple | str | None:
+def csv_row(line: bytes, width: int, places: list[int], unit: str = "s", delimiter: str = ",") -> tuple | str | None:
     """The same for a line of CSV: a state machine over its letters."""
     line = re.sub(rb"\r?\n?\Z", b"", line)
     if not line:
         return None
-    values = _split(line)
+    values = _split(line, delimiter.encode())
     if values is None or len(values) != width:
         return BAD
     found: list[Any] = []
@@ -92,7 +92,7 @@ def csv_row(line: bytes, width: int, places: list[int], unit: str = "s") -> tupl
     return _row(found, unit)
 
 
-def _split(line: bytes) -> list[bytes] | None:
+def _split(line: bytes, delimiter: bytes) -> list[bytes] | None:
     values, at = [], 0
     while True:
         value = b""
@@ -109,14 +109,14 @@ def _split(line: bytes) -> list[bytes] | None:
                 else:
                     value, at = value + line[at : at + 1], at + 1
         else:
-            while at < len(line) and line[at : at + 1] != b",":
+            while at < len(line) and line[at : at + 1] != delimiter:
                 if line[at] in (0, 13):
                     return None
                 value, at = value + line[at : at + 1], at + 1
         values.append(value)
         if at == len(line):
             return values
-        if line[at : at + 1] != b",":
+        if line[at : at + 1] != delimiter:
             return None
         at += 1
 

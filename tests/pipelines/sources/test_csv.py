@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
 import random
 from collections import Counter
+from dataclasses import replace
+from encodings.aliases import aliases
 from functools import cache
 from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources import text as text_source
 from private_topk.pipelines.sources.csv import Header, rows_of
 from private_topk.transforms.errors import Refusal
+from private_topk.transforms.texts import delimiter, encoding
 from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.support import Rows, read, reasons, to_csv, write
+
+
+def taken(name: str) -> str | None:
+    """The name that an encoding is taken by; None if it is refused."""
+    with contextlib.suppress(ValueError):
+        return encoding(name)
+    return None
 
 
 class TestFormat(FormatContract):
@@ -26,6 +39,13 @@ class TestFormat(FormatContract):
 
     def content(self, rows: Rows) -> bytes:
         return to_csv([{"user": "user", "item": "item"}, *rows]).partition(b"\r\n")[2]
+
+
+class TestTabs(TestFormat):
+    ending = ".tsv"
+
+    def content(self, rows: Rows) -> bytes:
+        return super().content(rows).replace(b",", b"\t")
 
 
 @pytest.mark.parametrize(
@@ -111,12 +131,12 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
         (b"user,item\r", "must start with a line of column names"),
         (b"\n\xef\xbb\xbfuser,item\n", "must name one column 'user', got 0 of 2"),
         (b"alice,secret\nb,y\n", "the first line must name one column 'user', got 0 of 2"),
-        (b"user;item\nsecret;y\n", "got 0 of 1: write commas in place of semicolons"),
-        (b"user\titem\nsecret\ty\n", "got 0 of 1: write commas in place of tabs"),
+        (b"user;item\nsecret;y\n", "got 0 of 1: give csv_delimiter ';'$"),
+        (b"user\titem\nsecret\ty\n", "got 0 of 1: give csv_delimiter '.t', or name it .tsv$"),
         (b"alice,item\nb,y\n", "must name one column 'user', got 0 of 2: name the columns there$"),
         (b"user,item,user\na,b,c\n", "got 2 of 3"),
         (b"user;item\na;b\n", "got 0 of 1"),
-        ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8"),
+        ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8, .*: csv_encoding names another encoding$"),
         (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|must name one column"),
     ],
 )
@@ -125,6 +145,93 @@ def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content:
         read(write(tmp_path / "rows.csv", content))
     assert "rows.csv" in str(caught.value)
     assert not any(word in str(caught.value) for word in ("secret", "alice", "caf"))
+
+
+TAKEN = ["utf8", "UTF-8-SIG", "U16", "utf-32-be", "latin-1", "ISO-8859-15", "cp1252", "mac-roman", "koi8-r", "cp500",
+         "ascii", "sjis", "gb18030", "euc-kr", "big5hkscs"]  # fmt: skip
+STATEFUL = ["utf-7", "iso-2022-jp", "iso2022_kr", "hz", "idna", "punycode", "unicode_escape", "raw_unicode_escape"]
+
+
+def test_encodings_whose_lines_mean_something_by_themselves_are_taken_and_others_refused_by_name() -> None:
+    for name in TAKEN:
+        codec = encoding(name)
+        assert codecs.lookup(codec).name == codec and codec != "utf-8-sig"
+    for name in [*STATEFUL, "base64", "rot13", "undefined"]:
+        with pytest.raises(ValueError, match=f"'{name}' cannot be read line by line"):
+            encoding(name)
+    for name in ("klingon", "", "a\0b"):
+        with pytest.raises(ValueError, match="must be an encoding that Python knows, such as utf-16 or latin-1"):
+            encoding(name)
+
+
+@pytest.mark.parametrize("name", sorted({found for name in set(aliases.values()) if (found := taken(name))}))
+def test_no_letter_of_an_encoding_that_is_taken_holds_a_line_end(name: str) -> None:
+    """Or the letters that all lines are decoded to at once would not be those of each: up to three bytes before one."""
+    codec = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name)
+    end = "\n".encode(codec)
+    if len(end) > 1:
+        firsts = [bytes([byte]) * at + b"\xd8" * (len(end) - at) for byte in range(256) for at in range(len(end) + 1)]
+    else:
+        leads = [bytes([lead]) for lead in range(256)]
+        firsts = [*leads, *(b"\x8f" + lead for lead in leads), *(b"\x81\x30" + lead for lead in leads)]
+    for first in firsts:
+        with contextlib.suppress(UnicodeDecodeError):
+            assert (first + end).decode(codec) == first.decode(codec) + "\n", (first, end)
+
+
+def test_an_encoding_is_of_the_rows_and_a_broken_line_costs_itself(tmp_path: Path) -> None:
+    rows = [("a", "café"), ("b", "日本"), ("c", "x")]
+    text = "user,item\n" + "".join(f"{user},{item}\n" for user, item in rows)
+    for name in ("utf-16", "utf-16-be", "gb18030", "latin-1"):
+        content = text.replace("日本", "Ã").encode(name)
+        whole = write(tmp_path / "rows.csv", content)
+        columns = Columns(encoding=encoding(name))
+        expected = [(user, item.replace("日本", "Ã")) for user, item in rows]
+        assert read(whole, columns) == (expected, 0)
+        assert read(whole, replace(columns, quoted_line_ends=True)) == (expected, 0)
+        if name != "latin-1":
+            broken = b"\x00\xd8" if name == "utf-16" else b"\xd8\x00" if name == "utf-16-be" else b"\xff"
+            cut = content.index("b,".encode(name.replace("utf-16", "utf-16-le") if name == "utf-16" else name))
+            assert read(write(whole, content[:cut] + broken + content[cut:]), columns) == (
+                [expected[0], expected[2]],
+                1,
+            )
+    with pytest.raises(Refusal, match="utf-16 needs the mark of its byte order .*rows.csv has none: .*utf-16-le or"):
+        read(write(tmp_path / "rows.csv", text.encode("utf-16-le")), Columns(encoding="utf-16"))
+    assert read(write(tmp_path / "rows.csv", b"\xff\xfe"), Columns(encoding="utf-16")) == ([], 0)
+
+
+@pytest.mark.parametrize("name", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_line_ends_where_a_letter_does(tmp_path: Path, name: str) -> None:
+    """And not between two letters whose bytes, side by side, hold those of a line feed; wherever a chunk ends."""
+    items = ["\u0a05\u0100", "\u0100\u0a05", "\u0a00\u0a00", "\u000b\u0a0a", "\u3000\u0a01\u3000"]
+    content = ("user,item\n" + "".join(f"u,{item}\n" for item in items)).encode(name)
+    path = write(tmp_path / "rows.csv", content)
+    for chunk in (1, 2, 3, 5, 7, 1 << 20):
+        with patch.object(text_source, "_BYTES", chunk):
+            assert read(path, Columns(encoding=name)) == ([("u", item) for item in items], 0)
+
+
+@pytest.mark.parametrize("sign", [";", "|", "\t", " ", "\x01", "^", "]", "\\", "-", "."])
+def test_delimiters(tmp_path: Path, sign: str) -> None:
+    assert delimiter(sign) == sign
+    draw = random.Random(2)
+    rows = [tuple("".join(draw.choices(f'ab,"é{sign}', k=draw.randrange(1, 9))) for _ in range(3)) for _ in range(500)]
+    sink = io.StringIO()
+    csv.writer(sink, delimiter=sign, escapechar=None).writerows([("user", "z", "item"), *rows])
+    path = write(tmp_path / "rows.csv", sink.getvalue())
+    for quoted in (False, True):
+        found = read(path, Columns(delimiter=sign, quoted_line_ends=quoted))
+        assert found == ([(user, item) for user, _, item in rows], 0)
+    with pytest.raises(Refusal, match="rows.tsv: the first line must name one column 'user'"):
+        read(write(tmp_path / "rows.tsv", "user,item\na,b\n"), Columns(delimiter=","))
+
+
+def test_what_is_no_delimiter() -> None:
+    assert (delimiter(r"\t"), delimiter(r"\x01")) == ("\t", "\x01")
+    for text in ("", ";;", "§", '"', "\n", "\r", "\0", r"\x0a", r"\n", "tab"):
+        with pytest.raises(ValueError, match="must be one character of ASCII such as ';', or .t for a tab"):
+            delimiter(text)
 
 
 def test_gzip_files_one_behind_the_other(tmp_path: Path) -> None:

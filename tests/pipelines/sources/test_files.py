@@ -17,9 +17,9 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files, read_ahead
 from private_topk.pipelines.sources.formats import cut_into_pieces, read_pieces
 from private_topk.transforms.errors import Refusal
+from tests.pipelines.sources.contract import KEY, PERIOD, rows_of
 from tests.pipelines.sources.contract import ROWS as TIMED
-from tests.pipelines.sources.contract import rows_of
-from tests.pipelines.support import command, to_avro, to_csv, to_json_lines, write
+from tests.pipelines.support import command, packed, read, to_avro, to_csv, to_json_lines, write
 
 ROWS = [{"user": f"u{number}", "item": f"i{number % 5}"} for number in range(200)]
 FULL = {
@@ -70,6 +70,56 @@ def test_the_run_ends_with_a_sentence_and_publishes_nothing(
     done = command("run", *words)
     assert done.status == 2 and "was cut short after the launch" in done.err, done.err
     assert not (tmp_path / "ranking.csv").exists()
+
+
+ENDINGS = [".avro", ".parquet", ".csv", ".tsv", ".jsonl", ".json", ".csv.gz", ".parquet.zst"]
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_file_of_no_bytes_has_no_rows_whatever_its_name(tmp_path: Path, watch: bool) -> None:
+    """As warehouses leave them beside their data: not even its ending counts."""
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "rows.jsonl", TIMED)
+    alone = source_of(f"{tmp_path}/in/*.jsonl", COLUMNS, watch)
+    found, name = rows_of(alone), alone.identity(KEY, PERIOD)
+    for ending in ENDINGS:
+        write(tmp_path / "in" / f"part{ending}", b"")
+    (tmp_path / "in" / "_SUCCESS").touch()
+    source = source_of(f"{tmp_path}/in/*", COLUMNS) if not watch else source_of(f"{tmp_path}/in/*.jsonl", COLUMNS, True)
+    source.check(PERIOD)
+    assert rows_of(source) == found
+    assert watch or source.identity(KEY, PERIOD) == name, "no row more, no other input"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_where_all_files_have_no_bytes_no_row_is_there(tmp_path: Path, ending: str) -> None:
+    path, items = write(tmp_path / f"rows{ending}", b""), write(tmp_path / "items.txt", "a\nb\n")
+    done = command("run", "--input", path, "--domain", items, "--mechanism=joint", "--k=1", "--epsilon=1", "--quiet",
+                   f"--output={tmp_path}/out.csv")  # fmt: skip
+    assert done.status == 0 and (tmp_path / "out.csv").exists(), done.err
+
+
+@pytest.mark.parametrize("ending", [".json", ".json.gz", ".JSON"])
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        (b'[{"user":"a","item":"x"}]', r"is one array, and must have one object a line: write it anew: jq -c '.\[\]'"),
+        (b'\xef\xbb\xbf \r\n[\n{"user":"a"}]', r"is one array, .* jq -c '.\[\]'"),
+        (b'{\n "user": "a",\n "item": "x"\n}\n', "is an object of several lines, .*: jq -c .$"),
+        (b'{"user":"a","item":"x"}\n[]\n{\n', ""),
+    ],
+)
+def test_json_that_is_not_an_object_a_line_is_told_before_the_charge(
+    tmp_path: Path, ending: str, content: bytes, remedy: str
+) -> None:
+    path = write(tmp_path / f"rows{ending}", packed(content, ending))
+    if remedy:
+        with pytest.raises(Refusal, match=remedy):
+            source_of(str(path), Columns()).check(None)
+    else:
+        assert read(path) == ([("a", "x")], 2)
+    lines = write(tmp_path / "rows.jsonl", content)
+    source_of(str(lines), Columns()).check(None)  # which says of itself what its lines are
 
 
 def test_one_that_is_gone_was_read(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
 from tests.examples import examples
-from tests.pipelines.support import Rows, avro_schema, read, to_avro, to_json_lines
+from tests.pipelines.support import Rows, avro_schema, packed, read, to_avro, to_json_lines
 
 COLUMNS = Columns(time="at", time_unit="ms", value="paid", group="land")
 WHOLE = ["null", "long"]
@@ -45,10 +45,10 @@ def tables(draw: st.DrawFn) -> tuple[Rows, dict[str, Any], dict[str, pa.DataType
     return draw(st.lists(row, min_size=1, max_size=12)), avro, {name: arrow[kinds[1]] for name, kinds in avro.items()}
 
 
-def as_csv(rows: Rows) -> bytes:
+def as_csv(rows: Rows, delimiter: str = ",") -> bytes:
     """Numbers as Python writes them; what is missing is empty."""
     sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
+    writer = csv.writer(sink, lineterminator="\n", delimiter=delimiter)
     writer.writerow(rows[0])
     writer.writerows([["" if row[name] is None else str(row[name]) for name in rows[0]] for row in rows])
     return sink.getvalue().encode()
@@ -67,7 +67,8 @@ def test_every_format_gives_the_same_rows(
 ) -> None:
     """Labels that are texts or whole numbers, far times, amounts of any size; in one piece or cut into many."""
     rows, avro, arrow = table
-    written = {"csv": as_csv(rows), "jsonl": to_json_lines(rows), "parquet": as_parquet(rows, arrow),
+    written = {"csv": as_csv(rows), "csv.zst": packed(as_csv(rows), ".zst"), "tsv": as_csv(rows, "\t"),
+               "jsonl": to_json_lines(rows), "parquet": as_parquet(rows, arrow),
                "avro": to_avro(rows, avro_schema(**avro), sync_interval=64)}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         found = {}

@@ -21,6 +21,7 @@ from private_topk.pipelines.sources import json_lines as json_source
 from private_topk.pipelines.sources.columns import block_of, to_microseconds
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.metric import as_numbers
+from private_topk.transforms.texts import encoding
 from tests.examples import examples
 from tests.pipelines.sources import reference
 
@@ -259,3 +260,50 @@ def test_the_longest_line_is_the_same_wherever_a_chunk_ends() -> None:
                     kept = [line for line in content.split(b"\n") if len(line) < 10]
                     assert b"".join(part.text for part in got).split(b"\n") == kept
                     assert sum(part.too_long for part in got) == (0 if length < 10 else 2)
+
+
+ENCODED = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252", "cp037", "shift_jis", "gb18030", "big5",
+           "euc_jp", "johab"]  # fmt: skip
+"""Encodings of two and four bytes a letter, of one, also where a line feed is another byte, and of one or more."""
+
+
+@st.composite
+def encoded_lines(draw: st.DrawFn, codec: str, delimiter: str) -> bytes:
+    """A line as its writer encodes it, or any bytes of whole units in which no line ends."""
+    end = "\n".encode(codec)
+    width = len(end)
+    letters = st.text(st.sampled_from('ab",;é日本Ӝ\u0a0a\u0a00\u000b\x85Ā\u2028'), max_size=5)
+    written = draw(st.one_of(st.tuples(letters, letters, st.just("5")).map(delimiter.join), letters))
+    text = written.encode(codec, "ignore")
+    if draw(st.booleans()):
+        broken = draw(st.binary(min_size=1, max_size=3))
+        text = draw(st.sampled_from([text + broken * width, broken * width + text, text[: -width or None] + text]))
+    units = [text[at : at + width] for at in range(0, len(text), width)]
+    return b"".join(unit for unit in units if unit != end and len(unit) == width)
+
+
+@SLOW
+@given(st.data(), st.sampled_from(ENCODED), st.integers(1, 60), st.sampled_from([",", ";", "\t"]))
+def test_csv_lines_in_any_encoding_mean_what_each_means_by_itself(
+    data: st.DataObject, name: str, chunk: int, delimiter: str
+) -> None:
+    """Broken bytes, half pairs, and letters whose bytes hold those of a line end, beside any neighbours."""
+    columns = Columns(time="time", encoding=encoding(name), delimiter=delimiter)
+    codec = f"{name}-le" if name in ("utf-16", "utf-32") else name
+    lines = data.draw(st.lists(encoded_lines(codec, delimiter), max_size=8))
+    head = delimiter.join(["user", "item", "time"]).encode(codec)
+    mark = "\ufeff".encode(codec) if name in ("utf-16", "utf-32") else b""
+    content = mark + "\n".encode(codec).join([head, *lines])
+    expected = []
+    for line in lines:
+        try:
+            expected.append(reference.csv_row(line.decode(codec).encode(), 3, [0, 1, 2], delimiter=delimiter))
+        except UnicodeDecodeError:
+            expected.append("unreadable")
+    with (
+        patch.object(text, "_BYTES", chunk),
+        patch.object(csv_source, "open_content", lambda path: io.BytesIO(content)),
+    ):
+        parts = list(csv_source.read("x.csv", 0, 0, columns))
+    rows, reasons = found(parts, columns)
+    assert (sorted(rows), reasons) == (sorted(outcome(expected)[0]), outcome(expected)[1])

@@ -41,8 +41,8 @@ FILES, MESSAGES, LIST = (".avro", ".parquet", ".csv", ".jsonl"), ("avro message"
 ENDINGS = (*(ending + zipped for ending in (*FILES, LIST) for zipped in ("", ".gz")), *MESSAGES)
 """What `--format` knows, zipped ones apart."""
 
-COLUMNS = Columns(time="time")
-WIDE = Columns(time="time", value="amount", group="group")
+COLUMNS = Columns(time="time", time_unit="s")
+WIDE = Columns(time="time", time_unit="s", value="amount", group="group")
 SLOWEST = 10.0
 _ROWS: list[dict[str, Any]] = [
     {"user": f"user {n}", "item": f"it\u00e9m {n % 7}", "time": 1_767_225_600 + n, "group": "AB"[n % 2],

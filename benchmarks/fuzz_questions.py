@@ -99,7 +99,7 @@ def _amounts(draw: random.Random) -> Words:
 
 def _windows(draw: random.Random, may_rise: bool) -> Words:
     days, length = draw.choice([1, 3, 14, 14, 100]), draw.choice([1, 1, 2, 7])
-    words: Words = {"from_": "2026-01-05", "to": _day(days), "time_column": "time"}
+    words: Words = {"from_": "2026-01-05", "to": _day(days), "time_column": "time", "time_unit": "s"}
     if days % length or draw.random() < 0.15:
         return words
     words["window"] = f"{length}d"

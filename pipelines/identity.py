@@ -16,7 +16,7 @@ from typing import Any
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.release import ReleaseKey
 
-__all__ = ["IF_GIVEN", "TAG", "UNASKED", "identity_of", "named", "unasked"]
+__all__ = ["IF_GIVEN", "IF_NONE", "TAG", "UNASKED", "identity_of", "named", "unasked"]
 
 UNASKED = "unasked"
 """The mark's name in a field's metadata, for rooms that cannot import this one."""
@@ -26,6 +26,9 @@ TAG = "identity tag"
 
 IF_GIVEN = "asked if given"
 """The mark of a field that was added later: while it has its default, the identity is as it was without the field."""
+
+IF_NONE = "asked as"
+"""The mark of a field whose None means a value, with that value: whether it was said or not is one question."""
 
 
 def unasked(reason: str) -> Mapping[str, str]:
@@ -44,7 +47,7 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        members = {field.metadata.get(TAG, field.name): identity_of(getattr(value, field.name))
+        members = {field.metadata.get(TAG, field.name): identity_of(_asked(field, value))
                  for field in fields(value) if _is_asked(field, value)}  # fmt: skip
         return {"kind": _tag(value), **members}
     if isinstance(value, Mapping):
@@ -73,6 +76,11 @@ def _is_asked(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the data
     if IF_GIVEN in field.metadata and getattr(value, field.name) == field.default:
         return False
     return UNASKED not in field.metadata
+
+
+def _asked(field: Field[Any], value: Any) -> Any:  # noqa: ANN401
+    given = getattr(value, field.name)
+    return field.metadata.get(IF_NONE) if given is None else given
 
 
 def named(value: object, key: ReleaseKey) -> str:

@@ -22,7 +22,7 @@ from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Look", "look_at"]
 
-_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _DAY = 86_400_000_000
 _LEAST, _MOST_DAYS = 100, 10
 _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
@@ -130,8 +130,8 @@ def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
         first, after = look.period.spans(values.fill_null(-(2**62)).to_numpy(zero_copy_only=False))
         inside[unit] = first < after
     for unit in _UNITS:
-        if unit != columns.time_unit:
-            _count(look.units, unit, int((inside[unit] & ~inside[columns.time_unit]).sum()))
+        if unit != columns.unit:
+            _count(look.units, unit, int((inside[unit] & ~inside[columns.unit]).sum()))
 
 
 class _Spelled:

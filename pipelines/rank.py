@@ -31,16 +31,16 @@ from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
-from private_topk.transforms.domain import Domain, as_domain
+from private_topk.transforms.domain import Domain, as_domain, check_digits
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.labels import as_integers
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import check_kinds, named_as_arguments
 from private_topk.transforms.windows import Period
 
@@ -62,7 +62,7 @@ def rank(
     user: str = "user",
     item: str = "item",
     time: str | None = None,
-    time_unit: str = "s",
+    time_unit: str | None = None,
     period: Period | None = None,
     max_items_per_user: int | None = None,
     publish_counts: CountBudget | float | None = None,
@@ -93,10 +93,11 @@ def rank(
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
             path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
         epsilon: of a mechanism that is given by its name.
-        user, item: names of columns, of texts or whole numbers.
+        user, item: names of columns, of texts, whole numbers or UUIDs.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
             in a file (docs/formats.md).
-        time_unit: what a plain number in the time column counts since 1970 UTC: s, ms or us.
+        time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
+            needs it; numbers written as text are seconds without it.
         period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or
             not. Without it all rows are one window.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
@@ -164,8 +165,8 @@ def rank(
     )
     frame = Frame(table_of(rows, columns), columns)
     if groups is not None:
-        _check_labels("groups", frame.table[columns.group], groups.labels)
-    _check_labels("domain", frame.table[item], spec.top_k.domain)
+        check_digits("groups", kind_of(frame.table[columns.group].type), groups.labels)
+    check_digits("domain", kind_of(frame.table[item].type), spec.top_k.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
         run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
@@ -183,16 +184,6 @@ def _column(role: str, name: str | None, partner: str, its: object) -> str | Non
     if its is None and name is not None:
         raise Refusal(role, f"needs {{{partner}}}", "give both, or neither")
     return None if its is None else role if name is None else name
-
-
-def _check_labels(field: str, column: pa.ChunkedArray, domain: Domain) -> None:
-    """Raise Refusal if a list has no label that a column of integers can hold."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not pa.types.is_integer(kind) or domain.holds_integers():
-        return
-    if domain.is_public and not domain.sparse and not as_integers(domain.index().labels)[1].any():
-        raise Refusal(field, "has no integer, and its column in the rows has nothing else, so that no row would count",
-                      "give the ids in place of the names")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,7 @@ def _rows(report: Report) -> dict[str, str]:
     columns = report.source.columns
     if report.spec.period is None or columns.time is None:
         return {"user_column": columns.user}
-    return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.time_unit}
+    return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.unit}
 
 
 def how_to_resume(report: Report, again: str) -> str:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineResult
@@ -41,12 +42,14 @@ from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import exact_counters, read_left_out
+from private_topk.transforms.domain import check_digits
 from private_topk.transforms.errors import Refusal, did_you_mean, refusal_told, refused, verbatim
 from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.stated import number
 from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import check_key
 
 __all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", "run"]
@@ -132,6 +135,8 @@ def check(report: Report, launch: Launch) -> None:
     with about_the_output(report.sink.place):
         report.sink.check(spec.period, report.reads(), spec.release)
     report.source.check(spec.reads)
+    if report.source.integer_items:
+        check_digits("domain", kind_of(pa.int64()), spec.top_k.domain)
     facts = _facts(report, launch)
     with about_the_output(report.sink.place):
         report.sink.check_columns(facts)

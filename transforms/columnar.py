@@ -7,7 +7,6 @@ NaN); where every group has a ranking, `group` (strings).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -16,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from private_topk.transforms.types import rule_of, written_out
+
 __all__ = [
     "LONGEST_LABEL",
     "add_amounts",
     "as_labels",
     "count_pairs",
-    "is_text",
     "joined",
     "kept_pairs",
     "make_block",
@@ -35,7 +35,6 @@ __all__ = [
     "sorted_sums",
     "sorted_with_order",
     "sorted_words",
-    "type_name",
 ]
 
 Words = NDArray[np.uint64]
@@ -50,21 +49,14 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_labels(values: pa.Array) -> pa.Array:
-    """A column of users or items as strings: integers become their decimal digits, so 5 and "5" are one user."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        raise TypeError("users and items must be strings or integers, got bytes")
-    if not (pa.types.is_integer(values.type) or pa.types.is_null(values.type) or is_text(values.type)):
-        raise TypeError(f"users and items must be strings or integers, got {type_name(values.type)}")
-    return values.cast(pa.large_string())
+    """A column of users or items as strings: integers become their decimal digits, so 5 and "5" are one user.
 
-
-def type_name(kind: pa.DataType) -> str:
-    """The name of a type, without what a single row may have decided: a struct's fields, a decimal's digits."""
-    return re.split(r"[<(]", str(kind))[0]
+    Raises TypeError for a type that holds no labels; of bytes, ArrowInvalid where one is no UTF-8.
+    """
+    broken = rule_of("label", values.type)
+    if broken is not None:
+        raise TypeError(broken.rule)
+    return written_out(values).cast(pa.large_string())
 
 
 def make_block(
@@ -262,10 +254,6 @@ def joined(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     columns = {name: table[name] for name in table.schema.names}
     # A single chunk as it is: combining would copy it.
     return make_table(**{name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in columns.items()})
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 Keys = TypeVar("Keys", Words, Codes)

@@ -19,10 +19,19 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.labels import DomainIndex, are_integers, as_integers, check_items, column_of, digest_of
+from private_topk.transforms.labels import (
+    DomainIndex,
+    are_integers,
+    as_integers,
+    check_items,
+    column_of,
+    digest_of,
+    has_digits,
+)
+from private_topk.transforms.types import Kind
 
 __all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain",
-           "as_domain"]  # fmt: skip
+           "as_domain", "check_digits"]  # fmt: skip
 
 _LARGEST_RANGE = 1 << 40
 
@@ -67,6 +76,10 @@ class UnknownDomain:
     def holds_integers(self) -> bool:
         """Whether no item is anything but an integer, if the rows have nothing else."""
         return self.catalogue is None or self.catalogue.holds_integers()
+
+    def has_digits(self) -> bool:
+        """True: every item can be ranked."""
+        return True
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[UnknownDomain, PublicDomain | None]:
         """This domain where these groups are ranked, and which they are."""
@@ -147,6 +160,10 @@ class PublicDomain:
         """Whether all items are integers of 64 bits."""
         return are_integers(self.index().labels)
 
+    def has_digits(self) -> bool:
+        """Whether an item is a whole number, so that rows of nothing else can count."""
+        return has_digits(self.index().labels)
+
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
         """This domain where these groups are ranked, and which they are. Raises Refusal."""
         return self, groups
@@ -225,6 +242,10 @@ class RangeDomain:
         return None
 
     def holds_integers(self) -> bool:
+        """True."""
+        return True
+
+    def has_digits(self) -> bool:
         """True."""
         return True
 
@@ -352,6 +373,13 @@ def as_domain(given: Any, column: str = "item") -> Domain:  # noqa: ANN401 - mor
     if isinstance(given, PublicDomain | RangeDomain | UnknownDomain):
         return given
     return DomainByGroup.by_group(given) if isinstance(given, Mapping) else PublicDomain.of(given)
+
+
+def check_digits(field: str, kind: Kind | None, listed: Domain) -> None:
+    """Raise Refusal of a list without a whole number, where the type of the rows says that they have nothing else."""
+    if kind is not None and kind.digits and not listed.has_digits():
+        raise Refusal(field, "has no whole number, and by their type the rows have nothing else, so that none would "
+                      "count", "give the ids in place of the names, or name another field or column")  # fmt: skip
 
 
 def _known(codes: Codes, size: int) -> Known:

@@ -13,12 +13,16 @@ letters to its letters.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from functools import cached_property
-from numbers import Integral, Real
-from typing import Any, Literal
+from numbers import Real
+from types import NoneType
+from typing import Any, Literal, get_type_hints
+from uuid import UUID
 
 import apache_beam as beam
 import numpy as np
@@ -29,6 +33,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.errors import Refusal, literal, verbatim
+from private_topk.transforms.metric import NUMERAL
+from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
 
 __all__ = ["LeftOutFor", "Shape", "Values"]
 
@@ -40,6 +46,7 @@ LeftOutFor = Literal["null", "unreadable"]
 _WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
 _EXAMPLES = {"user": "listener", "item": "track", "group": "country", "value": "minutes"}
 _ABSENT = object()
+_NEVER_MISSING = frozenset((str, int))
 _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
 """Types that Beam infers for a function that wraps elements, such as with a time; the type inside is not known."""
 
@@ -92,7 +99,8 @@ class Shape:
     def values(self, element: Any) -> Values | LeftOutFor:  # noqa: ANN401 - whatever flows
         """User, item and group as texts, and the amount as a float; or why the element is left out.
 
-        That is "null" where one of them is None, or NaN, and "unreadable" where it is of another shape.
+        That is "null" where one of them is missing, and "unreadable" where it is of another shape or type: by the table
+        of `types.py`.
         """
         kind = type(element)
         if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
@@ -101,55 +109,62 @@ class Shape:
             parts = tuple(_field(element, name) for name in self._names)
         if len(parts) != len(self._roles) or any(part is _ABSENT for part in parts):
             return "unreadable"
-        if any(part is None for part in parts):
+        if any(type(part) not in _NEVER_MISSING and is_missing(part) for part in parts):
             return "null"
         try:
             if not self.amounts:
                 return tuple(map(_label, parts))
-            amount = _amount(parts[-1])
-            return "null" if math.isnan(amount) else (*map(_label, parts[:-1]), amount)
+            return (*map(_label, parts[:-1]), _amount(parts[-1]))
         except (TypeError, ValueError):
             return "unreadable"
 
-    def check(self, kind: Any) -> None:  # noqa: ANN401 - a type, or one of Beam's constraints
-        """Raise Refusal if no element of a type can have this shape. Types that Beam does not know pass; their elements
+    def check(self, kind: Any) -> dict[str, Kind]:  # noqa: ANN401 - a type, or one of Beam's constraints
+        """The kinds of users, items, groups and amounts, by role, as far as the type of the elements says.
+
+        Raises Refusal if no element of the type can have this shape. Types that Beam does not know pass; their elements
         are checked at run time.
         """
-        kind = convert_to_beam_type(kind)
+        found = self._parts(convert_to_beam_type(kind))
+        kinds = {role: _kind_of_part(part, role) for role, part in found.items()}
+        return {role: known for role, known in kinds.items() if known is not None}
+
+    def _parts(self, kind: Any) -> dict[str, Any]:  # noqa: ANN401
+        """The type of what has each role; none where it is not known."""
         if isinstance(kind, RowTypeConstraint):
-            self._check_fields(dict(kind._fields))  # noqa: SLF001 - Beam gives them no other way
-        elif isinstance(kind, typehints.TupleConstraint | typehints.ListConstraint):
-            self._check_pair(kind)
-        elif isinstance(kind, typehints.SequenceTypeConstraint):
+            return self._of_fields(dict(kind._fields))  # noqa: SLF001 - Beam gives them no other way
+        if isinstance(kind, typehints.TupleConstraint | typehints.ListConstraint):
+            return self._of_tuple(kind)
+        if isinstance(kind, typehints.SequenceTypeConstraint):
             if not isinstance(kind, typehints.TupleSequenceConstraint | typehints.ABCSequenceTypeConstraint):
                 raise self._refusal(str(kind))
         elif isinstance(kind, type) and kind is not object and not issubclass(kind, _WRAPPED):
-            self._check_class(kind)
+            return self._of_class(kind)
+        return {}
 
-    def _check_pair(self, kind: typehints.TupleConstraint | typehints.ListConstraint) -> None:
+    def _of_tuple(self, kind: typehints.TupleConstraint | typehints.ListConstraint) -> dict[str, Any]:
         size = len(self._roles)
         parts = (kind.inner_type,) * size if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
         if len(parts) != size or not self._pairs:
             raise self._refusal(str(kind))
-        for part, role in zip(parts, self._roles, strict=True):
-            _check_part(part, role)
+        return dict(zip(self._roles, parts, strict=True))
 
-    def _check_class(self, kind: type) -> None:
-        if hasattr(kind, "_fields"):
-            self._check_fields({name: getattr(kind, "__annotations__", {}).get(name) for name in kind._fields})
-        elif is_dataclass(kind):
-            self._check_fields({attribute.name: None for attribute in fields(kind)})
-        elif issubclass(kind, tuple | list):
+    def _of_class(self, kind: type) -> dict[str, Any]:
+        names = getattr(kind, "_fields", None)
+        if names is None and is_dataclass(kind):
+            names = [attribute.name for attribute in fields(kind)]
+        if names is not None:
+            return self._of_fields(dict.fromkeys(names, Any) | _hints_of(kind))
+        if issubclass(kind, tuple | list):
             if not self._pairs:
                 raise self._refusal(kind.__name__)
         elif not issubclass(kind, Mapping | beam.Row):
             raise self._refusal(kind.__name__)
+        return {}
 
-    def _check_fields(self, types: Mapping[str, Any]) -> None:
-        for name, role in zip(self._names, self._roles, strict=True):
-            if name not in types:
-                raise self._refusal(f"row of {', '.join(types)}")
-            _check_part(types[name], role)
+    def _of_fields(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        if any(name not in types for name in self._names):
+            raise self._refusal(f"row of {', '.join(types)}")
+        return {role: types[name] for role, name in zip(self._roles, self._names, strict=True)}
 
     def _refusal(self, shown: str) -> Refusal:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"
@@ -174,40 +189,64 @@ def _field(element: Any, name: str) -> Any:  # noqa: ANN401
 
 
 def _label(value: Any) -> str:  # noqa: ANN401
-    """A label as text. Raises TypeError for what is none, and ValueError beyond the digits that Python writes."""
     if type(value) is str:
         return value
-    if isinstance(value, str):  # such as numpy's, whatever it prints as
-        return str.__str__(value)
-    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Integral):
-        raise TypeError
-    return str(int(value))
+    return str(value) if type(value) is int else label_of(value)
 
 
 def _amount(value: Any) -> float:  # noqa: ANN401
-    """An amount as a float. Raises TypeError for what is no number."""
-    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real | Decimal):
+    """An amount as a float. Raises TypeError or ValueError for what is no number."""
+    if type(value) is float:
+        return value
+    if isinstance(value, str | bytes):
+        text = label_of(value)
+        if not re.fullmatch(NUMERAL, text):
+            raise ValueError
+        return float(text)
+    if isinstance(value, bool | np.bool_ | np.timedelta64) or not isinstance(value, Real | Decimal):
         raise TypeError
-    if isinstance(value, Decimal) and value.is_nan():  # a signalling one is no float
-        return math.nan
     try:
         return float(value)
     except OverflowError:  # an integer beyond the floats
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    except ValueError:  # a decimal that is no number and says so by raising
-        return math.nan
 
 
-def _check_part(kind: Any, role: str) -> None:  # noqa: ANN401
-    """Raise Refusal where no value of a type is an amount, or a label."""
-    nested = tuple | list | set | dict
-    constraints: tuple[type, ...] = ()
-    if role == "value":
-        wanted, none = "amounts that are numbers, got one", str | bytes | bool | nested
-    else:
-        wanted, none = f"users and items that are str or int, got {_WHATS[role]}", float | bytes | bool | nested
-        constraints = (typehints.TupleConstraint, typehints.DictConstraint, typehints.SequenceTypeConstraint)
-    plain = isinstance(kind, type) and issubclass(kind, none)
-    if plain or isinstance(kind, constraints):
-        name = kind.__name__ if plain else str(kind)
-        raise Refusal("", f"PrivateTopK takes {wanted} of type {verbatim(name)}")
+def _hints_of(kind: type) -> dict[str, Any]:
+    """The types of a class's fields, where they can be told: an annotation may name what only its module knows."""
+    with suppress(Exception):
+        return get_type_hints(kind)
+    return {}
+
+
+_READ = (str, bytes, int, float, Decimal, UUID)
+_CONTAINERS = (typehints.TupleConstraint, typehints.DictConstraint, typehints.SequenceTypeConstraint)
+
+
+def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
+    """The kind of what has a role, or None where its type does not say. Raises Refusal where no value can be read."""
+    kind = convert_to_beam_type(kind)
+    if isinstance(kind, typehints.UnionConstraint):
+        members = [member for member in kind.union_types if member is not NoneType]
+        kinds, refusals = [], []
+        for member in members:
+            try:
+                kinds.append(_kind_of_part(member, role))
+            except Refusal as error:
+                refusals.append(error)
+        if members and not kinds:
+            raise refusals[0]
+        return kinds[0] if len(kinds) == 1 and not refusals else None
+    if isinstance(kind, _CONTAINERS):
+        raise _no_part(str(kind), role)
+    if not isinstance(kind, type) or any(each is not kind and issubclass(each, kind) for each in _READ):
+        return None  # such as object, or Number
+    known = kind_of_class(kind)
+    if known is None or known.means("amount" if role == "value" else "label") is None:
+        raise _no_part(kind.__name__, role)
+    return known
+
+
+def _no_part(shown: str, role: str) -> Refusal:
+    wanted = "amounts that are numbers" if role == "value" else "users and items that are texts, whole numbers or UUIDs"
+    got = f"got {_WHATS[role]} of type {verbatim(shown)}"
+    return Refusal("", f"PrivateTopK takes {wanted}, {got}", "map it to one of these first")

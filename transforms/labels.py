@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels, sorted_with_order, sorted_words
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.hashing import hash_labels
+from private_topk.transforms.types import label_of
 
-__all__ = ["DomainIndex", "are_integers", "as_integers", "check_items", "column_of", "digest_of"]
+__all__ = ["DomainIndex", "are_integers", "as_integers", "check_items", "column_of", "digest_of", "has_digits"]
 
 
 class DomainIndex:
@@ -57,7 +58,7 @@ def check_items(items: pa.Array) -> pa.Array:
     try:
         labels = as_labels(items)
     except TypeError as error:
-        raise Refusal("domain", f"must hold strings or integers: {verbatim(error)}") from None
+        raise Refusal("domain", f"must hold labels: {verbatim(error)}") from None
     if not len(labels):
         raise Refusal("domain", "must hold at least one item, got an empty list")
     longest = pc.max(pc.binary_length(labels)).as_py() or 0
@@ -94,7 +95,7 @@ def digest_of(labels: pa.Array) -> str:
 
 
 def column_of(items: Iterable[str | int]) -> pa.Array:
-    """A collection of items as a column. Raises Refusal unless it is one of strings and integers."""
+    """A collection of items as a column, by the table of `types.py`. Raises Refusal for other types."""
     try:
         if isinstance(items, Mapping | str | bytes | type):  # the letters of a text are no items
             raise TypeError
@@ -110,11 +111,20 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
-    kinds = {type(value) for value in values}
-    if not kinds <= {str, int}:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds - {str, int}))
-        raise Refusal("domain", f"must hold strings or integers, got {names}")
-    return pa.array([str(value) for value in values], pa.large_string())
+    if not {type(value) for value in values} <= {str, int}:
+        kinds = {type(value) for value in values if not _is_label(value)}
+        if kinds:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise Refusal("domain", f"must hold texts, whole numbers or UUIDs, got {names}")
+    return pa.array(map(label_of, values), pa.large_string())
+
+
+def _is_label(value: object) -> bool:
+    try:
+        label_of(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arrow
@@ -170,6 +180,13 @@ def are_integers(labels: pa.Array) -> bool:
         return labels.cast(pa.int64()).cast(labels.type).equals(labels)
     except pa.ArrowInvalid:
         return False
+
+
+def has_digits(labels: pa.Array) -> bool:
+    """Whether a label is a whole number of any size, in the spelling that Python gives."""
+    if as_integers(labels)[1].any():
+        return True
+    return bool(pc.any(pc.match_substring_regex(labels.cast(pa.large_string()), "^-?[1-9][0-9]*$")).as_py())
 
 
 def _only_last(words: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.uint64]:

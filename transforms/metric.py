@@ -40,9 +40,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.transforms.columnar import Codes, type_name
+from private_topk.transforms.columnar import Codes
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms.parameters import check_decimal
+from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
 from private_topk.transforms.windows import Period
 
 __all__ = ["NUMERAL", "Amounts", "Risers", "as_numbers"]
@@ -156,23 +157,20 @@ def as_numbers(values: pa.Array) -> pa.Array:
     Raises:
         TypeError: for a type that holds no numbers.
     """
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    broken = rule_of("amount", values.type)
+    if broken is not None:
+        raise TypeError(broken.rule)
+    values = written_out(values)
     if pa.types.is_decimal(values.type):  # Arrow's own cast to floats is off by what the column's scale makes of it
         values = values.cast(pa.large_string())
-    kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(values.type) or is_binary(values.type):
         import polars as pl  # loads as long as the rest of this package
 
         column = pl.Series("amount", values.cast(pa.large_string()))
         known = column.str.contains(NUMERAL).fill_null(False)
         values = column.set(~known, None).cast(pl.Float64, strict=False).to_arrow()
-    elif pa.types.is_float16(kind):
+    elif pa.types.is_float16(values.type):
         values = values.cast(pa.float32())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
-        raise TypeError(f"amounts must be numbers, got {type_name(kind)}")
     numbers = values.cast(pa.float64(), safe=False)
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
 

@@ -147,8 +147,8 @@ OPTIONS: tuple[Option, ...] = (
            group=_INPUT, field="source.item_column", beam="item"),
     Option("time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT,
            field="source.time_column"),
-    Option("time_unit", OneOf("s", "ms", "us"), "", "what a plain number in the time column counts, since 1970 UTC "
-           "(default: s)", RUN, _INPUT, field="source.time_unit"),
+    Option("time_unit", OneOf("s", "ms", "us", "ns"), "", "what a plain number in the time column counts, "
+           "since 1970 UTC (default in text files: s)", RUN, _INPUT, field="source.time_unit"),
     Option("value_column", str, "NAME", "rank by the sum of this column, such as minutes or revenue, and not by the "
            "number of users; needs {max_value} (docs/amounts.md)", RUN, _AMOUNTS, field="amounts.column", beam="value"),
     Option("max_value", number, "W",

@@ -60,7 +60,8 @@ registry.register_coder(pa.RecordBatch, BlockCoder)
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class MakeBlocks(beam.PTransform):
-    """Elements that hold a user and an item to blocks, a window at a time. Users and items are strings or integers.
+    """Elements that hold a user and an item to blocks, a window at a time. Users and items are texts, whole
+    numbers or UUIDs.
 
     Elements with a None, or without an amount, are left out and counted, and so is what is of another shape, and texts
     that are no Unicode or longer than 4,096 bytes of UTF-8. A type that Beam knows, and of which no element is of this

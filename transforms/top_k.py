@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
-from private_topk.transforms.domain import Domain, as_domain
+from private_topk.transforms.domain import Domain, as_domain, check_digits
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -154,7 +154,7 @@ class PrivateTopK(beam.PTransform):
         )
         spec = TopK(*fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
-        self._period, self._shape, self._exact = period, shape, exact_counters
+        self._spec, self._period, self._shape, self._exact = spec, period, shape, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
         self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
 
@@ -163,6 +163,10 @@ class PrivateTopK(beam.PTransform):
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or an amount too  ->  block  ->  Ranking
+        kinds, spec = self._shape.check(pairs.element_type), self._spec
+        check_digits("domain", kinds.get("item"), spec.domain)
+        if spec.groups is not None:
+            check_digits("groups", kinds.get("group"), spec.groups.labels)
         with counting_exactly(self._exact):
             return pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
 

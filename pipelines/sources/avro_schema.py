@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import expand_schema
 
-from private_topk.pipelines.sources.columns import Columns, Rows, no_column, texts_of, to_microseconds
+from private_topk.pipelines.sources.columns import Columns, Rows, is_int64, no_column, texts_of, to_microseconds
 from private_topk.transforms.errors import refused
+from private_topk.transforms.types import written_out
 
 __all__ = [
     "Branch",
@@ -46,10 +47,15 @@ _LOGICAL = {
 }
 _PLAIN = {"boolean", "int", "long", "float", "double", "bytes", "string"}
 _COMPLEX = {"record", "error", "enum", "fixed", "array", "map"}
-_LABELS = {"string", "int", "long", "enum"}
-_NUMBERS = {"string", "int", "long", "float", "double"}
-_TIMES = _NUMBERS | {"date"} | _TIMESTAMPS
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_ARROW = {
+    "null": pa.null(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
+    "string": pa.string(), "enum": pa.string(), "bytes": pa.binary(), "uuid": pa.uuid(), "date": pa.date32(),
+    **{name: pa.timestamp(_UNITS[name.rpartition("-")[2]]) for name in _TIMESTAMPS},
+    "boolean": pa.bool_(), "fixed": pa.binary(1), "array": pa.list_(pa.null()), "map": pa.list_(pa.null()),
+    "record": pa.struct([]), "error": pa.struct([]),
+}  # fmt: skip
+"""Types of Avro that mean what a type of Arrow does. All others are lengths of time, or as good as these: refused."""
 
 
 class Unreadable(ValueError):
@@ -63,11 +69,24 @@ class Branch(NamedTuple):
         base: the type it is stored as.
         meaning: its logical type, if that changes the meaning, otherwise its base.
         symbols: of an enum.
+        precision, scale: of a decimal.
     """
 
     base: str
     meaning: str
     symbols: tuple[str, ...] = ()
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The type of Arrow that means the same."""
+        if self.meaning == "decimal":
+            return pa.decimal256(min(self.precision, _MOST_DIGITS), min(self.scale, _MOST_DIGITS))
+        return _ARROW.get(self.meaning, pa.duration("us"))
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision}, {self.scale})" if self.meaning == "decimal" else self.meaning
 
 
 def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
@@ -75,7 +94,7 @@ def branches_of(schema: dict[str, Any]) -> dict[str, list[Branch]]:
 
     Raises Unreadable; for an invalid schema whatever fastavro raises.
     """
-    expanded: Any = expand_schema(bare(schema, ("logicalType",)))
+    expanded: Any = expand_schema(bare(schema, ("logicalType", "precision", "scale")))
     if expanded["type"] not in ("record", "error"):
         raise ValueError("the rows of a file are records")
     _refuse_unreadable(expanded)
@@ -148,16 +167,16 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
     for role, name in columns.by_role().items():
         if name not in fields:
             raise no_column(where, role, name, fields)
-        allowed = {columns.time: _TIMES, columns.value: _NUMBERS}.get(name, _LABELS)
-        meanings = {branch.meaning for branch in fields[name]}
-        if not meanings <= allowed | {"null"}:
-            raise refused(f"{where}: column {name!r} must be one of {', '.join(sorted(allowed))}, "
-                             f"got {', '.join(sorted(meanings - allowed))}")  # fmt: skip
+        for branch in fields[name]:
+            columns.check(role, branch.arrow, "", f"{where}: column {name!r} cannot be used", str(branch))
+        if sum(branch.base in _OF_BYTES for branch in fields[name]) > 1:
+            raise refused(f"{where}: column {name!r} cannot be used: it has several types of bytes: write one of them")
 
 
 def are_integers(branches: list[Branch]) -> bool:
     """Whether a field has integers only, or nothing."""
-    return {"null"} < {branch.meaning for branch in branches} | {"null"} <= {"int", "long", "null"}
+    kinds = [branch.arrow for branch in branches if branch.base != "null"]
+    return bool(kinds) and all(map(is_int64, kinds))
 
 
 def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
@@ -166,11 +185,11 @@ def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], colu
     for name in columns.names():
         values = [record[name] for record in records]
         if name == columns.time:
-            arrays[name], unreadable = _times(values, fields[name], columns.time_unit)
+            arrays[name], unreadable = _times(values, fields[name], columns.unit)
         elif name == columns.value:
-            arrays[name] = _amounts(values)
+            arrays[name] = _amounts(_with_bytes_read(values, fields[name]))
         else:
-            arrays[name] = _labels(values)
+            arrays[name] = _labels(_with_bytes_read(values, fields[name]))
     return Rows(arrays, unreadable)
 
 
@@ -183,7 +202,14 @@ def _branches(kind: Any) -> Iterator[Branch]:  # noqa: ANN401 - an expanded sche
     else:
         base, logical = kind["type"], kind.get("logicalType")
         known = isinstance(logical, str) and logical in _LOGICAL.get(base, ())
-        yield Branch(base, str(logical) if known else base, tuple(kind["symbols"]) if base == "enum" else ())
+        meaning, symbols = str(logical) if known else base, tuple(kind["symbols"]) if base == "enum" else ()
+        if meaning == "decimal":
+            precision, scale = kind.get("precision"), kind.get("scale", 0)
+            if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision > 0:
+                yield Branch(base, meaning, symbols, precision, scale)
+                return
+            meaning = base  # as the format has it: what is no valid logical type is none
+        yield Branch(base, base if (meaning, kind.get("size", 16)) != (meaning, 16) else meaning, symbols)
 
 
 def _refuse_unreadable(kind: Any) -> None:  # noqa: ANN401 - an expanded schema
@@ -228,17 +254,58 @@ def meant(values: pa.Array, branch: Branch) -> pa.Array:
         days = np.clip(values.fill_null(0).to_numpy(zero_copy_only=False), -(2**31), 2**31 - 1)  # as far as dates go
         return pa.array(days.astype(np.int32), pa.int32(), mask=np.asarray(values.is_null())).cast(pa.date32())
     if "timestamp" in branch.meaning:
-        return values.cast(pa.int64()).cast(pa.timestamp(_UNITS[branch.meaning.rpartition("-")[2]]))
-    return values
+        return values.cast(pa.int64()).cast(_ARROW[branch.meaning])
+    if branch.meaning == "uuid" and branch.base == "fixed":
+        return pa.ExtensionArray.from_storage(pa.uuid(), values.cast(pa.binary(16)))
+    return _decimal_texts(values.cast(pa.large_binary()), branch.scale) if branch.meaning == "decimal" else values
+
+
+_OF_BYTES = ("bytes", "fixed")
+_MOST_DIGITS = 76
+_WIDTH = 32
+"""The bytes of the widest decimal of Arrow; wider values are unreadable."""
+
+
+def _decimal_texts(values: pa.Array, scale: int) -> pa.Array:
+    """Decimals, stored as the bytes of whole numbers with the highest first, as texts. What is none is not UTF-8."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    sizes = np.diff(ends)
+    content = np.append(np.frombuffer(data or b"", np.uint8), np.uint8(0))
+    places = np.arange(_WIDTH)  # from the last byte on
+    held = content[np.maximum(ends[1:, None] - 1 - places, 0)]
+    first = content[np.minimum(ends[:-1], len(content) - 1)]
+    words = np.where(places < sizes[:, None], held, np.where(first >= 0x80, 0xFF, 0)[:, None]).astype(np.uint8)
+    numbers = pa.Array.from_buffers(
+        pa.decimal256(_MOST_DIGITS, min(scale, _MOST_DIGITS)), len(values), [None, pa.py_buffer(words)]
+    )
+    texts = numbers.cast(pa.large_string()).cast(pa.large_binary())
+    good = pa.array((sizes > 0) & (sizes <= _WIDTH) & (scale <= _MOST_DIGITS))
+    texts = pc.if_else(good, texts, pa.scalar(b"\xff", pa.large_binary()))
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.large_binary()))
+
+
+def _with_bytes_read(values: list[Any], branches: list[Branch]) -> list[Any]:
+    """Values of which those that are bytes are replaced by their text, where their type says what they mean."""
+    branch = next((each for each in branches if each.base in _OF_BYTES and each.meaning in ("decimal", "uuid")), None)
+    if branch is None:
+        return values
+    held = pa.array([value if isinstance(value, bytes) else None for value in values], pa.large_binary())
+    read = written_out(meant(held, branch)).to_pylist()
+    return [new if isinstance(old, bytes) else old for old, new in zip(values, read, strict=True)]
 
 
 def _labels(values: list[Any]) -> pa.Array:
     """Texts and integers as text; as bytes if some are not UTF-8, which fastavro returns as surrogates."""
-    texts = [value if value is None or isinstance(value, str) else str(value) for value in values]
+    texts = [value if value is None or isinstance(value, str | bytes) else str(value) for value in values]
     try:
         return pa.array(texts, pa.large_string())
-    except (UnicodeEncodeError, pa.ArrowInvalid):
-        return pa.array([text and text.encode("utf-8", "surrogateescape") for text in texts], pa.large_binary())
+    except (UnicodeEncodeError, pa.ArrowException):
+        return pa.array([text and _encoded(text) for text in texts], pa.large_binary())
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
 
 
 def _amounts(values: list[Any]) -> pa.Array:
@@ -268,9 +335,11 @@ def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Arr
 def _python_type(branch: Branch, branches: list[Branch]) -> type:
     if branch.base == "int" and _needs_tag(branches):
         return tuple
-    return {"string": str, "float": float, "double": float}.get(branch.base, int)
+    return {"string": str, "float": float, "double": float, "bytes": bytes, "fixed": bytes}.get(branch.base, int)
 
 
 def _of_one_type(values: list[Any], branch: Branch) -> pa.Array:
-    kinds = {"int": pa.int64(), "long": pa.int64(), "float": pa.float64(), "double": pa.float64(), "null": pa.null()}
-    return _labels(values) if branch.base == "string" else meant(pa.array(values, kinds[branch.base]), branch)
+    if branch.base == "string":
+        return _labels(values)
+    wide = {"int": pa.int64(), "float": pa.float64(), "fixed": pa.binary()}
+    return meant(pa.array(values, wide.get(branch.base, _ARROW.get(branch.base))), branch)

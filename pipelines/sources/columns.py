@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.identity import IF_GIVEN
-from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, is_text, make_block, type_name
-from private_topk.transforms.errors import Refusal, did_you_mean, refused, verbatim
+from private_topk.pipelines.identity import IF_GIVEN, IF_NONE
+from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, make_block
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.metric import NUMERAL, as_numbers
+from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
 
 __all__ = [
     "ROLES",
@@ -30,15 +31,20 @@ __all__ = [
 ]
 
 ROLES = ("user", "item", "time", "value", "group")
-_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_MEANINGS: dict[str, Meaning] = {"time": "time", "value": "amount"}
+"""As what the columns of some roles are read; those of all others hold labels."""
+
+UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+"""Microseconds in each; a nanosecond counts as the microsecond that it lies in."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """The names of the columns. `time` is None where the rows are not cut by event time.
 
-    `time_unit` is what a plain number means: s, ms or us since 1970 UTC. Timestamps, dates and ISO 8601 texts say it
-    themselves; those without a time zone are in UTC.
+    `time_unit` is what a plain number means: s, ms, us or ns since 1970 UTC. Timestamps, dates and ISO 8601 texts say
+    it themselves; those without a time zone are in UTC. None means s where numbers are written as text, and a column
+    whose type says that it holds numbers is refused.
 
     `quoted_line_ends` lets a quoted CSV value hold line ends. It costs the independence of rows: a value with an
     unclosed quote then takes along every row up to the next quote, whoever's they are.
@@ -56,7 +62,7 @@ class Columns:
     user: str = "user"
     item: str = "item"
     time: str | None = None
-    time_unit: str = "s"
+    time_unit: str | None = field(default=None, metadata={IF_NONE: "s"})
     quoted_line_ends: bool = False
     value: str | None = field(default=None, metadata={IF_GIVEN: True})
     group: str | None = field(default=None, metadata={IF_GIVEN: True})
@@ -72,8 +78,13 @@ class Columns:
             raise Refusal("value_column", "must be another column than {user_column}, {item_column} and {time_column}")
         if self.group is not None and self.group in (self.user, self.item, self.time, self.value):
             raise Refusal("group_column", "must be another column than {user_column}, {item_column} and {time_column}")
-        if self.time_unit not in _UNITS:
-            raise Refusal("time_unit", f"must be one of {', '.join(_UNITS)}, got {verbatim(self.time_unit)}")
+        if self.time_unit not in (None, *UNITS):
+            raise Refusal("time_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(self.time_unit)}")
+
+    @property
+    def unit(self) -> str:
+        """What a plain number in the column of times counts."""
+        return self.time_unit or "s"
 
     def by_role(self) -> dict[str, str]:
         """The names of the columns that are read, by what each is: one of `ROLES`."""
@@ -91,19 +102,20 @@ class Columns:
         """The columns that are read for a period: without times where it is None."""
         return self if period is not None else replace(self, time=None)
 
-    def why_not(self, role: str, kind: pa.DataType) -> str | None:
-        """Why a column of a type cannot have a role; None if it can."""
-        empty = pa.nulls(0, kind)
-        try:
-            if role == "time":
-                to_microseconds(empty, self.time_unit)
-            else:
-                as_numbers(empty) if role == "value" else as_labels(empty)
-        except TypeError as error:
-            return str(error)
-        except pa.ArrowException:
-            return f"Arrow cannot convert {type_name(kind)}"
-        return None
+    def check(self, role: str, kind: pa.DataType, field: str, opening: str, called: str = "") -> None:
+        """Raise Refusal if the type of a column cannot have a role.
+
+        Args:
+            field, opening: of the refusal, which goes on with what the type must be.
+            called: the type in the words of whoever wrote the column.
+        """
+        broken = rule_of(_MEANINGS.get(role, "label"), kind, called)
+        if broken is not None:
+            raise Refusal(field, verbatim(f"{opening}: {broken.rule}"), verbatim(broken.remedy))
+        known = kind_of(kind)
+        if role == "time" and self.time_unit is None and known is not None and known.counts:
+            rule = f"must be given: column {self.time!r} has numbers, of type {called or type_name(kind)}"
+            raise Refusal("time_unit", verbatim(rule), f"say what they count since 1970 UTC: {', '.join(UNITS)}")
 
 
 class Rows(NamedTuple):
@@ -150,7 +162,7 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
     for role, column in (("time", columns.time), ("amount", columns.value)):
         if column is not None:
             values, bad = texts_of(rows.columns[column])
-            arrays[role] = to_microseconds(values, columns.time_unit) if role == "time" else as_numbers(values)
+            arrays[role] = to_microseconds(values, columns.unit) if role == "time" else as_numbers(values)
             masks += bad
             if arrays[role].null_count > values.null_count:
                 masks.append(pc.and_(pc.is_valid(values), pc.is_null(arrays[role])))
@@ -173,14 +185,17 @@ def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
 
 
 def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Bytes as text, null where they are not UTF-8, with a mask of these if there are any. Other types stay."""
+    """Bytes as text, null where they are not UTF-8, with a mask of these if there are any. Other types stay, as
+    `written_out` has them.
+    """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type) and _is_binary(values.type.value_type):
+    if pa.types.is_dictionary(values.type) and is_binary(values.type.value_type):
         words, _ = texts_of(values.dictionary)
         texts = words.take(values.indices)
         return texts, [] if texts.null_count == values.null_count else [pc.and_(values.is_valid(), texts.is_null())]
-    if not _is_binary(values.type):
+    values = written_out(values)
+    if not is_binary(values.type):
         return values, []
     try:
         return values.cast(pa.large_string()), []
@@ -207,10 +222,6 @@ def _text(value: bytes | None) -> str | None:
         return None
 
 
-def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-
-
 def _any(masks: Iterable[pa.Array]) -> pa.Array:
     return pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
 
@@ -224,17 +235,21 @@ def no_column(path: str, role: str, name: str, known: Iterable[str]) -> Refusal:
 def is_int64(kind: pa.DataType) -> bool:
     """Whether all values of a type are integers of 64 bits with a sign."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_decimal(kind):
+        return kind.scale == 0 and kind.precision <= 18
     return pa.types.is_integer(kind) and kind != pa.uint64()
 
 
-def check_types(path: str, kinds: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers."""
+def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, called: Mapping[str, str]) -> None:
+    """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers.
+
+    Args:
+        called: the types in the file's own words.
+    """
     for role, name in columns.by_role().items():
         if name not in kinds:
             raise no_column(path, role, name, kinds)
-        rule = columns.why_not(role, kinds[name])
-        if rule is not None:
-            raise refused(f"{path}: column {name!r} cannot be used: {rule}")
+        columns.check(role, kinds[name], "", f"{path}: column {name!r} cannot be used", called[name])
 
 
 _TEXT = (r"^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
@@ -251,25 +266,35 @@ def to_microseconds(times: pa.Array, unit: str) -> pa.Array:
 
     Raises TypeError for a type that cannot be a time.
     """
-    if isinstance(times, pa.ChunkedArray):
-        times = times.combine_chunks()
-    if pa.types.is_dictionary(times.type):
-        times = times.dictionary_decode()
+    broken = rule_of("time", times.type)
+    if broken is not None:
+        raise TypeError(broken.rule)
+    times = written_out(times)
     kind = times.type
     if pa.types.is_timestamp(kind):
-        ticks = times.cast(pa.int64())
-        return _micros_of(ticks) if kind.unit == "ns" else _scaled(ticks, _UNITS[kind.unit])
+        return _counted(times.cast(pa.int64()), kind.unit)
     if pa.types.is_date32(kind):
         return _scaled(times.cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
     if pa.types.is_date64(kind):
-        return _scaled(times.cast(pa.int64()), _UNITS["ms"])
+        return _counted(times.cast(pa.int64()), "ms")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _scaled(times, _UNITS[unit])
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _from_text(times.cast(pa.large_string()), unit)
+        return _counted(times, unit)
     if pa.types.is_null(kind):
         return times.cast(pa.int64())
-    raise TypeError(f"event times must be timestamps, dates, numbers or ISO 8601 texts, got {type_name(kind)}")
+    return _from_text(times.cast(pa.large_string()), unit)  # a decimal too, whose text is a number
+
+
+def _counted(values: pa.Array, unit: str) -> pa.Array:
+    """Microseconds of numbers that count a unit."""
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    if unit != "ns":
+        return _scaled(values, UNITS[unit])
+    if pa.types.is_floating(values.type):
+        return _micros_of_floats(values.cast(pa.float64()))
+    if pa.types.is_uint64(values.type):
+        values = pc.if_else(pc.less(values, pa.scalar(1 << 63, pa.uint64())), values, pa.scalar(None, values.type))
+    return _micros_of(values.cast(pa.int64()))
 
 
 def _micros_of(nanos: pa.Array) -> pa.Array:
@@ -278,10 +303,17 @@ def _micros_of(nanos: pa.Array) -> pa.Array:
     return pa.array(floor, mask=np.asarray(nanos.is_null()))
 
 
+def _micros_of_floats(nanos: pa.Array) -> pa.Array:
+    """Microseconds of floats that count nanoseconds; whole ones as if they were integers."""
+    near = pc.less(pc.abs(nanos), float(1 << 63))  # false for NaN
+    nanos = pc.if_else(near, nanos, None)
+    exact = _micros_of(pc.floor(nanos).cast(pa.int64()))
+    rounded = pc.round(pc.divide(nanos, 1000.0), round_mode="half_to_even").cast(pa.int64())
+    return pc.if_else(pc.equal(nanos, pc.floor(nanos)), exact, rounded)
+
+
 def _scaled(values: pa.Array, factor: int) -> pa.Array:
     """values * factor as int64, null where the product would be out of range: it must never wrap into a window."""
-    if pa.types.is_float16(values.type):
-        values = values.cast(pa.float32())
     if pa.types.is_floating(values.type):
         return _scaled_floats(values.cast(pa.float64()), factor)
     if values.type.bit_width == 64:
@@ -329,11 +361,11 @@ def _from_numbers(texts: pa.Array, unit: str) -> pa.Array:
 
     column = pl.Series("time", texts)
     whole = column.set(~column.str.contains(_WHOLE).fill_null(False), None).cast(pl.Int64, strict=False)
-    micros = _scaled(whole.to_arrow(), _UNITS[unit])
+    micros = _counted(whole.to_arrow(), unit)
     if whole.null_count() == column.null_count():
         return micros
     others = column.set(~column.str.contains(NUMERAL).fill_null(False) | whole.is_not_null(), None)
-    return pc.coalesce(micros, _scaled(others.cast(pl.Float64, strict=False).to_arrow(), _UNITS[unit]))
+    return pc.coalesce(micros, _counted(others.cast(pl.Float64, strict=False).to_arrow(), unit))
 
 
 def _from_calendar(texts: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from dataclasses import field as field_of
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apache_beam as beam
@@ -29,10 +30,10 @@ from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
-from private_topk.transforms.columnar import is_text
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.types import is_missing, is_text, label_of
 from private_topk.transforms.windows import Period
 
 __all__ = ["Frame", "table_of"]
@@ -263,39 +264,29 @@ class _Texts:
 
 def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401
     """The text of a value as in a file: labels are texts and integers; times and amounts may have other types."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return str.encode(value, "utf-8", "surrogatepass")
     try:
-        if _is_missing(value):
+        if is_missing(value):
             return None
-        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
-            return str(int(value)).encode()
-        return _UNREADABLE if is_label else _time_or_amount(value)
+        return label_of(value).encode() if is_label or isinstance(value, str | bytes) else _time_or_amount(value)
     except Exception:  # such as an integer of more digits than Python writes, or a time zone of somebody's own
         return _UNREADABLE
 
 
 def _time_or_amount(value: Any) -> bytes:  # noqa: ANN401
+    if isinstance(value, bool | np.bool_ | np.timedelta64):
+        return _UNREADABLE
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(timezone.utc)).isoformat().encode()
     if isinstance(value, date):
         return value.isoformat().encode()
     if isinstance(value, np.datetime64):
         return str(value.astype("datetime64[us]")).encode()
+    if isinstance(value, Integral):
+        return str(int(value)).encode()
     if isinstance(value, float | np.floating | Decimal):
         text = str(value) if isinstance(value, Decimal) else repr(float(value))
         return text.replace("Infinity", "inf").replace("inf", "1e999").encode()
     return _UNREADABLE
-
-
-def _is_missing(value: Any) -> bool:  # noqa: ANN401
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    if isinstance(value, Decimal):
-        return value.is_nan()
-    return isinstance(value, float | np.floating | np.datetime64) and bool(value != value)  # noqa: PLR0124
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
@@ -324,7 +315,5 @@ def _check_names(known: list[Any], columns: Columns) -> None:
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
     """Raise Refusal unless users and items are labels, the time is a time, and the amount a number."""
     for field, name in columns.by_role().items():
-        rule = columns.why_not(field, kinds[name]) if name in kinds else None
-        if rule is not None:
-            remedy = "cast it first, such as .astype('Int64') in pandas" if pa.types.is_floating(kinds[name]) else ""
-            raise Refusal(field, verbatim(f"cannot be the column {name!r}: {rule}"), remedy)
+        if name in kinds:
+            columns.check(field, kinds[name], field, f"cannot be the column {name!r}")

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, open_content, packing_of
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_int64
-from private_topk.transforms.columnar import is_text
 from private_topk.transforms.errors import refused
+from private_topk.transforms.types import is_text, type_name
 
 __all__ = ["check", "pieces", "read"]
 
@@ -35,12 +35,26 @@ def check(file: FileInfo, columns: Columns) -> bool:
     its items are integers.
     """
     with _content(file.path) as source:
-        schema = _opened(source, file.path).schema_arrow
-    for name in columns.names():
-        if schema.names.count(name) > 1:
-            raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
-    check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns)
+        opened = _opened(source, file.path)
+        schema = opened.schema_arrow
+        for name in columns.names():
+            if schema.names.count(name) > 1:
+                raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
+        called = {name: _called(opened, name) for name in columns.names() if name in schema.names}
+    check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns, called)
     return is_int64(schema.field(columns.item).type)
+
+
+def _called(file: pq.ParquetFile, name: str) -> str:
+    """The type of a column in Parquet's own words, such as DECIMAL(10, 2)."""
+    kind = file.schema_arrow.field(name).type
+    leaves = [file.schema.column(place) for place in range(len(file.schema))]
+    leaf = next((leaf for leaf in leaves if leaf.path == name), None)
+    if leaf is None or pa.types.is_nested(kind) or pa.types.is_duration(kind):  # the last is known to Arrow alone
+        return type_name(kind).upper()
+    if leaf.logical_type.type == "NONE":
+        return leaf.physical_type + (f"({leaf.length})" if leaf.length > 0 else "")
+    return leaf.logical_type.type + (f"({leaf.precision}, {leaf.scale})" if pa.types.is_decimal(kind) else "")
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

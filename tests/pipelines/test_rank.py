@@ -166,7 +166,7 @@ def of_duckdb(held: pa.Table) -> object:
 
 def read(rows: object) -> list[dict[str, Any]]:
     """The rows as they are counted."""
-    columns = Columns(**NAMES, time="time")
+    columns = Columns(**NAMES, time="time", time_unit="s")
     blocks = [block_of(part, columns)[0] for part in Frame(table_of(rows, columns), columns).rows(PERIOD) or ()]
     return [row for block in blocks for row in block.to_pylist()]
 
@@ -225,7 +225,7 @@ def test_the_same_rows_are_one_table_however_they_came_about() -> None:
 
 def test_a_table_is_there_as_long_as_anybody_reads_it() -> None:
     """Two calls over the same rows on two threads: the one that ends first takes nothing from the other."""
-    columns = Columns(**NAMES, time="time")
+    columns = Columns(**NAMES, time="time", time_unit="s")
     mine = Frame(table_of(ROWS, columns), columns)
     assert Frame(table_of(ROWS.clone(), columns), columns).table is mine.table
     gc.collect()
@@ -241,7 +241,7 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     "one column twice": (pa.table([["a"], ["b"], ["c"]], names=["listener", "track", "track"]), {}, "item",
                          "it has 2 columns of that name"),
     "user and item alike": (ROWS, {"item": "listener"}, "user", "must be another column than item"),
-    "numbers with a point": (ROWS, {"item": "price"}, "item", "cannot be the column 'price': users and items must be"),
+    "numbers with a point": (ROWS, {"item": "price"}, "item", "cannot be the column 'price': users, items"),
     "a frame with one column twice": (pd.DataFrame([["a", "b", "c"]], columns=["listener", "listener", "track"]), {},
                                       "user", "it has 2 columns of that name"),
     "a lazy frame that fails": (pl.LazyFrame({"listener": [SECRET], "track": ["b"]}).cast({"listener": pl.Int64}), {},
@@ -259,11 +259,11 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     "a group without a list": (ROWS, {"group": "shop"}, "group", "needs groups"),
     "the rows as the domain": (ROWS.with_columns(track=pl.lit(SECRET)), {"domain": pl.Series([SECRET] * 9)}, "domain",
                                "once, got 1 repeated: give a catalogue, which is not made from the rows"),
-    "names for ids": (ROWS.with_columns(track=pl.lit(7)), {}, "domain", "has no integer, and its column in the rows"),
+    "names for ids": (ROWS.with_columns(track=pl.lit(7)), {}, "domain", "has no whole number, and by their type"),
     "names for codes": (ROWS.with_columns(shop=pl.lit(7)).to_pandas(),
-                        {"groups": Groups(["DE", "FR"], per_user=2), "group": "shop"}, "groups", "no integer"),
+                        {"groups": Groups(["DE", "FR"], per_user=2), "group": "shop"}, "groups", "no whole number"),
     "risers without windows": (ROWS, {"risers": Risers(0.5)}, "risers", "needs a declared period"),
-    "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us"),
+    "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us, ns"),
     "an empty name": (ROWS, {"user": ""}, "user", "must be the name of a column"),
 }  # fmt: skip
 
@@ -409,7 +409,14 @@ PLAYS = pl.DataFrame(
 def ranked(periodic: bool = False, counts: float | None = None) -> Rankings:
     period = Period.of("1970-01-01", "1970-01-03", "1d") if periodic else None
     return rank(
-        PLAYS, 2, Joint(1.0), [HOSTILE, "tea", "cake"], period=period, publish_counts=counts, release=fixed_release()
+        PLAYS,
+        2,
+        Joint(1.0),
+        [HOSTILE, "tea", "cake"],
+        period=period,
+        time_unit="s",
+        publish_counts=counts,
+        release=fixed_release(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -71,7 +72,7 @@ def test_numbers_in_every_kind_of_column(column: pa.Array, numbers: list[float |
     assert alone == numbers, "what a value means hangs on the others of its column"
 
 
-@pytest.mark.parametrize("kind", [pa.bool_(), pa.date32(), pa.timestamp("us"), pa.list_(pa.int64()), pa.binary()])
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.date32(), pa.timestamp("us"), pa.list_(pa.int64()), pa.uuid()])
 def test_a_column_of_no_numbers_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(TypeError, match="amounts must be numbers, got"):
         as_numbers(pa.array([], kind))
@@ -107,21 +108,22 @@ def test_numbers_are_meant_as_they_are_written() -> None:
 
 @pytest.mark.parametrize(("bad", "message"), [
     (("a", "b"), "takes .user, item, value. triples"), ("abc", "got an element of type str"),
-    (("a", "b", "3"), "amounts that are numbers, got one of type str"), (("a", "b", True), "got one of type bool"),
+    (("a", "b", date(2026, 1, 5)), "amounts that are numbers, got an amount of type date"),
+    (("a", "b", True), "got an amount of type bool"),
 ])  # fmt: skip
 def test_amounts_are_numbers_in_elements_of_three(bad: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(Refusal, match=message) as raised:
         beam.Pipeline() | beam.Create([bad]) | PrivateTopK(1, Joint(1.0), ITEMS, amounts=SIXTY)
-    assert "'3'" not in str(raised.value)
+    assert "2026" not in str(raised.value)
 
 
 def test_huge_integers_decimals_and_fractions_are_amounts() -> None:
     rows = [("u", "a", 10**400), ("v", "a", -(10**400)), ("w", "b", Decimal("2.5")), ("x", "b", Fraction(7, 2)),
-            ("y", "c", np.float32(3))]  # fmt: skip
+            ("y", "c", np.float32(3)), ("z", "c", "2.0"), ("z", "c", "much")]  # fmt: skip
     rank = PrivateTopK(3, Laplace(1e6), ITEMS, publish_counts=CountBudget(1e6), amounts=SIXTY)
     pairs = beam.Map(lambda ranking: list(zip(ranking.items, ranking.noisy_counts, strict=True)))
     [[_, found]] = outcome(lambda p: p | beam.Create(rows) | rank | pairs)
-    assert [tuple(pair) for pair in found] == [("a", 60), ("b", 2 + 4), ("c", 3)]
+    assert [tuple(pair) for pair in found] == [("a", 60), ("b", 2 + 4), ("c", 3 + 2)]
 
 
 def test_beam_yaml_takes_a_field_of_amounts() -> None:

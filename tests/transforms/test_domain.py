@@ -74,11 +74,11 @@ def test_a_list_is_known_by_its_items_in_order() -> None:
         ([], "at least one item"),
         (["a", "b", "a"], "every item once, got 1 repeated: give a catalogue"),
         ([5, "5"], "every item once"),
-        (["a", None], "strings or integers, got NoneType"),
+        (["a", None], "texts, whole numbers or UUIDs, got NoneType"),
         (pa.array(["a", None]), "must not hold empty items, got 1: remove them"),
-        ([1.5], "strings or integers, got float"),
-        ([True], "strings or integers, got bool"),
-        (pa.array([1.5]), "strings or integers"),
+        ([1.5], "texts, whole numbers or UUIDs, got float"),
+        ([True], "texts, whole numbers or UUIDs, got bool"),
+        (pa.array([1.5]), "texts, whole numbers or UUIDs"),
     ],
 )
 def test_bad_lists(items: list, message: str) -> None:

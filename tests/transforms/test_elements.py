@@ -8,9 +8,11 @@ import collections
 import math
 import random
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import apache_beam as beam
 import numpy as np
@@ -55,6 +57,17 @@ class Bought:
     price: float
 
 
+class Named(str):
+    """A class of one's own, with another look."""
+
+    def __str__(self) -> str:
+        return "<named>"
+
+
+class Thing:
+    """Neither text nor number."""
+
+
 class Pair(tuple):
     """A class of one's own, without names."""
 
@@ -84,6 +97,8 @@ ROWS = {
     "dataclasses": [Bought("ana", "5", 1.5), Bought("bo", "7", 2.5)],
     "other mappings": [collections.OrderedDict(user="ana", item=5), collections.OrderedDict(user="bo", item=7)],
     "numbers of numpy": [(np.str_("ana"), np.int64(5)), (np.str_("bo"), np.uint8(7))],
+    "bytes and subclasses of text": [(b"ana", 5), (Named("bo"), b"7")],
+    "whole decimals": [("ana", Decimal(5)), ("bo", Decimal("7"))],
     "mixed": [("ana", 5), {"user": "bo", "item": 7}],
 }
 PAIRS = [("ana", "5"), ("bo", "7")]
@@ -130,13 +145,15 @@ def test_numbers_that_are_none_are_left_out_each_by_itself() -> None:
     priced = Shape(amounts=True)
     for amount in (Decimal("NaN"), Decimal("sNaN"), float("nan"), np.float32("nan"), None):
         assert priced.values(("u", "a", amount)) == "null"
-    for amount in ("5", True, 1j, b"5", [5], np.timedelta64(1)):
+    for amount in ("five", "5_0", "nan", True, 1j, b"\xff", [5], np.timedelta64(1), date(2026, 1, 5), UUID(int=5)):
         assert priced.values(("u", "a", amount)) == "unreadable", amount
     for amount, number in (
         (Decimal("6.50000"), 6.5),
         (10**400, math.inf),
         (Fraction(13, 2), 6.5),
         (np.float16(6.5), 6.5),
+        ("6.5", 6.5),
+        (b"65e-1", 6.5),
     ):
         assert priced.values(("u", "a", amount)) == ("u", "a", number)
 
@@ -156,7 +173,10 @@ REFUSED = {
     "other fields": [Heard(SECRET, "b")],
     "other fields of rows": [beam.Row(listener=SECRET, track="b")],
     "users that are floats": [(1.5, SECRET)],
-    "items that are bytes": [(SECRET, b"x")],
+    "items that are decimals with a fraction": [(SECRET, Decimal("1.5")), (SECRET, Decimal("5.0"))],
+    "items that are dates": [(SECRET, date(2026, 1, 5))],
+    "items that are moments": [(SECRET, datetime(2026, 1, 5))],
+    "items of a class of one's own": [(SECRET, Thing())],
     "users that are truths": [(True, SECRET)],
     "items that are lists": [(SECRET, ["x"])],
     "items that are tuples": [(SECRET, ("x", "y"))],
@@ -164,7 +184,14 @@ REFUSED = {
     "dates": [(SECRET, np.datetime64("2026-01-05"))],
     "spans": [(SECRET, np.timedelta64(1))],
 }
-UNTIL_IT_FLOWS = {"dicts without the names", "a list of three", "dates", "spans", "dicts by number"}
+UNTIL_IT_FLOWS = {
+    "items that are decimals with a fraction",
+    "dicts without the names",
+    "a list of three",
+    "dates",
+    "spans",
+    "dicts by number",
+}
 """Beam's types say nothing of a list's length or of a dict's keys."""
 
 

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 ASKED = ["--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon", "1", "--output", "out.csv",
-         "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-19"]  # fmt: skip
+         "--time-unit", "s", "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-19"]  # fmt: skip
 
 
 def checked(*words: str, rows: str = "rows.parquet") -> Done:
@@ -178,7 +178,7 @@ class TestTheOperatorsLook:
 
     def test_streams_and_ranges(self, folder: Path) -> None:
         spec = resolve(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
-        columns = Columns(time="time")
+        columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in the domain"] == 1 and look.total == 2 and not look.spellings

@@ -25,7 +25,7 @@ def refused(*words: str) -> str:
         (["--k="], "--k must not be empty"),
         (["--output", " "], "--output must not be empty"),
         (["--from", "soon"], "--from must be a date or time such as 2026-01-05"),
-        (["--time-unit=ns"], "--time-unit must be one of s, ms, us; got 'ns'"),
+        (["--time-unit=h"], "--time-unit must be one of s, ms, us, ns; got 'h'"),
     ],
 )
 def test_what_breaks_a_rule(words: list[str], said: str) -> None:

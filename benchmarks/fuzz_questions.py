@@ -23,7 +23,7 @@ _WORDS = ["tea", "cäke", "5", "007", "a,b", 'say "x"', " sp ", "\u200bz", "日�
 _PUBLIC = ["joint", "fast-joint", "joint-set", "canonical", "peeling", "cdp-peeling", "pnf-peeling", "oneshot",
            "laplace", "gaussian", "gamma"]  # fmt: skip
 _RISING = ["joint", "peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "joint-set"]
-_BY_WEIGHTS = ["weighted-order", "candidates-then-rank"]
+_BY_WEIGHTS = ["weighted-order"]
 _UNKNOWN = ["limit-domain", "laplace-limit-domain", "top-stable", "restricted-gumbel", "restricted-normal",
             "restricted-pnf", "restricted-laplace"]  # fmt: skip
 _OF_WEIGHTS = {*_BY_WEIGHTS, "weighted-gaussian"}

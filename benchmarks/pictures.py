@@ -133,7 +133,7 @@ def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
     for data, mark in (("games", "o"), ("gowalla", "s")):
         pairs = pairs_of(data)
         counts, rng = np.bincount(pairs[1]), np.random.default_rng(1)
-        points: dict[str, list[tuple[float, float]]] = {"candidates": [], "weighted m=20": []}
+        points: dict[str, list[tuple[float, float]]] = {"weighted m=20": []}
         for k, epsilon in ((20, 1.0), (20, 0.5), (50, 1.0), (50, 0.5), (100, 1.0), (50, 0.3), (100, 0.5), (100, 0.3)):
             rows = two_rounds.public(pairs, counts, k, epsilon)
             best = np.sort(counts)[::-1][:k]
@@ -142,11 +142,11 @@ def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
             for name, found in points.items():
                 found.append((k / epsilon, float(error[name] / error["cdp-peeling"])))
         for (name, found), colour in zip(points.items(), COLOURS, strict=False):
-            label = {"candidates": "candidates-then-rank", "weighted m=20": "weighted-order"}[name]
+            label = {"weighted m=20": "weighted-order"}[name]
             axes.plot(*zip(*sorted(found), strict=True), linestyle="none", marker=mark, color=colour,
                       label=f"{label}, {data}")  # fmt: skip
     axes.axhline(1, color="#555555", linewidth=1, linestyle=":", label="cdp-peeling")
-    finish(axes, "k over epsilon", "median l_1 error in units of cdp-peeling's", "Which of the three, delta 1e-6",
+    finish(axes, "k over epsilon", "median l_1 error in units of cdp-peeling's", "Which of the two, delta 1e-6",
            (20, 50, 100, 200, 300), (0.3, 0.5, 1, 2, 5, 10, 20))  # fmt: skip
 
 

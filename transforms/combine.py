@@ -48,7 +48,7 @@ _MANY = 1 << 12  # windows with more rows are cheaper to treat one by one than t
 
 @dataclass(frozen=True)
 class PartialCounts(Counted):
-    """Counts of items: {item: code or string, count: int64}, with `window` where there are several, and `users`."""
+    """Counts of items: {item: code or string, count: int64}, with `window` where there are several."""
 
     table: pa.RecordBatch
 
@@ -220,36 +220,28 @@ def add_up_codes(key: int, tables: Iterable[pa.RecordBatch], partitioning: Parti
     windows = partitioning.group(partitioning.group_of(key))
     codes = partitioning.codes(key)
     first, width = codes.start, len(codes)
-    cells = ((_cells(part, windows.start, first, width), _numbers(part)) for part in tables)
+    cells = ((_cells(part, windows.start, first, width), part["count"].to_numpy()) for part in tables)
     size = len(windows) * width
     cell, totals = _in_cells(cells, size) if size <= _MOST_CELLS else sums_by_cell(cells)
     column = {"window": (cell // width + windows.start).astype(np.uint32)} if partitioning.windows > 1 else {}
-    return make_table(**column, item=(cell % width + first).astype(partitioning.item_type), **totals)
+    return make_table(**column, item=(cell % width + first).astype(partitioning.item_type), count=totals)
 
 
-_Numbers = dict[str, Codes]
-"""Columns that are added up: counts; where these are weights, also users."""
+def _in_cells(parts: Iterable[tuple[Codes, Codes]], size: int) -> tuple[Codes, Codes]:
+    totals = np.zeros(size, np.int64)
+    for cell, counts in parts:
+        totals[cell] += counts
+    present = np.flatnonzero(totals)
+    return present, totals[present]
 
 
-def _in_cells(parts: Iterable[tuple[Codes, _Numbers]], size: int) -> tuple[Codes, _Numbers]:
-    totals = {"count": np.zeros(size, np.int64)}
-    for cell, numbers in parts:
-        for name, values in numbers.items():
-            if name not in totals:
-                totals[name] = np.zeros(size, np.int64)
-            totals[name][cell] += values
-    present = np.flatnonzero(totals["count"])
-    return present, {name: values[present] for name, values in totals.items()}
-
-
-def sums_by_cell(parts: Iterable[tuple[Codes, _Numbers]]) -> tuple[Codes, _Numbers]:
-    """The cells whose counts do not sum to 0, increasing, and the sums of all columns. Cost: a sort."""
-    cells, numbers = zip((np.empty(0, np.int64), {}), *parts, strict=True)
-    cell, totals = np.concatenate(cells), dict[str, Codes]()
-    for name in {"count": None} | {name: None for columns in numbers for name in columns}:
-        distinct, totals[name] = add_amounts(cell, np.concatenate([part[name] for part in numbers[1:]] or [cell]))
-    nonzero = totals["count"] != 0  # rises may cancel to 0: then it is as if nobody held the item
-    return distinct[nonzero], {name: sums[nonzero] for name, sums in totals.items()}
+def sums_by_cell(parts: Iterable[tuple[Codes, Codes]]) -> tuple[Codes, Codes]:
+    """The cells whose counts do not sum to 0, increasing, and the sums. Cost: a sort."""
+    nothing = np.empty(0, np.int64)
+    cells, counts = zip((nothing, nothing), *parts, strict=True)
+    distinct, totals = add_amounts(np.concatenate(cells), np.concatenate(counts))
+    nonzero = totals != 0  # rises may cancel to 0: then it is as if nobody held the item
+    return distinct[nonzero], totals[nonzero]
 
 
 def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:
@@ -257,10 +249,6 @@ def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:
     if "window" in part.schema.names:
         codes += (part["window"].to_numpy().astype(np.int64) - window) * width
     return codes
-
-
-def _numbers(part: pa.RecordBatch) -> _Numbers:
-    return {name: part[name].to_numpy() for name in part.schema.names if name not in ("window", "item")}
 
 
 def add_up_labels(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:

@@ -181,8 +181,6 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     mechanism, label = spec.mechanism, of.label()
     ranks, noisy, noise, others = spec.draw(counted.histogram, counted.digest, label, release, counted.catalogued)
     items = counted.items(ranks)
-    if mechanism.guarantee.two_stage:
-        items = items[spec.order(counted.users_of(items), counted.digest, label, release)]
     if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw reveals more
         order = np.argsort(items)
         items, noisy = items[order], None if noisy is None else noisy[order]
@@ -211,7 +209,6 @@ class WindowCounts:
         counts: (n,) theirs, none of them 0; of risers they may be below 0.
         listed: all items that can be ranked, in order: a range from 0, or some of it. Those not held count 0.
         named: the domain, or the labels of an unknown one.
-        users: (n,) of a `two_stage` mechanism.
         catalogue: of an unknown domain, the items of which are all listed.
     """
 
@@ -219,7 +216,6 @@ class WindowCounts:
     counts: Codes
     listed: range | Codes
     named: CodedDomain | pa.Array
-    users: Codes | None = None
     catalogue: PublicDomain | None = None
 
     @classmethod
@@ -236,11 +232,8 @@ class WindowCounts:
         tables = sorted((table for table in tables if len(table)), key=lambda table: table["item"][0].as_py())
         columns = {name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)],
                                         dtype=np.int64)
-                   for name in (tables[0].schema.names if tables else ("item", "count"))}  # fmt: skip
-        users = columns.get("users")
-        if users is None and spec.mechanism.guarantee.two_stage:
-            users = np.empty(0, np.int64)
-        return cls(columns["item"], columns["count"], domain.listed(group), domain, users)
+                   for name in ("item", "count")}  # fmt: skip
+        return cls(columns["item"], columns["count"], domain.listed(group), domain)
 
     @classmethod
     def _of_labels(
@@ -258,11 +251,11 @@ class WindowCounts:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the items and their counts in order, and of the users if they are counted too: a function of the
-        window's counts alone, however they were added up.
+        """SHA-256 of the items and their counts in order: a function of the window's counts alone, however they were
+        added up.
         """
         digest = hashlib.sha256(len(self.held).to_bytes(8, "little"))
-        for column in (self.held, self.counts, *([] if self.users is None else [self.users])):
+        for column in (self.held, self.counts):
             digest.update(np.ascontiguousarray(column, "<i8").data)
         if isinstance(self.named, pa.Array):
             digest.update(bytes.fromhex(digest_of(self.named)))
@@ -300,16 +293,6 @@ class WindowCounts:
         if zero.any():
             items[zero] = self._unheld(ranks[zero] - above)
         return items
-
-    def users_of(self, items: Codes) -> Codes:
-        """How many users hold each of the items."""
-        assert self.users is not None
-        places = np.searchsorted(self.held, items)
-        users = np.zeros(len(items), np.int64)
-        inside = np.flatnonzero(places < len(self.held))
-        inside = inside[self.held[places[inside]] == items[inside]]
-        users[inside] = self.users[places[inside]]
-        return users
 
     def labels(self, items: Codes) -> pa.Array:
         """The labels of the items."""

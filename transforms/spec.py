@@ -30,10 +30,7 @@ _CENTRAL = Fraction(95, 100)
 
 
 class Draws(NamedTuple):
-    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights.
-
-    Of a `two_stage` mechanism the ranks of its candidates, of which `TopK.order` makes the answer.
-    """
+    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
 
     ranks: np.ndarray
     noisy_counts: np.ndarray | None
@@ -244,8 +241,6 @@ class TopK:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
-        if self.mechanism.guarantee.two_stage:
-            return Draws(self.mechanism.find(histogram, self.most, bits.draw()), None)
         if listed is None:
             ranks = self.mechanism.prepare(histogram).ranks(self.most, bits)
         else:
@@ -263,11 +258,6 @@ class TopK:
             [off] = self._noise_of_others(budget).sample(1, bits.draw())
             others = _as_int64(histogram.total - sum(values.tolist()) + off)
         return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)), others)
-
-    def order(self, users: np.ndarray, digest: bytes, window: str, release: Release) -> np.ndarray:
-        """The places of the candidates, as `draw` returned them, that make up the answer, from the users of each."""
-        seed = release_seed(release, window, self.parameters(), digest)
-        return self.mechanism.order(users, self.most, RandomBits.keyed(seed).draw())
 
     def _noise_of_others(self, budget: CountBudget) -> CountNoise:
         assert budget.others is not None and self.max_items_per_user is not None

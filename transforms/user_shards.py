@@ -234,7 +234,7 @@ class UserShard:
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(item shard, {item: code or string, count: int64}): how many users of this shard hold each item, or the sum
-        of their units or weights. With a column `window` where there are several, and `users` beside weights.
+        of their units or weights. With a column `window` where there are several.
         """
         table = joined([self.no_rows(), *pairs])
         for part in self._in_windows(table):
@@ -248,10 +248,7 @@ class UserShard:
                 present, counts = count_pairs(codes, self._partitioning.windows << coded.bits)
             else:
                 present, counts = add_amounts(codes, amounts)
-            columns = {"count": counts}
-            if self._weighting is not None and self._weighting.counted:
-                columns["users"] = count_pairs(codes, self._partitioning.windows << coded.bits)[1]
-            yield from self._by_key(coded, present, columns)
+            yield from self._by_key(coded, present, counts)
 
     def _terms(self, risers: Risers, pairs: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
         """The pairs as terms of the risers' scores."""
@@ -353,7 +350,7 @@ class UserShard:
         kept = kept_pairs(ranks, pairs.item(codes), self._choices.words("items", users), pairs.words, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
-    def _by_key(self, pairs: _Pairs, codes: Codes, numbers: dict[str, Codes]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _by_key(self, pairs: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._counted
         if pairs.labels is None or pairs.words is None:
             shards = items >> partitioning.item_bits
@@ -365,7 +362,7 @@ class UserShard:
             some = items[rows]
             labels = some.astype(partitioning.item_type) if pairs.labels is None else pairs.labels.take(pa.array(some))
             column = {"window": windows[rows].astype(np.uint32)} if partitioning.windows > 1 else {}
-            return make_table(**column, item=labels, **{name: values[rows] for name, values in numbers.items()})
+            return make_table(**column, item=labels, count=counts[rows])
 
         return parted(keys, partitioning.groups * partitioning.item_shards, table_of)
 

@@ -260,8 +260,7 @@ def _drawn(
 ) -> list[NDArray[np.int64]]:
     """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
     weighed = Histogram(histogram.values * weight, histogram.sizes)
-    users = histogram.counts_at if mechanism.guarantee.two_stage else None
-    prepared, bits = mechanism.prepare(weighed, users), RandomBits.keyed(_key(mechanism, k))
+    prepared, bits = mechanism.prepare(weighed), RandomBits.keyed(_key(mechanism, k))
     answers: list[NDArray[np.int64]] = []
     start = time.process_time()
     while len(answers) < (draws or DRAWS):

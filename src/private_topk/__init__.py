@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
-        CandidatesThenRank,
         Canonical,
         CdpPeeling,
         FastJoint,
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Amounts",
-    "CandidatesThenRank",
     "Canonical",
     "CdpPeeling",
     "CountBudget",

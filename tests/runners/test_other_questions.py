@@ -17,7 +17,7 @@ QUESTIONS = {
         "--domain", "lists.csv", "--domain-column", "title", "--domain-group-column", "sold in",
         "--neighbours", "swap", "--publish-counts", "1",
     ],
-    "two rounds": ["--mechanism", "candidates-then-rank", *WEIGHTED],
+    "weighted order": ["--mechanism", "weighted-order", *WEIGHTED],
     "weights": ["--mechanism", "weighted-gaussian", *WEIGHTED, "--unknown-domain"],
     "bounded windows": ["--privacy-unit", "user", "--max-windows-per-user", "2"],
     "risers": ["--from", "2026-01-12", "--against", "previous", "--against-weight", "0.5"],

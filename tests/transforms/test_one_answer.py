@@ -16,7 +16,6 @@ from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import (
-    CandidatesThenRank,
     Groups,
     Joint,
     Laplace,
@@ -27,6 +26,7 @@ from private_topk import (
     Release,
     ReleaseKey,
     UnknownDomain,
+    WeightedOrder,
 )
 from private_topk.transforms import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism
@@ -44,12 +44,12 @@ LIST = PublicDomain.of(range(ITEMS))
 RANGE = RangeDomain(0, ITEMS)
 LISTS = {group: [str(item) for item in range(place, ITEMS, 2)] for place, group in enumerate(COUNTRIES[:2])}
 JOINT = Joint(epsilon=0.01)
-TWO_ROUNDS = CandidatesThenRank(0.5, 0.01, 50, whole_items=2)
+WEIGHTED = WeightedOrder(0.5, 0.01, 50, whole_items=2)
 UNKNOWN = LimitDomain(epsilon=5.0, delta=0.1, max_items_per_user=20)
 
 CASES: dict[str, tuple[Any, Mechanism, dict[str, Any]]] = {
     "list": (LIST, JOINT, {}),
-    "two rounds": (RANGE, TWO_ROUNDS, {}),
+    "weights": (RANGE, WEIGHTED, {}),
     "groups": (RANGE, Laplace(epsilon=0.1), {"publish_counts": 0.1, "groups": Groups.of(COUNTRIES)}),
     "lists by group": (LISTS, JOINT, {}),
     "unknown, groups": (UnknownDomain(), UNKNOWN, {"groups": Groups.of(COUNTRIES)}),

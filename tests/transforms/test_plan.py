@@ -16,7 +16,7 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import Combiner, PartialCounts
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import CandidatesThenRank, Joint, Laplace, LimitDomain
+from private_topk.transforms.mechanisms import Joint, Laplace, LimitDomain, WeightedOrder
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
 from private_topk.transforms.release import ReleaseKey
@@ -35,7 +35,7 @@ SPECS: dict[str, Any] = {
     "public": TopK(1, Joint(1.0), ["a", "b"]),
     "range": TopK(1, Joint(1.0), RangeDomain(0, 1 << 30)),
     "unknown": TopK(1, LimitDomain(1.0, 0.1), UnknownDomain()),
-    "weights": TopK(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), ["a", "b"]),
+    "weights": TopK(1, WeightedOrder(1.0, 0.01, 9, whole_items=2), ["a", "b"]),
     "groups": TopK(1, Joint(1.0), ["a", "b"], groups=Groups.of(["x", "y", "z"])),
     "risers": TopK(1, Laplace(1.0), ["a", "b"], risers=Risers()),
 }

@@ -19,7 +19,7 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, IncompleteDataError, Receipt
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.mechanisms import MECHANISMS, CandidatesThenRank, Joint, RandomBits
+from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
@@ -79,13 +79,12 @@ def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
     assert len(digests) == layout.windows
 
 
-def test_other_counts_items_or_users_have_another_digest() -> None:
-    """Of a mechanism of two rounds the second is drawn from the numbers of users: they are in the digest too."""
-    spec = TopK(1, CandidatesThenRank(1.0, 0.01, 9, whole_items=2), RangeDomain(0, 9))
-    columns = {"item": np.array([3, 4], np.uint32), "count": [70, 70], "users": [1, 2]}
-    changes = ({}, {"item": np.array([3, 5], np.uint32)}, {"count": [70, 71]}, {"users": [1, 1]})
+def test_other_counts_or_items_have_another_digest() -> None:
+    spec = TopK(1, Joint(1.0), RangeDomain(0, 9))
+    columns = {"item": np.array([3, 4], np.uint32), "count": [70, 70]}
+    changes = ({}, {"item": np.array([3, 5], np.uint32)}, {"count": [70, 71]})
     found = {WindowCounts.of(spec, [make_table(**{**columns, **change})]).digest for change in changes}
-    assert len(found) == 4 and WindowCounts.of(spec, []).digest not in found
+    assert len(found) == 3 and WindowCounts.of(spec, []).digest not in found
 
 
 def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None:
@@ -125,7 +124,7 @@ def some_pairs() -> np.ndarray:
     return np.unique(np.stack([rng.integers(0, 90, 800) ** 2 // 90, items], axis=1), axis=0)
 
 
-def totals_of_pairs(pairs: np.ndarray, mechanism: CandidatesThenRank) -> list[pa.RecordBatch]:
+def totals_of_pairs(pairs: np.ndarray, mechanism: WeightedOrder) -> list[pa.RecordBatch]:
     """By the pipeline's functions, from two user shards."""
     layout = Partitioning(SIZE)
     shard = UserShard(layout, RELEASE.key, mechanism.max_items_per_user, weighting=mechanism.weighting)
@@ -138,21 +137,20 @@ def totals_of_pairs(pairs: np.ndarray, mechanism: CandidatesThenRank) -> list[pa
 
 
 @pytest.mark.parametrize(("epsilon", "k"), [(0.5, 7), (50.0, 60), (1000.0, 3)])
-def test_a_ranking_of_two_rounds_is_the_draw_of_both_vectors(epsilon: float, k: int) -> None:
-    """Of sums and users counted here; with k = 60 also items that nobody holds."""
-    mechanism = CandidatesThenRank(epsilon, 0.01, 200, whole_items=2)
+def test_a_ranking_of_weights_is_the_draw_from_their_sums(epsilon: float, k: int) -> None:
+    """Of sums added up here; with k = 60 also items that nobody holds."""
+    mechanism = WeightedOrder(epsilon, 0.01, 200, whole_items=2)
     spec = TopK(k, mechanism, RangeDomain(0, SIZE))
     pairs, totals = some_pairs(), totals_of_pairs(some_pairs(), mechanism)
-    sums, users = np.zeros((2, SIZE), np.int64)
+    sums = np.zeros(SIZE, np.int64)
     for user in np.unique(pairs[:, 0]):
         its = pairs[pairs[:, 0] == user, 1]
         sums[its] += mechanism.weighting.weight(len(its))
-        users[its] += 1
     of = RankingKey(WindowBounds(), None)
     for some in (totals, totals[::-1]):
         counted = WindowCounts.of(spec, some)
         seed = release_seed(RELEASE, of.label(), spec.parameters(), counted.digest)
-        wanted = mechanism(sums, k, RandomBits.keyed(seed), users)
+        wanted = mechanism(sums, k, RandomBits.keyed(seed))
         found = rank(spec, RELEASE, of, counted)
         assert found.items == tuple(map(str, wanted.tolist())) and found.noisy_weights is None is found.noisy_counts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from private_topk.transforms.mechanisms.candidates_then_rank import CandidatesThenRank
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.cost import Cost
@@ -33,7 +32,7 @@ from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussia
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
 __all__ = [
-    "MECHANISMS", "About", "CandidatesThenRank", "Canonical", "CdpPeeling", "Cost", "FastJoint", "Gamma",
+    "MECHANISMS", "About", "Canonical", "CdpPeeling", "Cost", "FastJoint", "Gamma",
     "Gaussian", "Guarantee", "Histogram", "Joint", "JointSet", "Laplace", "LaplaceLimitDomain", "LimitDomain",
     "Mechanism", "Oneshot", "Parameter", "Peeling", "PnfPeeling", "RandomBits", "Restricted", "RestrictedGumbel",
     "RestrictedLaplace", "RestrictedNormal", "RestrictedPnf", "TopStable", "WeightedGaussian", "WeightedOrder",

@@ -34,8 +34,6 @@ ALL = 2**63 - 1
 """As k: however many items there are."""
 
 Flags = NDArray[np.bool_]
-Users = Callable[[Indices], Indices]
-"""From ranks to the numbers of users of their items, same shape."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,6 @@ class Guarantee:
             enters, cost no more together than one over counts in which a user is replaced. So it is wherever one user
             who comes or goes costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs.
             Likewise two draws over scores that a user moves by two parts of `cap`, as one does in risers.
-        two_stage: sums of weights only `find` candidates, of which `order` draws the answer by their numbers of users.
-            Where sums are all there is, `select` takes a whole weight for a user.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
         partition_selection: k may be None: all items above a threshold come out then, at the cost of any k.
         takes_catalogue: items of a public list need no threshold: `select_with` is told which these are.
@@ -82,7 +78,6 @@ class Guarantee:
     neighbours: tuple[Neighbours, ...] = ("add-remove", "swap")
     translation_invariant: bool = False
     swap_costs_one_draw: bool = False
-    two_stage: bool = False
     publishes_weights: bool = False
     partition_selection: bool = False
     takes_catalogue: bool = False
@@ -123,7 +118,7 @@ class Mechanism(abc.ABC):
         metadata={"settled": "by what is counted", "unasked": "the risers that are asked for say it"},
     )
 
-    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits, users: ArrayLike | None = None) -> Indices:
+    def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
         """Draw a top-k answer.
 
         Args:
@@ -131,8 +126,6 @@ class Mechanism(abc.ABC):
                 the items seen, none at all if none were, ties broken by position.
             k: how many items to answer with, 1 <= k, and k <= d in a public domain.
             bits: where every random bit comes from; its next draw is taken.
-            users: of a `two_stage` mechanism, beside `counts`, which are sums of their weights: the users
-                per item, (d,). Others take none.
 
         Returns:
             Distinct indices into counts, int64: shape (k,), or (at most k,) in the unknown domain. A sequence is in
@@ -143,28 +136,17 @@ class Mechanism(abc.ABC):
         """
         counts = check_counts(counts, self.guarantee.domain)
         named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
-        held = None if users is None else self._checked_users(users, counts)
-        prepared = self.prepare(named.histogram, None if held is None else lambda ranks: held[named.items(ranks)])
-        chosen = named.items(prepared.ranks(k, bits))
+        chosen = named.items(self.prepare(named.histogram).ranks(k, bits))
         return np.sort(chosen) if self.guarantee.answer == "set" else chosen
 
-    def _checked_users(self, users: ArrayLike, counts: Indices) -> Indices:
-        if not self.guarantee.two_stage:
-            raise Refusal("users", f"does not apply to {self.about.name}", "leave it out")
-        held = check_counts(users)
-        if len(held) != len(counts):
-            raise Refusal("users", f"must have one number for each count, got {len(held)} for {len(counts)}")
-        return held
-
-    def prepare(self, histogram: Histogram, users: Users | None = None) -> Prepared:
+    def prepare(self, histogram: Histogram) -> Prepared:
         """This mechanism over one histogram, for many draws: each then costs O(D + k), whatever d is.
 
         Args:
             histogram: of all items of a public domain; in an unknown one, of those seen, or at least of the kbar + 1
                 largest. Items of equal counts have to be numbered in a public order then.
-            users: of a `two_stage` mechanism: from ranks of the histogram to numbers of users.
         """
-        return Prepared(self, histogram, users)
+        return Prepared(self, histogram)
 
     def most(self, k: int | None) -> int:
         """The most items that come out: k, or `ALL` for None. Raises Refusal where None does not apply."""
@@ -185,19 +167,6 @@ class Mechanism(abc.ABC):
         """Of a mechanism that `publishes_weights`: the noisy sums of the items that a draw has chosen.
 
         In hundredths, int64. They are what the draw decided by, so that whoever pays for the items has paid for them.
-        """
-        raise NotImplementedError
-
-    def find(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        """Of a `two_stage` mechanism: the ranks of k or more items, by the sums alone."""
-        raise NotImplementedError
-
-    def order(self, users: Indices, k: int, draw: Draw) -> Indices:
-        """Of a `two_stage` mechanism: which k of the candidates answer, by their place among these.
-
-        Args:
-            users: of each candidate, in the order of `find`.
-            draw: the one that they come from.
         """
         raise NotImplementedError
 
@@ -278,7 +247,6 @@ class Prepared:
 
     mechanism: Mechanism
     histogram: Histogram
-    users: Users | None = None
     _samplers: dict[int, Callable[[Draw], Indices]] = field(default_factory=dict, repr=False)
 
     def __call__(self, k: int, bits: RandomBits) -> Picks:
@@ -295,17 +263,9 @@ class Prepared:
         if not isinstance(bits, RandomBits):
             raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
         if k not in self._samplers:
-            self._samplers[k] = self._by_both(k) if self.users else self.mechanism.sampler(self.histogram, k)
+            self._samplers[k] = self.mechanism.sampler(self.histogram, k)
         ranks, fewer = self._samplers[k](bits.draw()), self.mechanism.guarantee.domain == "unknown"
         return check_ranks(ranks, k, self.histogram.items, self.mechanism.about.name, fewer)
-
-    def _by_both(self, k: int) -> Callable[[Draw], Indices]:
-        def ranks(draw: Draw) -> Indices:
-            assert self.users is not None
-            candidates = self.mechanism.find(self.histogram, k, draw)
-            return candidates[self.mechanism.order(self.users(candidates), k, draw)]
-
-        return ranks
 
 
 def check_stated(kind: type[Mechanism]) -> None:

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import Any
 
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
-from private_topk.transforms.mechanisms.candidates_then_rank import CandidatesThenRank
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
@@ -37,7 +36,7 @@ __all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name", "name_of", "with
 
 _ALL: tuple[type[Mechanism], ...] = (
     Joint, FastJoint, JointSet, Canonical, Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian,
-    WeightedOrder, CandidatesThenRank, Gamma, LimitDomain, LaplaceLimitDomain, TopStable, RestrictedGumbel,
+    WeightedOrder, Gamma, LimitDomain, LaplaceLimitDomain, TopStable, RestrictedGumbel,
     RestrictedNormal, RestrictedPnf, RestrictedLaplace, WeightedGaussian,
 )  # fmt: skip
 

@@ -35,14 +35,12 @@ class Weighting:
         limit: no user has more items than this: what is above is left out before, by a keyed hash.
         least: a sum below this never comes out, so nobody need hand it on.
         noise: the standard deviation of the noise on a sum, in units.
-        counted: beside the sum of the weights of each item, its users are counted.
     """
 
     whole_items: int
     limit: int
     least: int
     noise: Fraction = Fraction(0)
-    counted: bool = False
 
     def weight(self, items: int) -> int:
         """What a user with so many items, at least 1, adds to each."""

@@ -135,7 +135,7 @@ def test_a_share_of_gaussians_is_of_all_that_is_gaussian() -> None:
         mechanism = make_mechanism(name, epsilon=1, delta=1e-6, max_items_per_user=3)
         return shares(Split(mechanism, 5, counts).price, total, 12)
 
-    for name in ("gaussian", "weighted-gaussian", "weighted-order", "candidates-then-rank"):
+    for name in ("gaussian", "weighted-gaussian", "weighted-order"):
         cost = shared(name)["gaussian"].cost
         assert 12 * cost.rest + normal_delta(1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
     assert "gaussian" in shared("gaussian", CountBudget(1, 1e-6))

@@ -23,7 +23,7 @@ from private_topk.pipelines.preview import (
     preview,
 )
 from private_topk.pipelines.preview.comparing import _ordered
-from private_topk.pipelines.preview.outlook import Outlook, _drawn, _key, look
+from private_topk.pipelines.preview.outlook import Outlook, look
 from private_topk.pipelines.preview.shapes import weight_of
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
 from private_topk.transforms.domain import PublicDomain
@@ -31,7 +31,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
-    CandidatesThenRank,
     CdpPeeling,
     Joint,
     Laplace,
@@ -68,9 +67,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
     assert {error.shown() for error in found.left_out.values()} == {"needs delta"}
     with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
-    assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order", "candidates-then-rank"}, (
-        "numbers do not tell weights"
-    )
+    assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order"}, "numbers do not tell weights"
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
     assert {outlook.mechanism.guarantee.domain for outlook in unknown.outlooks} == {"unknown"}
     weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
@@ -336,9 +333,10 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     for name in names:  # the draws are others
         one, other = users[name].l_1, full[name].l_1
         assert abs(other.value - 60 * one.value) <= 2.5 * (other.high - other.low + 60 * (one.high - one.low)), name
-    half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanism=names, draws=40, amounts=minutes)
-    fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanism=names, draws=40)
-    assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.02)
+    half = preview(InAmounts(shape, minutes, 30), 5, 0.3, mechanism=("joint",), draws=1500, amounts=minutes)
+    fewer = preview(Zipf(1.0, 300, 500, 5), 5, 0.3, mechanism=("joint",), draws=1500)
+    # The standard deviation of the difference is below 0.01: a cap that is lost moves it by more than a tenth.
+    assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.04)
     assert half["joint"].recall.value < users["joint"].recall.value
     for each in (0, 61):
         with pytest.raises(Refusal, match="amount must be above 0 and at most 60"):
@@ -366,17 +364,6 @@ def test_weights_are_those_of_users_with_as_many_items() -> None:
     found = preview(shape, 10, 0.5, 1e-6, unknown_domain=True, max_items_per_user=30, draws=5,
                     mechanism=("weighted-gaussian", "restricted-normal"))  # fmt: skip
     assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
-
-
-def test_candidates_are_ordered_by_their_users_in_a_preview_too() -> None:
-    """Of 30 items each, who weigh a half: numbers of users are those of the shape, and not what sums say."""
-    shape, mechanism = Zipf(1.0, 500, 3000, 40), CandidatesThenRank(1.0, 1e-6, 30, whole_items=7)
-    histogram, bits = shape.histogram(30, False), RandomBits.keyed(_key(mechanism, 9))
-    counts = np.repeat(histogram.values, histogram.sizes)
-    for values in _drawn(mechanism, histogram, 9, 5, weight_of(mechanism, shape)):
-        assert values.tolist() == counts[mechanism(counts * mechanism.weighting.weight(30), 9, bits, counts)].tolist()
-    found = preview(shape, 9, 1.0, 1e-6, max_items_per_user=30, draws=5, mechanism=("candidates-then-rank", "joint"))
-    assert not found.left_out
 
 
 def test_it_is_said_where_few_draws_fitted() -> None:

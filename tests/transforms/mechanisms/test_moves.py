@@ -20,7 +20,6 @@ from private_topk.pipelines.budget.records import Request, entry_in
 from private_topk.transforms import Period, Risers
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
-    CandidatesThenRank,
     Canonical,
     CdpPeeling,
     FastJoint,
@@ -67,7 +66,6 @@ OTHERS = (
     Gamma,  # test_noisy_order holds its two draws
     WeightedGaussian,
     WeightedOrder,
-    CandidatesThenRank,
 )
 
 
@@ -211,15 +209,6 @@ def test_two_draws_of_a_weighted_order_cost_one() -> None:
     for d, whole in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60)):
         once, swapped = (WeightedOrder(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
         assert 2 * once.squared_sensitivity(d) <= swapped.squared_sensitivity(d)
-
-
-def test_two_draws_of_candidates_then_rank_cost_one() -> None:
-    """Of both rounds: each of the two draws takes at most half of what each round may."""
-    for d, whole, k in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60), (1, 2, 7)):
-        once, swapped = (CandidatesThenRank(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
-        most, rounded = once.candidates(min(k, d), d), 1 + Fraction(1, 2**40)
-        assert 2 * (swapped.finding_scale(d) / once.finding_scale(d)) ** -2 <= rounded
-        assert 2 * (swapped.ordering_scale(most, k) / once.ordering_scale(most, k)) ** -2 <= rounded
 
 
 @dataclass(frozen=True)

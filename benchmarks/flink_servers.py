@@ -141,7 +141,7 @@ class Servers:
 
     def _workers(self) -> list[int]:
         """The ids of the pool's workers: the children of the process that copies itself."""
-        return _children(_children([self.cluster.processes["worker-pool"].pid]))
+        return _children(_children(_children([self.cluster.processes["worker-pool"].pid])))
 
     def _at_work(self, workers: list[int]) -> list[int]:
         """Those that have something to do: nobody misses at once one that has not."""

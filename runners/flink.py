@@ -38,7 +38,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer
 
 from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
-from private_topk.runners.portable import LoopbackRunner, check_environment, reachable
+from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
 from private_topk.transforms.errors import Refusal, refusal_told, verbatim
 
 __all__ = [
@@ -315,6 +315,10 @@ def parse_options(words: Sequence[str], known: Mapping[str, int]) -> dict[str, A
     return options
 
 
+class _JobServer(EndsWithUs, FlinkJarJobServer):
+    """Beam's job server."""
+
+
 class FlinkJobRunner(LoopbackRunner, FlinkRunner):
     """Beam's Flink runner, with the options that its job server takes, and a watch over the job.
 
@@ -338,7 +342,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
     def job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
         """The job server that this runner starts: the same one for its options and for running."""
         if self._server is None:
-            self._server = StopOnExitJobServer(FlinkJarJobServer(options))
+            self._server = StopOnExitJobServer(_JobServer(options))
         return self._server
 
     def default_job_server(self, options: PipelineOptions) -> Any:  # noqa: ANN401 - Beam's own

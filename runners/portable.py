@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.runners.pipeline_context import PipelineContext
+from apache_beam.runners.portability.job_server import SubprocessJobServer
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.transforms.environments import (
@@ -28,9 +29,10 @@ from apache_beam.transforms.resources import resource_hints_from_options
 from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners.child import ending_with_us
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["LoopbackRunner", "ThreadWorkers", "check_environment", "prepare", "reachable", "serve"]
+__all__ = ["EndsWithUs", "LoopbackRunner", "ThreadWorkers", "check_environment", "prepare", "reachable", "serve"]
 
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
@@ -95,6 +97,21 @@ def reachable(address: str, patience: float = 3.0) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+class EndsWithUs(SubprocessJobServer):
+    """A job server that ends with this process, though it be killed. It must precede Beam's among base classes."""
+
+    def subprocess_cmd_and_endpoint(self) -> tuple[list[str], str]:
+        command, endpoint = super().subprocess_cmd_and_endpoint()
+        return ending_with_us(command), endpoint
+
+    def stop(self) -> Any:  # noqa: ANN401 - Beam's
+        """End the server. Beam's own leaves it where its temporary folder was cleared away."""
+        if self._local_temp_root:
+            shutil.rmtree(self._local_temp_root, ignore_errors=True)
+            self._local_temp_root = None
+        return super().stop()
 
 
 class LoopbackRunner(PortableRunner):

@@ -14,11 +14,15 @@ from apache_beam.utils import shared
 from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners import Launch, cache_folder, refuse_unknown
-from private_topk.runners.portable import LoopbackRunner, check_environment
+from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment
 
 __all__ = ["MODULE", "built_binary", "prepare"]
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
+
+
+class _JobServer(EndsWithUs, PrismJobServer):
+    """Prism's process."""
 
 
 class PrismJobRunner(LoopbackRunner, PrismRunner):
@@ -31,7 +35,7 @@ class PrismJobRunner(LoopbackRunner, PrismRunner):
 
     def default_job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
         location = options.view_as(PrismRunnerOptions).prism_location
-        return self._server.acquire(lambda: StopOnExitJobServer(PrismJobServer(options)), tag=location)
+        return self._server.acquire(lambda: StopOnExitJobServer(_JobServer(options)), tag=location)
 
 
 def prepare(arguments: Sequence[str]) -> Launch:

@@ -36,7 +36,16 @@ def work(control: str, worker: str) -> None:
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     threading.excepthook = end_with_thread
+    threading.Thread(target=_end_with_pool, daemon=True).start()
     SdkHarness(control, worker_id=worker).run()
+
+
+def _end_with_pool() -> None:
+    """End this process when the pool has ended, though it was killed and could not end its workers."""
+    pool = multiprocessing.parent_process()
+    if pool is not None:
+        pool.join()
+        os._exit(1)
 
 
 def end_with_thread(failed: threading.ExceptHookArgs) -> None:

@@ -5,13 +5,16 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 
 from __future__ import annotations
 
-import atexit
-import gc
+import os
+import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +33,8 @@ __all__ = [
     "postgres",
     "prism_binary",
     "pytest_collection_modifyitems",
-    "pytest_unconfigure",
+    "pytest_configure",
+    "pytest_sessionfinish",
     "temporary",
     "url",
     "workers",
@@ -82,18 +86,52 @@ def prism_binary() -> Path:
     return build()
 
 
-def pytest_unconfigure() -> None:
-    atexit.register(_stop_job_servers)  # the last to be registered is the first to be called: before Beam's own
+_MARK = "PRIVATE_TOPK_TESTS"
+"""A variable in the environment of every process that a test run starts, by which those that are left are found."""
 
 
-def _stop_job_servers() -> None:
-    """Beam takes a job server's folder away first, and stops none whose folder went with pytest's: it would go on."""
-    module = sys.modules.get("apache_beam.runners.portability.job_server")
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # workers of xdist inherit it
+        os.environ[_MARK] = secrets.token_hex(8)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # after all fixtures, and xdist's workers, have ended
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """A test run leaves nothing running: what is left fails it, and is ended."""
+    yield
+    _stop_servers()
+    if hasattr(session.config, "workerinput"):
+        return
+    deadline = time.monotonic() + 10
+    while (left := _left_running()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for pid, command in left.items():
+        print(f"\nstill running after the tests: {pid} {command}", file=sys.stderr)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _stop_servers() -> None:
+    """End what this process keeps for its next job or test: job servers, and what Python copies processes from."""
+    forkserver._forkserver._stop()  # as Python's own tests do
+    resource_tracker._resource_tracker._stop()
+    module = sys.modules.get("apache_beam.utils.subprocess_server")
     if module is not None:
-        for server in [each for each in gc.get_objects() if isinstance(each, module.StopOnExitJobServer)]:
-            if folder := getattr(server._job_server, "_local_temp_root", None):
-                Path(folder).mkdir(parents=True, exist_ok=True)
-            server.stop()
+        cache = module.SubprocessServer._cache
+        for owner in list(cache._live_owners):
+            cache.purge(owner)
+
+
+def _left_running() -> dict[int, str]:
+    """The processes that this test run has started, whoever is their parent by now: their command lines by id."""
+    mark, found = f"{_MARK}={os.environ[_MARK]}".encode(), {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile, or is none of ours
+            if int(path.name) != os.getpid() and mark in (path / "environ").read_bytes().split(b"\0"):
+                found[int(path.name)] = (path / "cmdline").read_text().replace("\0", " ")[:200]
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
+
+from private_topk.runners.child import ending_with_us
 
 _NUMBERS = count()
 
@@ -42,8 +45,9 @@ def postgres() -> Iterator[Path]:
     try:
         subprocess.run([f"{binaries}/initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "-N"], **run)
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
-        server = subprocess.Popen([f"{binaries}/postgres", "-D", folder / "data", *options], cwd="/", **account,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        command = [f"{binaries}/postgres", "-D", folder / "data", *options]
+        server = subprocess.Popen(ending_with_us([*_as(account), *command]), cwd="/", stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)  # fmt: skip
         _await(folder / ".s.PGSQL.5432", server)
         yield folder
     finally:
@@ -51,6 +55,17 @@ def postgres() -> Iterator[Path]:
             server.send_signal(signal.SIGINT)  # a fast shutdown
             server.wait(30)
         shutil.rmtree(folder)
+
+
+_DROP = (
+    "import grp, os, pwd, sys; os.setgroups([]); os.setgid(grp.getgrnam(sys.argv[2]).gr_gid); "
+    "os.setuid(pwd.getpwnam(sys.argv[1]).pw_uid); os.execv(sys.argv[3], sys.argv[3:])"
+)
+
+
+def _as(account: dict[str, str]) -> list[str]:
+    """What comes before a command that runs under an account, to which the folders of this interpreter are closed."""
+    return [sys.executable, "-I", "-S", "-c", _DROP, account["user"], account["group"]] if account else []
 
 
 def _await(socket: Path, server: subprocess.Popen) -> None:

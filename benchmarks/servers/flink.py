@@ -30,6 +30,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.servers.parts import cache_folder, made_once
+from private_topk.runners.child import ending_with_us
 from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS, JobManager
 from private_topk.runners.portable import reachable
 
@@ -202,6 +203,8 @@ class Cluster:
         behind = {"HADOOP_CLASSPATH": self.job_server}
         java = {"JVM_ARGS": " ".join([*JVM_PROPERTIES, os.environ.get("JVM_ARGS", "")]).strip()}
         places = {"FLINK_LOG_DIR": str(self.folder), "FLINK_PID_DIR": str(self.folder), **behind, **java}
+        if self._state is None:  # then nobody outlives this process
+            command = ending_with_us(command)
         with open(self.folder / f"{name}.out", "wb") as output:
             self.processes[name] = subprocess.Popen(
                 command, stdout=output, stderr=output, env={**os.environ, **places}, start_new_session=True

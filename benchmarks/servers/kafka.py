@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.servers.parts import cache_folder, made_once
 from private_topk.runners import say
+from private_topk.runners.child import ending_with_us
 from private_topk.runners.portable import reachable
 
 __all__ = ["VERSION", "Broker", "create_topic", "jars", "main", "send"]
@@ -106,7 +107,8 @@ class Broker:
     def _run(self, *command: str) -> subprocess.Popen:
         java = ["java", f"-Xmx{self._heap}", "-cp", f"{jars()}/*", *command]
         with open(self.folder / "broker.log", "ab") as log:
-            return subprocess.Popen(java, stdout=log, stderr=log, cwd=self.folder, start_new_session=True)
+            return subprocess.Popen(ending_with_us(java), stdout=log, stderr=log, cwd=self.folder,
+                                    start_new_session=True)  # fmt: skip
 
 
 def jars() -> Path:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr
 from datetime import datetime
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished, heard, level, unheed_signals
@@ -70,35 +70,39 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def told(error: BaseException, about: str = "private-topk: ") -> int:
-    """Print an error to stderr; returns the exit status."""
-    with level("error"):
-        return _told(error, about)
+    """Print an error to stderr; returns the exit status.
+
+    Meanwhile nobody else prints there: threads of Beam that are left over complain, with data maybe.
+    """
+    stream = sys.stderr
+    with level("error"), redirect_stderr(io.StringIO()):
+        return _told(error, about, stream)
 
 
-def _told(error: BaseException, about: str) -> int:
+def _told(error: BaseException, about: str, stream: TextIO) -> int:
     if isinstance(error, Refusal):
-        print(f"{about}{error.shown(flag)}", file=sys.stderr)
+        print(f"{about}{error.shown(flag)}", file=stream)
         return NOT_YET if isinstance(error, NotYet) else BAD_INPUT
     if isinstance(error, KeyboardInterrupt):
         name, number = (
             ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
         )
         state = printable(error.state) if isinstance(error, Interrupted) else ""
-        print(f"{about}{name}{'; ' if state else ''}{state}", file=sys.stderr)
+        print(f"{about}{name}{'; ' if state else ''}{state}", file=stream)
         return _OF_A_SIGNAL + number
     state = printable(str(error)) if isinstance(error, Unfinished) else ""
     cause = error.__cause__ if state else error
     if cause is None:
-        print(f"{about}{state}", file=sys.stderr)
+        print(f"{about}{state}", file=stream)
         return FAILED
     if getattr(cause, "shows_no_data", False):
-        print(f"{about}failed: {cause}. {state[:1].upper()}{state[1:]}", file=sys.stderr)
+        print(f"{about}failed: {cause}. {state[:1].upper()}{state[1:]}", file=stream)
         return FAILED
     # Its text may hold data, so only its kind and place are shown.
     kind = type(cause).__name__ + _of_the_system(cause)
-    print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=sys.stderr)
+    print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=stream)
     for frame in traceback.extract_tb(cause.__traceback__)[-4:]:
-        print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+        print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=stream)
     return FAILED
 
 
@@ -107,15 +111,17 @@ def leave(status: int) -> NoReturn:
 
     Arrow's threads may just be releasing a file of ours, which aborts the process if Python is finalising.
     """
-    unheed_signals()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
-            pass
+    streams = (sys.stdout, sys.stderr)
+    logging.disable(logging.CRITICAL)
     with redirect_stderr(io.StringIO()):  # servers are stopped, and Beam's threads complain, with data maybe
+        unheed_signals()
+        for stream in streams:
+            try:
+                stream.flush()
+            except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
+                pass
         atexit._run_exitfuncs()
-    os._exit(status)
+        os._exit(status)
 
 
 def _heard_in(error: BaseException) -> BaseException:

@@ -120,6 +120,30 @@ def test_what_libraries_say_while_their_servers_end_is_not_shown() -> None:
     assert run(COMPLAINTS, signal.SIGTERM).stderr == "kept\n"
 
 
+MEANWHILE = """
+import threading
+
+class Stream:
+    def write(self, text):
+        if text.startswith("private-topk"):
+            thread = threading.Thread(target=lambda: print("KeyError: 'secret'", file=sys.stderr))
+            thread.start()
+            thread.join()
+        sys.__stderr__.write(text)
+
+    def flush(self):
+        pass
+
+sys.stderr = Stream()
+hit()
+"""
+
+
+def test_what_threads_say_while_the_end_is_told_is_not_shown() -> None:
+    """Beam's workers print what was raised in them, though the command is ending."""
+    assert run(MEANWHILE, signal.SIGTERM).stderr == "private-topk: terminated\n"
+
+
 LOOKED_FOR = """
 import os, signal, sys, time
 from private_topk.pipelines.cli import console

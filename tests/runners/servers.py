@@ -1,4 +1,4 @@
-"""Servers for the tests: on loopback, one process each, ended by the process that was started."""
+"""Servers for the tests: on loopback, ended by the process that was started, or with the test run if that is killed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.servers import flink
 from benchmarks.servers.flink import taken
+from private_topk.runners.child import ending_with_us
 from private_topk.runners.portable import reachable
 
 MODULES = {
@@ -42,8 +43,8 @@ def serving(
 ) -> Iterator[str]:
     """Start a process and wait until its address answers; end it, and only it and its children, at the end."""
     with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                                   env=environment)  # fmt: skip
+        process = subprocess.Popen(ending_with_us(command), stdout=output, stderr=subprocess.STDOUT,
+                                   start_new_session=True, env=environment)  # fmt: skip
     try:
         deadline = time.monotonic() + patience
         while not reachable(address, 1):

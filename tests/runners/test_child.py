@@ -1,0 +1,100 @@
+"""Servers end with whoever has started them, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.sample import write_sample
+from private_topk.runners.child import ending_with_us
+from tests.runners.servers import flink_job_server
+
+MARK = "A_TEST_OF_CHILDREN"
+
+STARTER = """
+import subprocess, sys, threading, time
+from private_topk.runners.child import ending_with_us
+
+command = ending_with_us([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"])
+thread = threading.Thread(target=lambda: subprocess.Popen(command))
+thread.start()
+thread.join()  # what was started stays, though the thread that has done so is gone
+time.sleep(600)
+"""
+
+
+def marked(mark: str) -> list[str]:
+    """The command lines of all processes with a mark in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append((path / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended meanwhile
+            pass
+    return [line for line in found if line]
+
+
+def until(condition: Callable[[], object], patience: float = 60) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "nothing came of it"
+        time.sleep(0.1)
+
+
+@pytest.mark.long
+def test_what_a_thread_has_started_ends_with_the_process_and_not_before(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    words, environment = [sys.executable, "-c", STARTER], {**os.environ, MARK: mark}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None and starter.stdout.readline() == b"up\n"
+        time.sleep(1.5)
+        assert len(marked(mark)) == 3
+        starter.kill()
+    until(lambda: not marked(mark), 20)
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGKILL, -9)])
+def test_signals_and_statuses_are_passed_on(sent: signal.Signals, status: int, tmp_path: Path) -> None:
+    body = "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(7)); print('up', flush=True); "
+    command = ending_with_us([sys.executable, "-c", f"{body}time.sleep(600)"])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, MARK: str(tmp_path)}) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"up\n"
+        child.send_signal(sent)
+        assert child.wait(20) == status
+    until(lambda: not marked(str(tmp_path)), 20)
+    assert subprocess.run(ending_with_us([sys.executable, "-c", "exit(5)"])).returncode == 5
+    assert subprocess.run(ending_with_us(["/no/such/program"]), stderr=subprocess.DEVNULL).returncode == 1
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("runner", ["prism", "flink"])
+def test_the_server_of_a_launcher_that_is_killed_ends_too(
+    runner: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    more = ["--flink_job_server_jar", flink_job_server()] if runner == "flink" else []
+    if runner == "prism":
+        request.getfixturevalue("prism_binary")
+    write_sample(str(tmp_path))
+    words = ["stream", "--input", f"{tmp_path}/p*.avro", "--domain", f"{tmp_path}/catalogue.txt", "--mechanism",
+             "joint", "--k", "2", "--epsilon", "1", "--window", "52w", "--from", "2026-01-05", "--to", "2126-01-05",
+             "--output", f"{tmp_path}/out", "--runner", runner, *more]  # fmt: skip
+    with open(tmp_path / "log", "wb") as log:
+        launcher = subprocess.Popen([sys.executable, "-m", "private_topk", *words], stdout=log, stderr=log,
+                                    env={**os.environ, MARK: str(tmp_path)}, start_new_session=True)  # fmt: skip
+    word = {"prism": "--job_port", "flink": "-jar"}[runner]
+    try:
+        until(lambda: launcher.poll() is not None or any(word in line and not line.startswith(sys.executable)
+              for line in marked(str(tmp_path))), 120)  # fmt: skip
+        assert launcher.poll() is None, (tmp_path / "log").read_text()
+    finally:
+        launcher.kill()  # it alone
+        launcher.wait()
+    until(lambda: not marked(str(tmp_path)), 30)

@@ -175,7 +175,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
         "parameters": {"epsilon": 0.5, "skew": "3/5", "noise": "gumbel", "neighbours": "swap"},
         "k": 12,
         "max_items_per_user": 7,
-        "delta_of_a_shared_hash": 2.0**-64,
+        "delta_of_a_shared_hash": 2.0**-63,
         "domain": {"kind": "public", "size": 14, "sha256": spec.domain.digest},
         "output": "r.avro",
         "ranking_sha256": hashlib.sha256(b"rows").hexdigest(),

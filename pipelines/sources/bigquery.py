@@ -18,6 +18,7 @@ from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.sources.keys import keys_of
 from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
@@ -46,6 +47,9 @@ class BigQuery(Source):
 
     def __post_init__(self) -> None:
         export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
+        if keys := keys_of(f"{self.snapshot}/", self.columns):
+            rule = f"must not have {verbatim(', '.join(keys))} as a key of its path"
+            raise Refusal("snapshot", rule, "it would be read in place of the table's column")
 
     @cached_property
     def integer_items(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ from private_topk.pipelines.sources.formats import (
     read_pieces,
     reader_of,
 )
+from private_topk.pipelines.sources.keys import keys_of
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.release import ReleaseKey
@@ -47,9 +49,9 @@ T = TypeVar("T")
 class Files(Source):
     """The files of a glob, listed once: the same list is checked, identified for a ledger, and read.
 
-    The identity comes from the files' contents, not from their paths: the same files under other paths or in another
-    order are the same input; the same rows written anew are not. Cost of the identity: every local file is read once,
-    about 1.5 GB/s a core; of remote ones only the checksum that their store keeps.
+    The identity comes from the files' contents, and from the keys of their paths that are read: the same files under
+    other paths or in another order are the same input; the same rows written anew are not. Cost of the identity: every
+    local file is read once, about 1.5 GB/s a core; of remote ones only the checksum that their store keeps.
 
     Args:
         place: a path or a glob.
@@ -93,23 +95,26 @@ class Files(Source):
         return sum(map(packed_size, self.files))
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        columns = self.columns.within(period)
         with about_the_input(), ThreadPoolExecutor(16) as pool:
-            contents = sorted(pool.map(_content, self.files))
-        # Read as another format, the same bytes would be other rows.
-        return named({"kind": "files", "contents": contents, "columns": identity_of(self.columns.within(period))}, key)
+            contents = sorted(pool.map(lambda file: _content(file, columns), self.files))
+        return named({"kind": "files", "contents": contents, "columns": identity_of(columns)}, key)
 
     def local_places(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))
 
 
-def _content(file: FileInfo) -> tuple[int, str, str]:
+def _content(file: FileInfo, columns: Columns) -> tuple[int | str, ...]:
+    """What the rows of a file are made of: in another format, or with other keys, the same bytes are other rows."""
+    keys = keys_of(file.path, columns)
+    how = format_name(file.path), *([json.dumps(keys, sort_keys=True)] if keys else [])
     if not is_local(file.path):
-        return file.size, str(FileSystems.checksum(file.path)), format_name(file.path)
+        return file.size, str(FileSystems.checksum(file.path)), *how
     digest = hashlib.sha256()
     with open_file(file.path) as source:
         while chunk := source.read(_AT_ONCE):
             digest.update(chunk)
-    return os.path.getsize(file.path), digest.hexdigest(), format_name(file.path)
+    return os.path.getsize(file.path), digest.hexdigest(), *how
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)

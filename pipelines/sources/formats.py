@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
 
@@ -11,13 +12,15 @@ import pyarrow as pa
 
 from private_topk.pipelines.files import PACKINGS, FileInfo, as_it_is, packing_of
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
-from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, block_of
+from private_topk.pipelines.sources.keys import besides, keys_of, with_keys
 from private_topk.transforms.errors import refused
 
 __all__ = [
     "FORMATS",
     "Piece",
     "Read",
+    "Reader",
     "bundle",
     "check_files",
     "cut_into_pieces",
@@ -67,17 +70,39 @@ class Read(NamedTuple):
     stored: int = 0
 
 
-def reader_of(path: str) -> ModuleType:
-    """The format of a file by its ending. Raises Refusal for an unknown one."""
+@dataclass(frozen=True)
+class Reader:
+    """Reads files of one format, with the columns that their paths hold: what all formats have in common."""
+
+    module: ModuleType
+
+    def check(self, file: FileInfo, columns: Columns) -> bool:
+        """Raise Refusal unless a file can be read, without a look at its rows. Returns whether items are integers."""
+        keys = keys_of(file.path, columns)
+        return self.module.check(file, besides(columns, keys)) and columns.item not in keys
+
+    def pieces(self, file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
+        """Parts of a file to be read by themselves, of about so many stored bytes."""
+        yield from self.module.pieces(file, size)
+
+    def read(self, path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
+        """The rows of one of the pieces, some at a time."""
+        keys = keys_of(path, columns)
+        for rows in self.module.read(path, start, stop, besides(columns, keys)):
+            yield with_keys(rows, keys)
+
+
+def reader_of(path: str) -> Reader:
+    """The reader of a file by its ending. Raises Refusal for an unknown one."""
     for ending, module in FORMATS.items():
         if path.lower().endswith(ending):
-            return module
+            return Reader(module)
     raise refused(f"{path} has no known ending: use one of {', '.join(_PLAIN)}, each also with {' or '.join(PACKINGS)}")
 
 
 def format_name(path: str) -> str:
     """The name of a file's format, such as avro or csv.gz. Raises Refusal for an unknown ending."""
-    name, packing = reader_of(path).__name__.rpartition(".")[2], packing_of(path)
+    name, packing = reader_of(path).module.__name__.rpartition(".")[2], packing_of(path)
     name = "tsv" if csv.has_tabs(path) else name
     return name + next((ending for ending, kind in PACKINGS.items() if kind == packing), "")
 
@@ -92,7 +117,7 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
 
 def packed_size(file: FileInfo) -> int:
     """About how many bytes the rows of a file take when compressed: a quarter, if it is plain text."""
-    plain = reader_of(file.path) in (csv, json_lines) and not packing_of(file.path)
+    plain = reader_of(file.path).module in (csv, json_lines) and not packing_of(file.path)
     return file.size // _TEXT_TO_PACKED if plain else file.size
 
 
@@ -136,7 +161,7 @@ def _check_not_cut(piece: Piece) -> None:
     To be called after the last row was read, so that it covers all of them. Pieces of Parquet and of zipped Avro are
     no ranges of stored bytes; Parquet has a footer, and a zipped Avro block its length, which show a cut.
     """
-    module = reader_of(piece.path)
+    module = reader_of(piece.path).module
     if module is parquet or (module is avro and packing_of(piece.path)):
         return
     now = as_it_is(FileInfo(piece.path, piece.stop))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.files import match
+from private_topk.pipelines.files import match, unpacked_name
 from private_topk.pipelines.places import source_of
 from private_topk.pipelines.sources import files as source
 from private_topk.pipelines.sources.columns import Columns
@@ -19,7 +22,17 @@ from private_topk.pipelines.sources.formats import cut_into_pieces, read_pieces
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.sources.contract import KEY, PERIOD, rows_of
 from tests.pipelines.sources.contract import ROWS as TIMED
-from tests.pipelines.support import command, packed, read, to_avro, to_csv, to_json_lines, write
+from tests.pipelines.support import (
+    avro_schema,
+    command,
+    packed,
+    read,
+    to_avro,
+    to_csv,
+    to_json_lines,
+    to_parquet,
+    write,
+)
 
 ROWS = [{"user": f"u{number}", "item": f"i{number % 5}"} for number in range(200)]
 FULL = {
@@ -194,6 +207,78 @@ class TestPatterns:
         with pytest.raises(Refusal) as refusal:
             source_of(f"{tmp_path}/{{user}}/*.avro", COLUMNS).check(None)
         assert refusal.value.shown(lambda field: f"--{field}").startswith(f"--input {tmp_path}/{{user}}/*.avro matches")
+
+
+class TestKeys:
+    """Columns that folders hold, as warehouses write them: dt=2026-01-05/country=DE/part-0.parquet."""
+
+    KEYED = Columns(item="country", time="dt", value="n", group="city")
+
+    @pytest.mark.parametrize("ending", [".csv", ".tsv.gz", ".jsonl.zst", ".parquet", ".avro"])
+    def test_a_key_is_the_same_in_every_row_of_its_file(self, tmp_path: Path, ending: str) -> None:
+        plain = [{"user": "u", "n": "3"}, {"user": "v", "n": "4"}]
+        content = {".csv": to_csv(plain), ".tsv": to_csv(plain).replace(b",", b"\t"), ".jsonl": to_json_lines(plain),
+                   ".parquet": to_parquet(plain), ".avro": to_avro(plain, avro_schema(user="string", n="string")),
+                   }[unpacked_name(ending)]  # fmt: skip
+
+        def rows(path: str) -> list[tuple[str, ...]]:
+            folder = tmp_path / path
+            folder.mkdir(parents=True)
+            file = write(folder / f"part-0{ending}", packed(content, ending))
+            found = read(file, self.KEYED)
+            assert read(file, self.KEYED, size=1) == found
+            return found.rows
+
+        micros = 1_767_571_200_000_000
+        assert rows("dt=2026-01-05/country=DE/city=Bonn") == [("u", "DE", micros, 3.0, "Bonn"),
+                                                              ("v", "DE", micros, 4.0, "Bonn")]  # fmt: skip
+        assert rows("city=S%C3%A3o+P%3Daulo/x=1/country=007/dt=2026-01-05 01%3A00")[0] == (
+            "u", "007", micros + 3_600_000_000, 3.0, "São+P=aulo")  # fmt: skip
+        for null in ("country=__HIVE_DEFAULT_PARTITION__/dt=5/city=a", "country=a/dt=/city=a", "country=a/dt=b/city=a"):
+            assert rows(null) == [], "left out: a missing value, or no time"
+
+    def test_the_path_counts_and_not_a_column_of_the_file_but_for_users(self, tmp_path: Path) -> None:
+        rows = [{"user": "u", "item": "its own"}]
+        for ending in (".csv", ".jsonl", ".parquet", ".avro"):
+            folder = tmp_path / "user=w/item=x"
+            folder.mkdir(parents=True, exist_ok=True)
+            assert read(write(folder / f"part{ending}", rows)) == ([("u", "x")], 0), ending
+
+    def test_items_of_a_path_are_texts(self, tmp_path: Path) -> None:
+        (tmp_path / "item=5").mkdir()
+        path = write(tmp_path / "item=5" / "a.parquet", [{"user": 7}])
+        assert read(path) == ([("7", "5")], 0)
+        assert not source_of(str(path), Columns()).integer_items
+
+    @pytest.mark.parametrize("path", ["item=a/item=b", "item=%FF", "%E4=1/item=b"])
+    def test_a_path_that_says_no_one_thing_is_refused(self, tmp_path: Path, path: str) -> None:
+        (tmp_path / path).mkdir(parents=True)
+        write(tmp_path / path / "a.jsonl", [{"user": "u"}])
+        with pytest.raises(Refusal, match="twice: a column has one value|a key that is not UTF-8: rename") as refusal:
+            source_of(f"{tmp_path}/**/*.jsonl", Columns()).check(None)
+        assert refusal.value.field == "input"
+
+    def test_the_keys_that_are_read_are_part_of_the_input(self, tmp_path: Path) -> None:
+        names = []
+        for path in ("country=DE", "country=FR", "elsewhere/country=DE/x=1", "country=DE/dt=2026-01-05"):
+            (tmp_path / path).mkdir(parents=True, exist_ok=True)
+            file = write(tmp_path / path / "a.jsonl", [{"user": "u", "item": "x"}])
+            names.append([Files(str(file), Columns(item=item)).identity(KEY, None) for item in ("country", "item")])
+        keyed, plain = zip(*names, strict=True)
+        assert keyed[0] == keyed[2] == keyed[3] != keyed[1] and len(set(plain)) == 1
+
+    @pytest.mark.parametrize("watch", [False, True])
+    def test_a_run_and_a_stream_read_them(self, tmp_path: Path, watch: bool) -> None:
+        expected = Counter[tuple[str, str]]()
+        for day, land in product((1, 2), ("DE", "FR")):
+            folder = tmp_path / f"dt=2026-01-0{day}" / f"country={land}"
+            folder.mkdir(parents=True)
+            file = write(folder / "part-0.jsonl", [{"user": f"u{day}"}] * day)
+            os.utime(file, (PERIOD.start.timestamp(),) * 2)
+            expected[(f"u{day}", land)] += day
+        source = source_of(f"{tmp_path}/dt=*/*/*.jsonl", Columns(item="country", time="dt"), watch)
+        source.check(PERIOD)
+        assert rows_of(source) == expected
 
 
 def counting(made: list[int], n: int) -> Iterator[int]:

@@ -20,7 +20,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.pipelines.budget.ledger import charge
+from private_topk.pipelines.budget.ledger import Request, charge
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun, RecordPublished
@@ -184,15 +184,18 @@ def run(
         show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
 
     Raises:
-        Refusal: before anything was charged or started; or from a worker that met bad input.
-        Unfinished, Interrupted: the run failed or was ended, with what is published by then.
+        Refusal: before anything was charged or started.
+        Unfinished, Interrupted: the run failed or was ended, with what is published by then. Also where a worker met
+            bad input: its refusal is the cause.
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
-    live, job = LiveRun(), None
+    live, job, charged = LiveRun(), None, False
     before = 0 if report.spec.release.key.in_memory else count_published(report)
     # Where all is published no second answer can follow, and its input may have gone.
     record = None if before == len(report.spec.period or ()) else report.input_record()
+    # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
+    request = None if report.account is None else request_of(report, report.account.dataset)
     with _pipeline_of(launch) as pipeline:
         with exact_counters(show_exact_counters):
             _build(pipeline, report, launch, live, record)
@@ -200,11 +203,12 @@ def run(
             check_signals()  # a library may have swallowed one while it was loaded
             # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
             with (
-                _charged(report, again),
+                _charged(report, request, again),
                 progress(live) if report.source.bounded else nullcontext(),
                 followed(report, launch, live, say, health_file),
                 redirect_stderr(io.StringIO()),
             ):
+                charged = True
                 job = pipeline.run()
                 job.wait_until_finish()
                 if not launch.deferred:
@@ -213,13 +217,15 @@ def run(
             raise
         except (Exception, KeyboardInterrupt) as error:
             stop, refusal = interruption_in(error), refusal_in(error)
-            if refusal is not None and stop is None:
+            if refusal is not None and stop is None and not charged:
                 raise refusal from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
                 state = _ended(report, launch, live, job, again, before)
             if stop is not None:
                 raise Interrupted(state, stop) from None
-            raise Unfinished(state) from (loss_in(error) or error)
+            if charged and request is not None:
+                state = f"{state}; the charge to {request.dataset} stays"
+            raise Unfinished(state) from (refusal or loss_in(error) or error)
         finally:
             live.close()
     return Done(report, job, launch.deferred)
@@ -262,13 +268,12 @@ def _no_notebook() -> Iterator[None]:
 
 
 @contextmanager
-def _charged(report: Report, again: str) -> Iterator[None]:
-    account = report.account
-    if account is None:
+def _charged(report: Report, request: Request | None, again: str) -> Iterator[None]:
+    if request is None or report.account is None:
         yield
     else:
-        request, resume = request_of(report, account.dataset), how_to_resume(report, again)
-        with charge(request, account.ledger, resume=resume, check=lambda receipt: check_repeat(report, receipt)):
+        with charge(request, report.account.ledger, resume=how_to_resume(report, again),
+                    check=lambda receipt: check_repeat(report, receipt)):  # fmt: skip
             yield
 
 

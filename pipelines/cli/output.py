@@ -95,8 +95,9 @@ def _told(error: BaseException, about: str, stream: TextIO) -> int:
     if cause is None:
         print(f"{about}{state}", file=stream)
         return FAILED
-    if getattr(cause, "shows_no_data", False):
-        print(f"{about}failed: {cause}. {state[:1].upper()}{state[1:]}", file=stream)
+    if isinstance(cause, Refusal) or getattr(cause, "shows_no_data", False):
+        why = (cause.shown(flag) if isinstance(cause, Refusal) else str(cause)).rstrip(".")
+        print(f"{about}failed: {why}. {state[:1].upper()}{state[1:]}", file=stream)
         return FAILED
     # Its text may hold data, so only its kind and place are shown.
     kind = type(cause).__name__ + _of_the_system(cause)

@@ -13,6 +13,7 @@ from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.preview.from_options import forewarned, warn
+from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.published import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.ahead import ahead
@@ -199,6 +200,10 @@ class ScheduledReport(Periods):
             yield
         except Refusal as error:
             raise self._file.refused(error, otherwise) from None
+        except Unfinished as error:
+            if isinstance(error.__cause__, Refusal):
+                raise Unfinished(str(error)) from self._file.refused(error.__cause__, otherwise)
+            raise
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
             raise self._file.document.error(otherwise, f"{error}: {remedy}") from None

@@ -90,6 +90,13 @@ class BigQuery(Source):
         return {f"{role}_column": name for role, name in self.columns.within(period).by_role().items()}
 
     def _files(self, period: Period | None) -> Files:
+        """The snapshot, looked up once, so that what is read is held against what was identified."""
+        kept: dict[Period | None, Files] = vars(self).setdefault("_snapshots", {})
+        if period not in kept:
+            kept[period] = self._exported(period)
+        return kept[period]
+
+    def _exported(self, period: Period | None) -> Files:
         within = None
         if period is not None and self.columns.time is not None:
             within = self.columns.time, period.start, period.end

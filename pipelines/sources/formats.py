@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import ModuleType
@@ -10,11 +11,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from private_topk.pipelines.files import PACKINGS, FileInfo, as_it_is, packing_of
+from private_topk.pipelines.files import PACKINGS, FileInfo, open_content, packing_of
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.keys import besides, keys_of, with_keys
-from private_topk.transforms.errors import refused
+from private_topk.transforms.errors import Refusal, refused
 
 __all__ = [
     "FORMATS",
@@ -22,6 +23,7 @@ __all__ = [
     "Read",
     "Reader",
     "bundle",
+    "check_decodable",
     "check_files",
     "cut_into_pieces",
     "format_name",
@@ -45,6 +47,8 @@ FORMATS = {ending + packing: module for ending, module in _PLAIN.items() for pac
 _LEAST_PIECE = 8 << 20
 _MOST_PIECES = 1000
 _TEXT_TO_PACKED = 4
+_AT_ONCE = 4
+"""Files are decoded that many at a time, since each may take the memory of its largest row group."""
 
 
 class Piece(NamedTuple):
@@ -115,6 +119,27 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
     return bool(found) and all(found)
 
 
+def check_decodable(files: Sequence[FileInfo], columns: Columns) -> None:
+    """Raise Refusal if a file is damaged anywhere, so far as its format can tell: decodes all of it, and keeps nothing.
+
+    Of text every line is a row, and none refuses a file: there is nothing to be found but in its zip stream, and where
+    quotes may hold line ends.
+    """
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _AT_ONCE)) as pool:
+        list(pool.map(lambda piece: _decode(piece, columns), cut_into_pieces(files)))
+
+
+def _decode(piece: Piece, columns: Columns) -> None:
+    reader = reader_of(piece.path)
+    if reader.module in (avro, parquet) or (reader.module is csv and columns.quoted_line_ends):
+        for _ in reader.read(piece.path, piece.start, piece.stop, columns):
+            pass
+    elif packing_of(piece.path):
+        with open_content(piece.path) as content:
+            while content.read(1 << 20):
+                pass
+
+
 def packed_size(file: FileInfo) -> int:
     """About how many bytes the rows of a file take when compressed: a quarter, if it is plain text."""
     plain = reader_of(file.path).module in (csv, json_lines) and not packing_of(file.path)
@@ -143,28 +168,17 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
     return bundled
 
 
-def read_pieces(pieces: Sequence[Piece], columns: Columns) -> Iterator[Read]:
+def read_pieces(pieces: Sequence[Piece], columns: Columns, check: Callable[[str], None]) -> Iterator[Read]:
     """The rows of pieces as blocks of up to about 100,000, in order, so that a retry gives the same blocks.
 
-    Raises Refusal if a file is damaged, or has become shorter since it was cut into pieces.
+    Raises Refusal if a file is damaged, and what `check` raises of the file of a piece of which the last row was read.
     """
     for piece in pieces:
-        for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
-            yield Read(*block_of(rows, columns))
-        _check_not_cut(piece)
+        try:
+            for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
+                yield Read(*block_of(rows, columns))
+        except Refusal:
+            check(piece.path)  # which knows better why, where the file was changed
+            raise
+        check(piece.path)
         yield Read(None, {}, piece.stored)
-
-
-def _check_not_cut(piece: Piece) -> None:
-    """Raise Refusal if a file of this machine has become shorter, which no reader notices if it now ends between rows.
-
-    To be called after the last row was read, so that it covers all of them. Pieces of Parquet and of zipped Avro are
-    no ranges of stored bytes; Parquet has a footer, and a zipped Avro block its length, which show a cut.
-    """
-    module = reader_of(piece.path).module
-    if module is parquet or (module is avro and packing_of(piece.path)):
-        return
-    now = as_it_is(FileInfo(piece.path, piece.stop))
-    if now is not None and now.size < piece.stop:
-        raise refused(f"{piece.path} was cut short after the launch: keep files as they are until the job has "
-                         "ended. Write or copy it again")  # fmt: skip

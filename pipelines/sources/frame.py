@@ -174,10 +174,14 @@ class _ReadDoFn(beam.DoFn):
         yield from with_receipt(self._blocks(), 0)
 
     def _blocks(self) -> Iterator[pa.RecordBatch]:
-        for rows in _parts(_TABLES[self._digest], self._columns):
+        table = _TABLES[self._digest]
+        for rows in _parts(table, self._columns):
             block, missing = block_of(rows, self._columns)
             self._left_out.add(missing)
             yield block
+        if _digest(table)[0] != self._digest:  # memory that it shares with pandas or NumPy can be written to
+            raise Refusal("", "the table was changed after the call, and a ranking is drawn only from one that stays "
+                          "as it is until then")  # fmt: skip
 
 
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"

@@ -10,10 +10,13 @@ import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,6 +183,37 @@ def kill_when_charged(*arguments: object) -> None:
     """`private-topk ...` in a process of its own, which is killed when it is charged and has read nothing yet."""
     words = [sys.executable, "-c", _KILLED, *map(str, arguments)]
     assert subprocess.run(words, stderr=subprocess.DEVNULL).returncode == -signal.SIGKILL
+
+
+@contextlib.contextmanager
+def when_charged(ledger: Path, do: Callable[[], object], after: float = 0.0) -> Iterator[None]:
+    """Inside, `do` is called once, so many seconds after the next charge stands in a ledger of SQLite.
+
+    By a thread of this process: a job needs longer from its charge to its first row than the thread to see it.
+    """
+    over, seen = threading.Event(), threading.Event()
+
+    def charges() -> int:
+        with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(ledger)) as books:
+            return int(books.execute("SELECT count(*) FROM private_topk_charges").fetchone()[0])
+        return 0
+
+    def watch(before: int) -> None:
+        while not over.wait(0.001):
+            if charges() > before:
+                time.sleep(after)
+                do()
+                seen.set()
+                return
+
+    thread = threading.Thread(target=watch, args=(charges(),))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    assert seen.is_set(), "nothing was charged"
 
 
 def resolved(*drawn: Any, **more: Any) -> ReportSpec:  # noqa: ANN401

@@ -35,7 +35,7 @@ def check_domain(options: Options) -> None:
 def check_unknown(options: Options) -> None:
     """Raise Refusal for a mechanism that needs a public domain if none is named. Reads no file."""
     if options.get("unknown_domain"):
-        any_list = PublicDomain.of([""]) if "domain" in options or "found" in options else None
+        any_list = PublicDomain.of(["any"]) if "domain" in options or "found" in options else None
         domain = UnknownDomain(any_list)
         TopK(options.get("k"), mechanism_of(options)[0], domain, options.get("max_items_per_user"))
 

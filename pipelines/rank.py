@@ -130,9 +130,6 @@ def rank(
     Raises:
         Refusal: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
     """
-    if user == item:
-        raise Refusal("user", "must be another column than {item}", "the one says who a row is of, the other what is "
-                      "ranked")  # fmt: skip
     check_kinds(release=release)
     account = account_of(
         {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
@@ -163,6 +160,7 @@ def rank(
         value=_column("value", value, "amounts", amounts),
         group=_column("group", group, "groups", groups),
     )
+    columns.check_apart(period)
     frame = Frame(table_of(rows, columns), columns)
     if groups is not None:
         check_digits("groups", kind_of(frame.table[columns.group].type), groups.labels)

@@ -13,7 +13,7 @@ from private_topk.pipelines.budget.ledger import Account, NoBudget
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.report_spec import ReportSpec, spec_of
+from private_topk.pipelines.report_spec import ReportSpec, declared_period, spec_of
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
@@ -193,10 +193,9 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
 def _columns_of(options: Options) -> Columns:
     """The columns that were asked for, with that of the time. Raises Refusal."""
     names: dict[str, Any] = {field: options[field] for field in _COLUMNS if field in options}  # type: ignore[literal-required]
-    if options.get("user_column", "user") == options.get("item_column", "item"):
-        raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, the "
-                      "other what is ranked")  # fmt: skip
-    return Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
+    columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
+    columns.check_apart(declared_period(options))
+    return columns
 
 
 def sink_for(options: Options, *, watch: bool = False) -> Sink:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from private_topk.transforms.types import rule_of, written_out
 
 __all__ = [
-    "LONGEST_LABEL",
     "add_amounts",
     "as_labels",
     "count_pairs",
@@ -39,11 +38,6 @@ __all__ = [
 
 Words = NDArray[np.uint64]
 Codes = NDArray[np.int64]
-
-LONGEST_LABEL = 4096
-"""Bytes of UTF-8 that a user, an item or a group may have. A row with a longer one is left out as unreadable: memory
-is bounded by rows then, whatever one user writes.
-"""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 

@@ -33,6 +33,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.errors import Refusal, literal, verbatim
+from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL
 from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
 
@@ -99,8 +100,8 @@ class Shape:
     def values(self, element: Any) -> Values | LeftOutFor:  # noqa: ANN401 - whatever flows
         """User, item and group as texts, and the amount as a float; or why the element is left out.
 
-        That is "null" where one of them is missing, and "unreadable" where it is of another shape or type: by the table
-        of `types.py`.
+        That is "null" where one of them is missing, and "unreadable" where it is of another shape or type, by the table
+        of `types.py`, or a text that is no label, by the rule of `labels.py`.
         """
         kind = type(element)
         if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
@@ -112,9 +113,9 @@ class Shape:
         if any(type(part) not in _NEVER_MISSING and is_missing(part) for part in parts):
             return "null"
         try:
-            if not self.amounts:
-                return tuple(map(_label, parts))
-            return (*map(_label, parts[:-1]), _amount(parts[-1]))
+            labels = tuple(map(_label, parts[:-1] if self.amounts else parts))
+            values = (*labels, _amount(parts[-1])) if self.amounts else labels
+            return values if all(labels) else "null"
         except (TypeError, ValueError):
             return "unreadable"
 
@@ -189,9 +190,11 @@ def _field(element: Any, name: str) -> Any:  # noqa: ANN401
 
 
 def _label(value: Any) -> str:  # noqa: ANN401
-    if type(value) is str:
-        return value
-    return str(value) if type(value) is int else label_of(value)
+    """A label as text, or an empty text for one that is missing. Raises TypeError or ValueError for what is none."""
+    text = value if type(value) is str else str(value) if type(value) is int else label_of(value)
+    if not is_label(text):
+        raise ValueError
+    return text
 
 
 def _amount(value: Any) -> float:  # noqa: ANN401

@@ -1,4 +1,10 @@
-"""Columns of labels: the codes, checks and digest of a public list, and the integers that labels spell."""
+"""Labels: what the name of a user, an item or a group may be; the codes, checks and digest of a public list; and the
+integers that labels spell.
+
+A label is a text of 1 to 4,096 bytes of UTF-8 without NUL. The rule is the same for rows, lists and what is published,
+and in every format, so that a published ranking can be read again as a list, whatever its format: CSV has no other
+empty text than a missing value, and no NUL.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +19,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from private_topk.transforms.columnar import LONGEST_LABEL, Codes, as_labels, sorted_with_order, sorted_words
+from private_topk.transforms.columnar import Codes, as_labels, sorted_with_order, sorted_words
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.types import label_of
 
-__all__ = ["DomainIndex", "are_integers", "as_integers", "check_items", "column_of", "digest_of", "has_digits"]
+__all__ = [
+    "LONGEST_LABEL", "DomainIndex", "are_integers", "as_integers", "check_items", "column_of", "digest_of",
+    "has_digits", "is_label", "only_labels",
+]  # fmt: skip
+
+LONGEST_LABEL = 4096
+"""Bytes of UTF-8 that a label may have: memory is bounded by rows then, whatever one user writes."""
+
+
+def only_labels(texts: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Texts, null where they are no label, and a mask of those that are too long or hold a NUL; None if there are none.
+    An empty text is a missing one. Cost: a look at every byte, less than that of hashing the labels.
+    """
+    sizes = pc.binary_length(texts)
+    bounds = pc.min_max(sizes).as_py()
+    if bounds["min"] == 0:
+        texts = pc.if_else(pc.equal(sizes, 0), pa.scalar(None, texts.type), texts)
+    if (bounds["max"] or 0) <= LONGEST_LABEL and not _may_hold_nul(texts):
+        return texts, None
+    bad = pc.or_(pc.greater(sizes, LONGEST_LABEL), pc.match_substring(texts, "\0")).fill_null(False)
+    return pc.if_else(bad, pa.scalar(None, texts.type), texts), bad
+
+
+def is_label(text: str) -> bool:
+    """Whether a text that is not empty is a label, or half of a surrogate pair is all that keeps it from being one."""
+    if "\0" in text:
+        return False
+    return len(text) * 4 <= LONGEST_LABEL or len(text.encode("utf-8", "surrogatepass")) <= LONGEST_LABEL
+
+
+def _may_hold_nul(texts: pa.Array) -> bool:
+    """Whether there is a NUL among the bytes of (large) texts, or in the place of a text that is null."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[[texts.offset, texts.offset + len(texts)]] if len(texts) else (0, 0)
+    size = int(ends[1] - ends[0])
+    return size > 0 and not np.frombuffer(data, np.uint8, size, int(ends[0])).min()
 
 
 class DomainIndex:
@@ -62,9 +103,13 @@ def check_items(items: pa.Array) -> pa.Array:
     if not len(labels):
         raise Refusal("domain", "must hold at least one item, got an empty list")
     longest = pc.max(pc.binary_length(labels)).as_py() or 0
+    labels, bad = only_labels(labels)
     if longest > LONGEST_LABEL:
         raise Refusal("domain", f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
                       "no row with a longer one is counted", "leave it out")  # fmt: skip
+    if bad is not None:
+        raise Refusal("domain", f"must not hold NUL characters, got {pc.sum(bad).as_py()} items with one",
+                      "leave them out: no row with one is counted")  # fmt: skip
     if labels.null_count:
         raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels

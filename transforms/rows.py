@@ -14,7 +14,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import LONGEST_LABEL, Codes, joined, make_block, make_table, parted
+from private_topk.transforms.columnar import Codes, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
 from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain
@@ -63,8 +63,8 @@ class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are texts, whole
     numbers or UUIDs.
 
-    Elements with a None, or without an amount, are left out and counted, and so is what is of another shape, and texts
-    that are no Unicode or longer than 4,096 bytes of UTF-8. A type that Beam knows, and of which no element is of this
+    Elements with a None, an empty text or without an amount are left out and counted, and so is what is of another
+    shape, and texts that are no labels (`labels.py`). A type that Beam knows, and of which no element is of this
     shape, raises here.
 
     Args:
@@ -105,11 +105,7 @@ class _GatherDoFn(beam.DoFn):
         if isinstance(row, str):
             self._left_out[row].inc()
             return
-        texts = [part for part in row if isinstance(part, str)]
-        if any(map(_is_too_long, texts)):
-            self._left_out["unreadable"].inc()
-            return
-        self._letters += sum(map(len, texts))
+        self._letters += sum(len(part) for part in row if isinstance(part, str))
         rows = self._rows[window]
         rows.append((*row, time.micros) if self._with_times else row)
         if len(rows) >= _ROWS:
@@ -148,10 +144,6 @@ def late_moment(window: Any) -> Timestamp:  # noqa: ANN401 - a Beam window
     return max(
         window.max_timestamp() - Duration(micros=1000), window.start if hasattr(window, "start") else MIN_TIMESTAMP
     )
-
-
-def _is_too_long(text: str) -> bool:
-    return len(text) * 4 > LONGEST_LABEL and len(text.encode("utf-8", "surrogatepass")) > LONGEST_LABEL
 
 
 def _is_unicode(text: str) -> bool:

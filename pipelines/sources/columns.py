@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.identity import IF_GIVEN, IF_NONE
-from private_topk.transforms.columnar import LONGEST_LABEL, as_labels, make_block
+from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
 
@@ -117,6 +118,15 @@ class Columns:
             rule = f"must be given: column {self.time!r} has numbers, of type {called or type_name(kind)}"
             raise Refusal("time_unit", verbatim(rule), f"say what they count since 1970 UTC: {', '.join(UNITS)}")
 
+    def check_apart(self, period: object) -> None:
+        """Raise Refusal if one column is to be two of user, item and time: no type is fit for each in every format."""
+        if self.user == self.item:
+            raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, "
+                          "the other what is ranked")  # fmt: skip
+        if period is not None and self.time in (self.user, self.item):
+            raise Refusal("time_column", "must be another column than {user_column} and {item_column}", "it says when "
+                          "a row was; where it is ranked too, write it twice")  # fmt: skip
+
 
 class Rows(NamedTuple):
     """Columns of rows as their format stores them, null where a value is missing; texts may be bytes.
@@ -174,14 +184,10 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
 
 
 def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Labels, null where they are unreadable, and masks of these."""
+    """Labels, null where there is none, and masks of the unreadable ones."""
     texts, bad = texts_of(values)
-    labels = as_labels(texts)
-    too_long = pc.greater(pc.binary_length(labels), LONGEST_LABEL)
-    if pc.any(too_long).as_py():
-        too_long = too_long.fill_null(False)
-        return pc.if_else(too_long, pa.scalar(None, labels.type), labels), [*bad, too_long]
-    return labels, bad
+    labels, unfit = only_labels(as_labels(texts))
+    return labels, bad if unfit is None else [*bad, unfit]
 
 
 def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:

@@ -63,7 +63,9 @@ class PairsFile:
 
 @dataclass(frozen=True)
 class Together:
-    """Reads the items of a domain, if there is one, and those of found lists, each once, in the order they come in."""
+    """Reads the items of a domain, if there is one, and those of found lists, each once, in the order they come in. A
+    found item that is no label any more, which an earlier version may have published, is left out.
+    """
 
     listed: Callable[[], pa.Array] | None
     found: tuple[DomainFile, ...]
@@ -73,8 +75,8 @@ class Together:
         return getattr(self.listed, "path", None)
 
     def __call__(self) -> pa.Array:
-        lists = [load() for load in (self.listed, *self.found) if load is not None]
-        return pa.concat_arrays(lists).unique()
+        listed = [] if self.listed is None else [self.listed()]
+        return pa.concat_arrays([*listed, *(load().drop_null() for load in self.found)]).unique()
 
 
 def _columns_of(path: str, column: str, group_column: str | None = None) -> tuple[pa.Array, pa.Array]:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from dataclasses import field as field_of
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from fractions import Fraction
+from math import floor
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -189,6 +191,14 @@ _UNREADABLE = b"\xff"
 """Not UTF-8, so that the row is left out as unreadable, and counted."""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
+_DAYS = {
+    "Y": Fraction(146_097, 400), "M": Fraction(146_097, 4_800), "W": Fraction(7), "D": Fraction(1),
+    "h": Fraction(1, 24), "m": Fraction(1, 1_440), **{unit: Fraction(1, 86_400 * 1_000**n)
+                                for n, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))},
+}  # fmt: skip
+"""The units of numpy's times, in days."""
+_MOST_DAYS = 36_525_000
+"""In 100,000 years, beyond which no time is read."""
 _T = TypeVar("_T")
 
 
@@ -284,13 +294,28 @@ def _time_or_amount(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, date):
         return value.isoformat().encode()
     if isinstance(value, np.datetime64):
-        return str(value.astype("datetime64[us]")).encode()
+        return _moment(value)
     if isinstance(value, Integral):
         return str(int(value)).encode()
     if isinstance(value, float | np.floating | Decimal):
         text = str(value) if isinstance(value, Decimal) else repr(float(value))
         return text.replace("Infinity", "inf").replace("inf", "1e999").encode()
     return _UNREADABLE
+
+
+def _moment(value: np.datetime64) -> bytes:
+    """The text of a time of numpy, by whole numbers of any size: numpy itself would wrap around, into a window."""
+    unit, _ = np.datetime_data(value.dtype)
+    if abs(_days(value)) >= _MOST_DAYS:
+        return _UNREADABLE
+    days = _days(value.astype("datetime64[D]") if unit in "YM" else value)
+    return str(np.datetime64(floor(days * 86_400_000_000), "us")).encode()
+
+
+def _days(value: np.datetime64) -> Fraction:
+    """The days from 1970 to a time; those to a month or a year by their mean length."""
+    unit, step = np.datetime_data(value.dtype)
+    return int(value.astype(np.int64)) * step * _DAYS[unit]
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401

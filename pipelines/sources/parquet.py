@@ -162,7 +162,8 @@ def _content(path: str) -> Iterator[IO[bytes]]:
 
 def _opened(source: IO[bytes], path: str, dictionaries: list[str] | None = None) -> pq.ParquetFile:
     try:
-        # Old timestamps of 96 bits count nanoseconds, and would wrap around in the year 2262.
-        return pq.ParquetFile(source, read_dictionary=dictionaries, coerce_int96_timestamp_unit="us")
+        # Old timestamps of 96 bits would wrap around in the year 2262 if they were read in nanoseconds, and in the year
+        # 294247 in microseconds. Windows begin and end with a whole millisecond.
+        return pq.ParquetFile(source, read_dictionary=dictionaries, coerce_int96_timestamp_unit="ms")
     except (pa.ArrowException, OSError, UnicodeDecodeError):  # the last for a broken column name
         raise refused(f"{path} is not a Parquet file, or it is truncated: write or copy it again") from None

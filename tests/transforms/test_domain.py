@@ -63,7 +63,7 @@ def test_a_list_is_known_by_its_items_in_order() -> None:
         domain = pickle.loads(pickle.dumps(PublicDomain.of(items)))
         assert domain == PublicDomain.of(["5", "a"]) and domain.labels(np.array([1, 0])).to_pylist() == ["a", "5"]
         assert domain.describe() == {"kind": "public", "size": 2, "sha256": domain.digest}
-    lists = (["a", "b"], ["b", "a"], ["ab", ""], ["a", "b", ""], ["ab"])
+    lists = (["a", "b"], ["b", "a"], ["ab", "c"], ["a", "b", "c"], ["ab"])
     assert len({PublicDomain.of(items).digest for items in lists}) == len(lists)
     assert UnknownDomain().describe() == {"kind": "unknown"}
 

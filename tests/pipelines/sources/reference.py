@@ -123,7 +123,9 @@ def _split(line: bytes, delimiter: bytes) -> list[bytes] | None:
 
 def label_of(value: Any) -> str | None:  # noqa: ANN401 - whatever a format holds
     """A label, None for null. Raises ValueError for what is none."""
-    if value is None or (isinstance(value, str) and value.encode() is not None):
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and "\0" not in value and value.encode() is not None:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

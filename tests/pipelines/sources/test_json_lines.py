@@ -29,13 +29,14 @@ def test_values(tmp_path: Path, ending: str) -> None:
         '{"z": {"deep": [1, {"q": null}]}, "item": "é🎵\\ud83d\\ude00", "user": "5"}',
         '{"item": "b"}',
         '{"user": null, "item": "b"}',
-        '{"user": "", "item": "a\\n\\"b\\"\\\\c"}',
+        '{"user": "", "item": "b"}',
+        '{"user": "\\t", "item": "a\\n\\"b\\"\\\\c"}',
         json.dumps({"user": 2**70, "item": -7}),
     ]
     content = "\r\n".join(lines).encode()
     path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.endswith("gz") else content)
-    rows = [("5", "a"), ("5", "é🎵😀"), ("", 'a\n"b"\\c'), (str(2**70), "-7")]
-    assert read(path) == (rows, 2)
+    rows = [("5", "a"), ("5", "é🎵😀"), ("\t", 'a\n"b"\\c'), (str(2**70), "-7")]
+    assert read(path) == (rows, 3)
 
 
 def test_times(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -215,7 +216,13 @@ def test_old_timestamps_of_96_bits_do_not_wrap_around(tmp_path_factory) -> None:
     moments = [datetime(2300, 1, 1), datetime(2026, 1, 1), datetime(1600, 1, 1)]
     sink = io.BytesIO()
     table = pa.table({"user": ["a", "b", "c"], "item": ["i"] * 3, "time": pa.array(moments, pa.timestamp("us"))})
-    pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=True, compression="none")
     path = write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue())
     micros = [int(moment.replace(tzinfo=timezone.utc).timestamp()) * 10**6 for moment in moments]
     assert [time for _, _, time in read(path, TIMED).rows] == micros
+    # A day whose microseconds wrap around to the second row's, and one whose milliseconds are those of no window.
+    day, content = 215_965_024, sink.getvalue()
+    stored = struct.pack("<QI", 0, micros[1] // 86_400_000_000 + 2_440_588)
+    assert content.count(stored) == 1
+    path.write_bytes(content.replace(stored, struct.pack("<QI", 0, day)))
+    assert [time for _, _, time in read(path, TIMED).rows] == [micros[0], micros[2]]

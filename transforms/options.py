@@ -316,11 +316,11 @@ OPTIONS: tuple[Option, ...] = (
            ("budget renew",), _BUDGET),
     Option("give_back", None, "", "give back what is reserved and not spent", ("budget reserve",), _BUDGET),
     Option("window", window_length, "LENGTH", "one ranking for every such length, as in 7d or 12h, or for every day, "
-           "week or month of the calendar", (*RUN, "preview"), _WINDOWS, beam="period.window"),
+           "week, month, quarter or year of the calendar", (*RUN, "preview"), _WINDOWS, beam="period.window"),
     Option("window", window_length, "", "the length of a period", field="window.every", required=True),
     Option("every", duration, "LENGTH", "with a {window} of a length: one such window starts every so often, and they "
            "overlap", (*RUN, "preview"), _WINDOWS, beam="period.every"),
-    Option("time_zone", zone, "NAME", "of {period_from}, {period_to} and of the days, weeks or months, such as "
+    Option("time_zone", zone, "NAME", "of {period_from}, {period_to} and of the calendar's windows, such as "
            "Europe/Berlin (default: UTC)", (*RUN, "preview"), _WINDOWS, field="window.time_zone",
            beam="period.time_zone"),
     Option("against", OneOf("previous"), "previous", "rank by how much items rise against the window before each, "

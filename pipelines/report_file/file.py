@@ -16,6 +16,7 @@ from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.errors import Refusal, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import printable_text
+from private_topk.transforms.windows.calendar import UNITS
 
 __all__ = ["OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
 
@@ -169,7 +170,7 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     first: datetime = values["window.first"]
     first = first if first.tzinfo else first.replace(tzinfo=zone)
     every, horizon = values["window.every"], values["window.horizon"]
-    if every == "month" and first.astimezone(zone).day > 28:
+    if every in UNITS and UNITS[every].months and first.astimezone(zone).day > 28:
         raise document.error("window.first", "window.first must be a day from 1 to 28: not every month has more")
     if every == "week" and first.astimezone(zone).weekday():
         raise document.error("window.first", "window.first must be a Monday with window.every: week; 7d starts on any "

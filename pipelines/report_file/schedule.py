@@ -8,12 +8,11 @@ from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.calendar import Steps, came_before
+from private_topk.transforms.windows.calendar import UNITS, Steps, Unit, came_before
 
 __all__ = ["Schedule"]
 
 _DAY = timedelta(days=1)
-_NAMED: dict[str, timedelta | None] = {"day": _DAY, "week": 7 * _DAY, "month": None}
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,8 @@ class Schedule:
 
     Args:
         first: start of the first period.
-        every: a length of time, or day, week or month. Months and whole days are those of the time zone's calendar,
-            where a day may have 23 hours, and a day that the zone skipped is no period; other lengths are exact.
+        every: a length of time, or a unit of the calendar. These and whole days are those of the time zone, where a day
+            may have 23 hours, and a day that the zone skipped is no period; other lengths are exact.
         zone: the time zone, also of dates that name none.
         horizon: how many periods there are in all, or None for no end.
     """
@@ -97,11 +96,13 @@ class Schedule:
     @cached_property
     def _steps(self) -> Steps | None:
         """The calendar's steps, or None where the length is exact."""
-        every = _NAMED[self.every] if isinstance(self.every, str) else self.every
-        if every is not None and every % _DAY:
+        if isinstance(self.every, str):
+            unit = UNITS[self.every]
+        elif self.every % _DAY:
             return None
-        local = self.first.astimezone(self.zone).replace(tzinfo=None, fold=0)
-        return Steps(local, self.zone, months=1) if every is None else Steps(local, self.zone, days=every // _DAY)
+        else:
+            unit = Unit(days=self.every // _DAY)
+        return Steps(self.first.astimezone(self.zone).replace(tzinfo=None, fold=0), self.zone, *unit)
 
     def _start(self, number: int) -> datetime:
         if self._steps is not None:

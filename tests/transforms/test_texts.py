@@ -65,7 +65,7 @@ def test_lengths() -> None:
     for text in ("", "7", "0d", "-1d", "1.5h", "7D", "1y", "9999999d", "1e3s", "７d"):  # noqa: RUF001
         with pytest.raises(ValueError, match="such as 7d"):
             duration(text)
-    with pytest.raises(ValueError, match="day, week, month; got 'Week'"):
+    with pytest.raises(ValueError, match="day, week, month, quarter, year; got 'Week'"):
         window_length("Week")
 
 

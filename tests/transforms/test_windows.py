@@ -157,7 +157,7 @@ def test_days_that_a_zone_left_out(zone: str, skipped: list[date]) -> None:
     ("Europe/Berlin", 2026), ("America/Sao_Paulo", 2018), ("Africa/Cairo", 2014), ("Australia/Lord_Howe", 2025),
     ("America/Havana", 2025),
 ])  # fmt: skip
-@pytest.mark.parametrize("unit", ["day", "week", "month"])
+@pytest.mark.parametrize("unit", ["day", "week", "month", "quarter"])
 def test_calendar_windows_hold_the_moments_of_their_date(zone: str, year: int, unit: str) -> None:
     """Zones that change the clock at midnight are among them: a skipped midnight and one that comes twice."""
     first = datetime(year, 1, 1) - timedelta(days=datetime(year, 1, 1).weekday()) * (unit == "week")
@@ -167,10 +167,32 @@ def test_calendar_windows_hold_the_moments_of_their_date(zone: str, year: int, u
     moments = [period.start + n * quarter for n in range((period.end - period.start) // quarter)]
     numbers = period.number(np.array([microseconds(at) for at in moments]))
     shown = [at.astimezone(ZoneInfo(zone)) for at in moments]
-    names = [{"day": at.date(), "week": at.isocalendar()[:2], "month": (at.year, at.month)}[unit] for at in shown]
+    names = [{"day": at.date(), "week": at.isocalendar()[:2], "month": (at.year, at.month),
+              "quarter": (at.year, (at.month + 2) // 3)}[unit] for at in shown]  # fmt: skip
     assert len(set(names)) == len(period) and numbers[0] == 0
     changes = np.array([one != other for one, other in zip(names, names[1:], strict=False)])
     assert np.array_equal(np.diff(numbers), changes.astype(int))
+
+
+def test_years_and_quarters_are_those_of_the_calendar() -> None:
+    """Five years have two leap days or one, and never a window of a day."""
+    years = Period.of("2020-01-01", "2025-01-01", "year", time_zone="America/New_York")
+    assert [(window.end - window.start).days for window in years.windows()] == [366, 365, 365, 365, 366]
+    quarters = Period.of("2026-01-01", "2027-01-01", "quarter")
+    assert [str(window.start)[:7] for window in quarters.windows()] == ["2026-01", "2026-04", "2026-07", "2026-10"]
+    assert [str(window.start)[:7] for window in quarters.with_one_before().windows()][:2] == ["2025-10", "2026-01"]
+
+
+@pytest.mark.parametrize(("texts", "zone", "message"), [
+    (("2020-01-01", "2025-01-01", "365d"), "UTC", "window must fill .* the last one would have 2 days of 365 "
+     "days.*: end the period at 2024-12-30T00:00:00Z or at 2025-12-30T00:00:00Z, or take day, week, month"),
+    (("2026-01-05", "2026-01-08", "1000000w"), "UTC", "would have 3 days of 7000000 days: take a shorter one"),
+    (("2026-01-05", "2026-01-08", "7d"), "UTC", "3 days of 7 days: end the period at 2026-01-12T00:00:00Z, or"),
+    (("2026-03-23", "2026-04-06", "7d"), "Europe/Berlin", "would have 6 days, 23:00:00 of 7 days"),
+])  # fmt: skip
+def test_a_last_window_of_another_length_is_refused(texts: tuple[str, str, str], zone: str, message: str) -> None:
+    with pytest.raises(Refusal, match=message):
+        Period.of(*texts, time_zone=zone)
 
 
 def test_labels_are_of_utc_and_exact() -> None:
@@ -210,7 +232,7 @@ def test_labels_are_of_utc_and_exact() -> None:
         (lambda: SlidingWindows(DAY, 2 * DAY), "above 0 and at most the length of a window"),
         (lambda: SlidingWindows(DAY, 0 * DAY), "above 0 and at most the length of a window"),
         (lambda: Period(START, START + DAY, SlidingWindows(2 * DAY, DAY)), "must hold a whole window"),
-        (lambda: CalendarWindows("year"), "one of day, week, month, got year"),
+        (lambda: CalendarWindows("decade"), "one of day, week, month, quarter, year, got decade"),
         (lambda: CalendarWindows("day", "Berlin"), "IANA database such as Europe/Berlin, got 'Berlin'"),
         (lambda: CalendarWindows("day", "../x"), "IANA database"),
         (lambda: Period(START + HOUR, START + 3 * DAY, CalendarWindows("day")), "from 2026-01-05T00:00:00"),
@@ -227,7 +249,7 @@ def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) 
     ("texts", "others", "period"),
     [
         (("2026-01-05", "2026-01-15"), {}, Period(START, START + 10 * DAY)),
-        ((START.date(), "2026-01-15", "4d"), {}, Period(START, START + 10 * DAY, 4 * DAY)),
+        ((START.date(), "2026-01-15", "5d"), {}, Period(START, START + 10 * DAY, 5 * DAY)),
         (("2026-01-05T00:00Z", START + 8 * DAY, 4 * DAY), {"every": "1d", "slack": "2h"},
          Period(START, START + 8 * DAY, SlidingWindows(4 * DAY, DAY), 2 * HOUR)),
         (("2026-03-28", "2026-04-01", "day"), {"time_zone": "Europe/Berlin"},

@@ -1,4 +1,4 @@
-"""Days, weeks and months of a calendar, in a time zone with daylight saving time.
+"""Days, weeks, months, quarters and years of a calendar, in a time zone with daylight saving time.
 
 A local time is not always one moment. When the clock goes back, one local time comes twice; when it goes forward, some
 never come; and now and then a zone skips a whole day, as Samoa did with 30 December 2011. The rules: a local time that
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from itertools import count, groupby
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 from private_topk.transforms.errors import Refusal, verbatim
@@ -21,10 +21,24 @@ from private_topk.transforms.windows.windowing import Run, Windowing, microsecon
 
 __all__ = ["UNITS", "CalendarWindows", "Steps", "came_before", "time_zone"]
 
-UNITS = ("day", "week", "month")
 _DAY = timedelta(days=1)
 _SHORTEST = timedelta(milliseconds=1)
-_LONGEST = {"day": 2 * _DAY, "week": 8 * _DAY, "month": 32 * _DAY}
+
+
+class Unit(NamedTuple):
+    """So many days or months of a calendar."""
+
+    days: int = 0
+    months: int = 0
+
+    @property
+    def longest(self) -> timedelta:
+        """More than any of it lasts, whatever the clock does."""
+        return (self.days + 31 * self.months + 1) * _DAY
+
+
+UNITS = {"day": Unit(days=1), "week": Unit(days=7), "month": Unit(months=1), "quarter": Unit(months=3),
+         "year": Unit(months=12)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +72,9 @@ class Steps:
 
 @dataclass(frozen=True)
 class CalendarWindows(Windowing):
-    """Every day, week (from Monday on) or month of a time zone; the period must be made of whole ones.
+    """Every day, week (from Monday on), month, quarter (from January on) or year of a time zone.
+
+    The period must be made of whole ones.
 
     A day has 23 or 25 hours where the clock is changed.
 
@@ -99,7 +115,7 @@ class CalendarWindows(Windowing):
                              f"{first} to {last}")  # fmt: skip
 
     def at_least(self, start: datetime, end: datetime) -> int:
-        return -((start - end) // _LONGEST[self.unit])
+        return -((start - end) // UNITS[self.unit].longest)
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         """Neighbours of equal length together: a year of days in Berlin is five runs, of 24, 23, 24, 25 and 24 hours.
@@ -119,13 +135,12 @@ class CalendarWindows(Windowing):
 
     def _from(self, local: datetime) -> Iterator[datetime]:
         at = datetime(local.year, local.month, local.day)
-        if self.unit == "week":
+        days, months = UNITS[self.unit]
+        if months:
+            at = at.replace(month=(at.month - 1) // months * months + 1, day=1)
+        elif self.unit == "week":
             at -= at.weekday() * _DAY
-        elif self.unit == "month":
-            at = at.replace(day=1)
-        days = {"day": 1, "week": 7, "month": 0}[self.unit]
-        steps = Steps(at, time_zone(self.zone), days, int(not days))
-        return map(steps.moment, count())
+        return map(Steps(at, time_zone(self.zone), days, months).moment, count())
 
 
 def first_moment(reading: datetime, zone: ZoneInfo) -> datetime:

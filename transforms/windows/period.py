@@ -100,18 +100,22 @@ class Period:
 
         Args:
             start, end: moments, also in ISO 8601, or dates; of the time zone where they name none.
-            window: how long the windows are, such as 7d or 12h; or day, week or month, of the time zone's calendar;
+            window: how long the windows are, such as 7d or 12h; or day, week, month, quarter or year, of the time
+                zone's calendar;
                 None for one window.
             every: how often a window starts, where they slide.
             time_zone: a name such as Europe/Berlin.
 
         Raises:
-            Refusal: a text is none of these, or the period breaks a rule.
+            Refusal: a text is none of these, or the period breaks a rule: among them that windows of a length fill it,
+                so that none is shorter. A `Period` that is made otherwise may end with a shorter one.
         """
         zone = zone_named(time_zone)
         windowing = _windowing(_read("window", window, window_length), _read("every", every, duration), time_zone)
         first, last = _read("start", start, moment), _read("end", end, moment)
-        return cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, delay), time_zone)
+        period = cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, delay), time_zone)
+        period._windowing.check_filled(period.start, period.end)
+        return period
 
     @property
     def _windowing(self) -> Windowing:
@@ -230,7 +234,7 @@ def delay(text: str) -> timedelta:
 
 
 def window_length(text: str) -> timedelta | str:
-    """A length of time such as 7d, or the day, week or month of a calendar."""
+    """A length of time such as 7d, or one of the `UNITS` of a calendar."""
     if text in UNITS:
         return text
     try:

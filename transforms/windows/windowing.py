@@ -6,6 +6,7 @@ Schedules, budgets and ledgers use starts, ends, overlap and runs only, so a new
 from __future__ import annotations
 
 import abc
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -66,6 +67,9 @@ class Windowing(abc.ABC):
     def check(self, start: datetime, end: datetime) -> None:  # noqa: B027 - some divide any period
         """Raise Refusal unless the period can be divided so."""
 
+    def check_filled(self, start: datetime, end: datetime) -> None:  # noqa: B027 - most fill any period they divide
+        """Raise Refusal if a window is of another length than its kind has."""
+
     def at_least(self, start: datetime, end: datetime) -> int:
         """How many windows there are at least, known without listing them."""
         return sum(run.number for run in self.runs(start, end))
@@ -124,6 +128,19 @@ class FixedWindows(Windowing):
         whole_milliseconds(self.length)
         if self.length <= timedelta(0):
             raise Refusal("window", f"must be longer than nothing, got {self.length}")
+
+    def check_filled(self, start: datetime, end: datetime) -> None:
+        rest = (end - start) % self.length
+        if not rest:
+            return
+        ends = [end - rest] if end - rest > start else []
+        with suppress(OverflowError):  # beyond the year 9999
+            ends.append(end + (self.length - rest))
+        sizes = [str(size).removesuffix(", 0:00:00") for size in (rest, self.length)]
+        raise Refusal("window", "must fill the period with windows of one length, and the last one would have "
+                      f"{' of '.join(sizes)}", f"end the period at {' or at '.join(map(utc_text, ends))}, or take day, "
+                      "week, month, quarter or year, which follow the calendar and its clock changes"
+                      if ends else "take a shorter one")  # fmt: skip
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         length = end - start

@@ -20,6 +20,7 @@ from private_topk.transforms.metric import Risers
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.period import duration
 from tests.pipelines.support import resolved
 from tests.transforms.mechanisms import laws
 
@@ -137,7 +138,14 @@ def bounds(windows: Windows) -> set[tuple[int, int]]:
 def test_the_halves_of_pairs_are_the_windows_that_are_read(window: str | None, end: str, zone: str) -> None:
     """Of a single pair too, and of months, of which one is longer than the other."""
     first, last = ("2026-02-01", f"{end[:8]}01") if window == "month" else ("2026-02-02", end)
-    reads = Risers(1).reads(Period.of(first, last, window, time_zone=zone))
+    whole = Period.of(first, last, time_zone=zone)
+    cut_short = window in ("5d", "7d")  # whose last window may be shorter, which `Period.of` refuses
+    period = (
+        Period(whole.start, whole.end, duration(str(window)))
+        if cut_short
+        else Period.of(first, last, window, time_zone=zone)
+    )
+    reads = Risers(1).reads(period)
     pairs = Windows.pairs(reads)
     assert pairs.number == len(reads) - 1
     for held in (pairs, Windows.read(json.dumps(pairs.plain()))):

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def endless(*more: str) -> list[str]:
     """A stream whose horizon ends in a hundred years."""
     asked = ["--input=./in/*.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1", "--output=out",
-             "--window=52w", "--from=2026-01-01", "--to=2126-01-01", *more]  # fmt: skip
+             "--window=year", "--from=2026-01-01", "--to=2126-01-01", *more]  # fmt: skip
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 

@@ -19,7 +19,7 @@ def schedule(
     return Schedule(datetime.fromisoformat(first).replace(tzinfo=zone).astimezone(timezone.utc), every, zone, horizon)
 
 
-@pytest.mark.parametrize("every", ["day", "week", "month", timedelta(days=7), timedelta(hours=5)])
+@pytest.mark.parametrize("every", ["day", "week", "month", "quarter", "year", timedelta(days=7), timedelta(hours=5)])
 @pytest.mark.parametrize("zone", [UTC, BERLIN])
 @pytest.mark.parametrize("horizon", [None, 1, 7])
 def test_periods_follow_each_other_and_are_found_by_their_end(
@@ -44,6 +44,10 @@ def test_calendar_lengths_keep_the_local_clock() -> None:
     lengths = {(weeks.period(n).end - weeks.period(n).start) / timedelta(hours=1) for n in range(53)}
     assert lengths == {167, 168, 169}
     assert months.words(months.period(1).end) == "2026-03-01"
+    quarters, years = (schedule(every, "2026-02-01", BERLIN) for every in ("quarter", "year"))
+    assert (
+        quarters.words(quarters.period(1).start) == "2026-05-01" and years.words(years.period(3).start) == "2029-02-01"
+    )
     exact = schedule(timedelta(hours=36), zone=BERLIN)
     assert {exact.period(n).end - exact.period(n).start for n in range(200)} == {timedelta(hours=36)}
 

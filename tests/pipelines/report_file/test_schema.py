@@ -33,7 +33,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("every: week", "every: 7 fortnights", 7, "such as 7d, or day, week, month; got"),
+        ("every: week", "every: 7 fortnights", 7, "such as 7d, or day, week, month, quarter, year; got"),
         ("first: 2026-01-05", "first: soon", 8, "window.first must be a date or time such as 2026-01-05"),
         ("every: week", "every: month\n  time_zone: Mars/Base", 8, "window.time_zone must be a name of the IANA"),
         ("first: 2026-01-05", "first: 2026-01-31\n  every2: x", 9, "every2 is not known: did you mean every?"),

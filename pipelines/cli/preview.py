@@ -246,7 +246,9 @@ def _run(preview: Preview, best: Outlook) -> str:
     if setting.groups_per_user is not None:
         words += [flag("groups_per_user"), str(setting.groups_per_user)]
     if setting.amounts is not None:
-        words += [flag("max_value"), f"{float(setting.amounts.max_value):g}"]
+        amounts = setting.amounts
+        words += [flag("max_value"), f"{float(amounts.max_value)!r}".removesuffix(".0")]
+        words += [flag("value_resolution"), f"{float(amounts.value_resolution)!r}".removesuffix(".0")]
     return " ".join(words)
 
 

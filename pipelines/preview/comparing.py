@@ -241,10 +241,11 @@ def preview(
         asked: the other fields of a `Setting`, by name, such as `unknown_domain=True` or `publish_counts`.
 
     Raises:
-        Refusal: a number breaks its rule, or none of the mechanisms applies.
+        Refusal: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.
 
     Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
     """
+    _check_expected(expected)
     if isinstance(k, Setting):
         setting = k
         if isinstance(mechanism, Mechanism):
@@ -275,6 +276,17 @@ def preview(
         outlooks.append(look(share.mechanism, histogram, setting.k, draws, _pure(share), weight, worth))
     privacy = {name: share.privacy for name, share in shared.items()}
     return Preview(setting, expected, histogram.items, tuple(_ordered(outlooks)), privacy, left_out, draws)
+
+
+def _check_expected(expected: object) -> None:
+    """Raise Refusal unless this is public knowledge of counts; of groups, of each."""
+    groups = list(expected.values()) if isinstance(expected, Mapping) else [expected]
+    wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "words"))]
+    if wrong or not groups:
+        got = type(wrong[0]).__name__ if wrong else "an empty dict"
+        raise Refusal("expected", f"must say what is publicly known of the counts, got {got}", "give Zipf(...), "
+                      "Released(...) or PublicCounts(...), or a dict of them by group: a preview of private rows "
+                      "would be a release")  # fmt: skip
 
 
 def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:

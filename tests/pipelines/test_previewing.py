@@ -9,9 +9,10 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, look
+from private_topk.pipelines.preview import PublicCounts, look, preview
 from private_topk.pipelines.preview.from_options import expected_counts, setting_of
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
@@ -138,3 +139,23 @@ def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
     other = command("preview", *options(counts="other.csv", k=1, epsilon=1, mechanism="joint", release_key="file:key",
                                         **ledger), "--these-counts-are-public")  # fmt: skip
     assert other.status == 0 and "Take joint" in other.out
+
+
+def test_a_printed_command_has_the_numbers_of_the_amounts() -> None:
+    shape = options(zipf=1.1, items=200, users="5e7", items_per_user=5, amount=12, k=5, epsilon=4, draws=20)
+    for most, unit in (("60", "0.25"), ("12345.5", "0.5")):
+        done = command("preview", *shape, "--mechanism", "peeling", "--max-value", most, "--value-resolution", unit)
+        assert done.status == 0, done.err
+        (printed,) = [line for line in done.out.splitlines() if line.startswith("In a run: ")]
+        words = printed.split()
+        assert words[words.index("--max-value") + 1] == most and words[words.index("--value-resolution") + 1] == unit
+
+
+@pytest.mark.parametrize(
+    "rows", [pl.DataFrame({"user": ["secret"], "item": ["x"]}), "sample", None, {}, {"DE": "sample"}]
+)
+def test_what_says_nothing_of_the_counts_is_refused(rows: object) -> None:
+    """Rows above all; and no value of them is shown."""
+    with pytest.raises(Refusal, match="^expected must say what is publicly known of the counts, got ") as caught:
+        preview(rows, 3, 1.0)  # type: ignore[call-overload]
+    assert "secret" not in str(caught.value)

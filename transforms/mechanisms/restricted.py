@@ -105,7 +105,7 @@ class Restricted(RestrictedMechanism):
         name="restricted",
         cost="that of M on kbar items",
         source="Carvalho & Wang, Algorithm 1",
-        when="the items are not public and you have a mechanism of your own",
+        when="the items are not public and you split the budget between candidates and tests yourself",
     )
     guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 

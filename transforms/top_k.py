@@ -34,7 +34,7 @@ from private_topk.transforms.validation import (
     named_as_arguments,
 )
 from private_topk.transforms.windows import Period, utc_text
-from private_topk.transforms.windows.assign import AssignWindows, EveryWindow
+from private_topk.transforms.windows.assign import AssignWindows, DropLateBlocks, EveryWindow
 
 __all__ = ["PrivateTopK", "RankBlocks"]
 
@@ -218,6 +218,8 @@ class RankBlocks(beam.PTransform):
         # block  ->  block in its windows, or with their numbers
         placed = blocks | "Assign windows" >> AssignWindows(self._reads)
         check_windowing(placed, spec, self._period, self._windows_are_public)
+        if not placed.is_bounded and not self._execution.readers:
+            placed |= "Drop late blocks" >> DropLateBlocks()
         in_global_window = isinstance(placed.windowing.windowfn, GlobalWindows)
         how = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded)
         windows = placed | "Every window" >> EveryWindow(self._period, how.windows)

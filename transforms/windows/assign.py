@@ -22,7 +22,9 @@ from typing import Any, Literal
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.coders import VarIntCoder
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindows,
@@ -51,6 +53,7 @@ from private_topk.transforms.windows.period import Stretches
 
 __all__ = [
     "AssignWindows",
+    "DropLateBlocks",
     "EveryWindow",
     "IntoWindows",
     "beam_windows",
@@ -61,6 +64,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+_KEYS = 16
 _TICK = 1000
 """A millisecond: the resolution of timestamps in portable runners."""
 
@@ -101,6 +105,49 @@ class AssignWindows(beam.PTransform):
             | "Enter the windows" >> into_windows(self._period)
             | "Split by window" >> beam.ParDo(_SplitDoFn(self._period))
         )
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class DropLateBlocks(beam.PTransform):
+    """Blocks of a stream to those that are not late, whole.
+
+    A runner drops what is late where it keeps state. Behind "Shard by user" that could be one piece of a block and not
+    another, where subtasks have watermarks of their own: their checksums would no longer cancel, and a late row would
+    end the job as a loss. Here a block is dropped with all of its rows, and what has passed is in time for whatever
+    follows. For streams whose readers state nothing; others let no row be late by the watermark.
+    """
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        return (
+            blocks
+            | "By turns" >> beam.ParDo(_TurnsDoFn()).with_output_types(tuple[int, pa.RecordBatch])
+            | "Drop" >> beam.ParDo(_PassDoFn()).with_output_types(pa.RecordBatch)
+        )
+
+
+class _TurnsDoFn(beam.DoFn):
+    """Each block under one of a few keys, which do not matter: they share the work out."""
+
+    def setup(self) -> None:
+        self._next = 0
+
+    def process(self, block: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        self._next = (self._next + 1) % _KEYS
+        yield self._next, block
+
+
+class _PassDoFn(beam.DoFn):
+    """Passes elements on; that it has a state, though it never uses it, makes the runner drop what is late."""
+
+    _STATE = ReadModifyWriteStateSpec("none", VarIntCoder())
+
+    def process(
+        self,
+        element: tuple[int, pa.RecordBatch],
+        state: Any = beam.DoFn.StateParam(_STATE),  # noqa: ANN401, B008 - Beam's convention
+    ) -> Iterator[pa.RecordBatch]:
+        yield element[1]
 
 
 class EveryWindow(beam.PTransform):

@@ -190,7 +190,7 @@ def run(
     """
     check(report, launch)
     launch = launch.listening() if report.source.live else launch
-    live, job, charged = LiveRun(), None, False
+    live, job, started = LiveRun(), None, False
     before = 0 if report.spec.release.key.in_memory else count_published(report)
     # Where all is published no second answer can follow, and its input may have gone.
     record = None if before == len(report.spec.period or ()) else report.input_record()
@@ -202,28 +202,29 @@ def run(
         try:
             check_signals()  # a library may have swallowed one while it was loaded
             # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
-            with (
-                _charged(report, request, again),
-                progress(live) if report.source.bounded else nullcontext(),
-                followed(report, launch, live, say, health_file),
-                redirect_stderr(io.StringIO()),
-            ):
-                charged = True
-                job = pipeline.run()
-                job.wait_until_finish()
-                if not launch.deferred:
-                    check_all_published(report, again, before)
+            with _charged(report, request, again):
+                started = request is not None
+                with (
+                    progress(live) if report.source.bounded else nullcontext(),
+                    followed(report, launch, live, say, health_file),
+                    redirect_stderr(io.StringIO()),
+                ):
+                    started = True
+                    job = pipeline.run()
+                    job.wait_until_finish()
+                    if not launch.deferred:
+                        check_all_published(report, again, before)
         except Unfinished:
             raise
         except (Exception, KeyboardInterrupt) as error:
             stop, refusal = interruption_in(error), refusal_in(error)
-            if refusal is not None and stop is None and not charged:
+            if refusal is not None and stop is None and not started:
                 raise refusal from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
                 state = _ended(report, launch, live, job, again, before)
             if stop is not None:
                 raise Interrupted(state, stop) from None
-            if charged and request is not None:
+            if started and request is not None:
                 state = f"{state}; the charge to {request.dataset} stays"
             raise Unfinished(state) from (refusal or loss_in(error) or error)
         finally:

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.runners import say
 from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.release import Release
+from private_topk.transforms.windows import WindowBounds, utc_text
 
 try:
     import fcntl
@@ -36,24 +37,18 @@ __all__ = ["check_question", "is_whole", "manifest_path", "obstacle", "publish",
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
-_OF_A_RUN = (
-    "runner",
-    "released",
-    "versions",
-    "ranking_sha256",
-    "windows",
-)  # fields of a manifest that may differ between runs
+_UNASKED = frozenset((
+    "runner", "released", "versions",  # where and when it was answered
+    "output", "ranking_sha256",  # the answer, and where it stands
+    "dataset", "found", "time_zone",  # what is called otherwise is the same; items and windows are compared themselves
+    "answer", "weights", "delta_of_a_shared_hash", "zcdp_of_a_window", "all_windows",  # these follow from the rest
+))  # fmt: skip
+"""The fields of a manifest that do not belong to its question."""
 
 
 def manifest_path(output: str) -> str:
     """The path of an output's manifest: ranking.avro has ranking.manifest.json beside it."""
     return output.rpartition(".")[0] + ".manifest.json"
-
-
-_QUESTION = (
-    "mechanism", "k", "parameters", "max_items_per_user", "max_windows_per_user", "against", "amounts", "groups",
-    "domain", "item_type", "privacy",
-)  # fmt: skip
 
 
 def publish(
@@ -73,7 +68,7 @@ def publish(
         RuntimeError: the run has ended; or the place has no locks, and another run was writing too.
     """
     with nullcontext() if live is None else live.publishing(), _alone_with(path) as alone:
-        if _stands(path, ranking, manifest, overwrite) or (keep and _is_out(path, manifest)):
+        if _stands(path, ranking, manifest, keep, overwrite):
             return
         conflict = _in_the_way(path, overwrite)
         if conflict is not None:
@@ -98,13 +93,23 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
     return None
 
 
-def check_question(path: str, release: Release, facts: Mapping[str, Any]) -> None:
-    """Raise Refusal if the same id has published the answer to another question at a path, or under another key."""
-    known, ours = _described(path), json.loads(json.dumps(facts))
-    differing = [name for name in _QUESTION if known.get(name) != ours.get(name)]
-    if _is_of(path, known, release) and differing:
-        value = known.get(differing[0])
-        was = f"its {differing[0]} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
+def check_question(path: str, release: Release, facts: Mapping[str, Any], windows: Iterable[WindowBounds]) -> None:
+    """Raise Refusal if the same id has published the answer to another question at a path, or under another key.
+
+    Args:
+        facts: of the manifest that would be published, as known before the run; and its windows.
+    """
+    known = _described(path)
+    if not _is_of(path, known, release) or not exists(path):
+        return
+    bounds = [
+        {"start": utc_text(each.start), "end": utc_text(each.end)} if each.start and each.end else {}
+        for each in windows
+    ]
+    differing = _differing(known, {**facts, "key_id": known["key_id"], "windows": bounds})
+    if differing is not None:
+        value = known.get(differing)
+        was = f"its {differing} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
         rule = f"cannot go on in {verbatim(path)}: another question was published under this id, {was}"
         raise Refusal("release_id", rule, "give another id, and another {output}")
 
@@ -171,19 +176,34 @@ def _is_of(path: str, described: dict[str, Any], release: Release) -> bool:
     return same
 
 
-def _stands(path: str, ranking: bytes, manifest: bytes, overwrite: bool) -> bool:
-    """Whether exactly this ranking is published. Its manifest may name the runner of an earlier run."""
-    if _content(path) != ranking:
+def _stands(path: str, ranking: bytes, manifest: bytes, keep: bool, overwrite: bool) -> bool:
+    """Whether this ranking is published, or with `keep` any other that this release has answered to this question. Its
+    manifest may be of an earlier run.
+    """
+    published = _content(path)
+    if published is None or not (keep or published == ranking):
         return False
     if _content(manifest_path(path)) == manifest:
         return True
-    return not overwrite and is_whole(path) and _described(path).get("report") == json.loads(manifest)["report"]
+    if overwrite and not keep:
+        return False
+    return (keep or is_whole(path)) and _differing(_described(path), json.loads(manifest)) is None
 
 
-def _is_out(path: str, manifest: bytes) -> bool:
-    """Whether a ranking of the same release that answers the question of a manifest is published."""
-    published, question = _described(path), json.loads(manifest)
-    return exists(path) and all(published.get(name) == question[name] for name in question if name not in _OF_A_RUN)
+def _differing(published: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
+    """The first field by which two manifests are of different questions; None where they are of the same.
+
+    This is the one rule of what an id may publish at a place, before a run and at its end.
+    """
+    one, other = _question(published), _question(asked)
+    return next((name for name in {**one, **other} if one.get(name) != other.get(name)), None)
+
+
+def _question(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    facts = json.loads(json.dumps(manifest))
+    windows = facts.get("windows")
+    bounds = [(each.get("start"), each.get("end")) for each in windows] if isinstance(windows, list) else []
+    return {**{name: facts[name] for name in facts if name not in _UNASKED}, "windows": sorted(set(map(str, bounds)))}
 
 
 def is_whole(path: str) -> bool:

@@ -33,7 +33,6 @@ from private_topk.pipelines.published import (
     progress,
     what_is_published,
 )
-from private_topk.pipelines.publishing import check_question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.manifest import describe_release
@@ -100,7 +99,10 @@ def _facts(report: Report, launch: Launch) -> dict[str, Any]:
     spec = report.spec
     facts = describe_release(spec.top_k, spec.release, launch.name)
     facts["privacy"] = spec.privacy.describe(facts["privacy"])
-    facts["columns"] = report.source.columns.within(spec.reads).by_role()
+    columns = report.source.columns.within(spec.reads)
+    facts["columns"] = columns.by_role()
+    if manner := columns.manner():
+        facts["reading"] = manner
     if report.integer_items():
         facts["item_type"] = "int64"
     if found := [place.rpartition("/")[2] for field, place in spec.top_k.listed() if field == "found"]:
@@ -141,8 +143,7 @@ def check(report: Report, launch: Launch) -> None:
     with about_the_output(report.sink.place):
         report.sink.check_columns(facts)
         if not (report.source.bounded and report.sink.overwrite):
-            for path in (report.sink.files(spec.period) or [])[:1]:
-                check_question(path, spec.release, facts)
+            report.sink.check_question(facts, spec.period, spec.release)
     report.source.check_runner(launch)
     if not launch.remote:  # where the key may not be read here, the workers look
         _check_record(report)

@@ -109,17 +109,17 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         warn(expected, options)
     again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
-    if arguments.check:
-        facts = tell_readiness(arguments, report, launch, [("recall", expected)])
-        if arguments.json:
-            print_json(facts)
-        return None
     health = getattr(arguments, "health_file", None)
     if health is not None:
         refuse_replacing([health], report.reads(), "health_file")
         if not os.access(os.path.dirname(health) or ".", os.W_OK):
             rule = f"{verbatim(health)} cannot be written"
             raise Refusal("health_file", rule, "give a file in a folder of this machine")
+    if arguments.check:
+        facts = tell_readiness(arguments, report, launch, [("recall", expected)])
+        if arguments.json:
+            print_json(facts)
+        return None
     return run(report, launch, again, say, bool(arguments.exact_counters), health)
 
 

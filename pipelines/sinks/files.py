@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.publishing import manifest_path, obstacle, publish
+from private_topk.pipelines.publishing import check_question, manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
 from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.sink import Sink
@@ -56,6 +56,9 @@ class ToFile(Sink):
             _check_writable(self.place)
         else:
             exists(self.place)  # raises if its store cannot be reached
+
+    def check_question(self, facts: Mapping[str, Any], period: Period | None, release: Release) -> None:
+        check_question(self.place, release, facts, _windows(period))
 
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteFile(_PublishDoFn(self, facts, release.key, live))
@@ -113,12 +116,17 @@ class ToFolder(Sink):
         if is_local(self.place):
             _check_writable(f"{self.place.rstrip('/')}/any")
 
+    def check_question(self, facts: Mapping[str, Any], period: Period | None, release: Release) -> None:
+        there = self._there()
+        for window, path in zip(_windows(period), self.files(period), strict=True):
+            if path in there:
+                check_question(path, release, facts, [window])
+
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteWindows(_PublishDoFn(self, facts, release.key, live), "groups" in facts)
 
     def files(self, period: Period | None) -> list[str]:
-        windows = period.windows() if period is not None else [WindowBounds()]
-        return [f"{self._root}/{window.label()}{self._ending}" for window in windows]
+        return [f"{self._root}/{window.label()}{self._ending}" for window in _windows(period)]
 
     def path(self, rankings: Sequence[Ranking]) -> str:
         """The path of a window's ranking, such as out/20260105T000000Z--20260112T000000Z.avro."""
@@ -147,6 +155,10 @@ class ToFolder(Sink):
 
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()
+
+
+def _windows(period: Period | None) -> list[WindowBounds]:
+    return [WindowBounds()] if period is None else list(period.windows())
 
 
 def _check_writable(output: str) -> None:

@@ -43,6 +43,12 @@ class Sink(ABC):
         """Raise Refusal of `output` if what stands there has other columns than these facts ask for."""
         return None
 
+    def check_question(self, facts: Mapping[str, Any], period: Period | None, release: Release) -> None:
+        """Raise Refusal if the same release has published there the answer to another question than that of the facts,
+        anywhere in the period.
+        """
+        return None
+
     @abstractmethod
     def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
         """The transform that writes, Ranking to str: the path of each, or its label where there are no files.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +90,14 @@ class Columns:
     def by_role(self) -> dict[str, str]:
         """The names of the columns that are read, by what each is: one of `ROLES`."""
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
+
+    def manner(self) -> dict[str, Any]:
+        """How the columns are read, where that is not the default: all fields that are no role."""
+        usual = {each.name: (each.default, each.metadata.get(IF_NONE)) for each in fields(self)}
+        given = {name: getattr(self, name) for name in usual if name not in ROLES}
+        if self.time is None:
+            del given["time_unit"]
+        return {name: value for name, value in given.items() if value not in usual[name]}
 
     def names(self) -> list[str]:
         """The names of the columns that are read, without duplicates."""

@@ -247,6 +247,20 @@ def test_other_questions_under_one_id_are_no_answers_to_each_other(books: dict[s
     assert files() == once
 
 
+def test_another_question_is_seen_in_every_window_before_it_is_charged() -> None:
+    """Also where the first window is not out: what is noticed when it is published has been charged for."""
+    counted = {"publish_counts": 1, "round_counts": 10}
+    assert stream(**counted).status == 0
+    killed(0)
+    left = files()
+    for change in ({"round_counts": 5}, {"hide_counts_below": 3}, {"user_column": "item", "item_column": "user"}):
+        for check in (True, None):
+            done = stream(**{**counted, **change}, check=check)
+            assert done.status == 2 and "cannot go on in out/20260106" in done.err, done.err
+    assert files() == left and len(charges()) == 1
+    assert stream(**counted).status == 0 and len(files()) == 6
+
+
 @pytest.mark.parametrize("overwrite", [None, True])
 def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> None:
     assert stream().status == 0
@@ -262,7 +276,8 @@ def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> N
 
 def test_a_monitor_sees_how_far_it_is() -> None:
     assert "health-file key would replace" in stream(health_file="key").err
-    assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json").err
+    for check in (True, None):
+        assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json", check=check).err
     assert stream(health_file="health.json").status == 0
     found = json.loads(Path("health.json").read_text())
     assert (found["windows"], found["published"], found["next_closes"]) == (3, 3, None)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from private_topk.pipelines.dropped_rows import NONE_LEFT, heading
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.transforms.counters import told_roughly
@@ -49,8 +50,7 @@ class Look:
 
     def lines(self, exact: bool = False) -> Iterator[str]:
         """The lines for the operator."""
-        how = "exact" if exact else "fewer than 100 are not told"
-        yield f"rows (operator only, never publish; {how}):"
+        yield f"rows {heading(exact)}:"
         yield f"  in the input: {self._said(self.total, exact)}"
         for reason, count in self.lost.items():
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
@@ -62,17 +62,19 @@ class Look:
             if 2 * count > self.lost.get("not in the domain", 0) and count >= _LEAST:
                 yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
                 break
-        if sum(self.lost.values()) == self.total and self.total >= _LEAST:
-            yield "  no row is left: the ranking would be pure noise"
+        if sum(self.lost.values()) == self.total:
+            yield f"  {NONE_LEFT}"
         yield from self._days()
 
     def _said(self, count: int, exact: bool) -> str:
         return f"{count:,}" if exact else told_roughly(count)
 
     def _share(self, count: int) -> str:
+        if count and count == self.total:
+            return ", all"
         if count < _LEAST:
             return ""
-        return ", all" if count == self.total else ", most" if 2 * count > self.total else ", fewer than half"
+        return ", most" if 2 * count > self.total else ", fewer than half"
 
     def _missed(self) -> int:
         return self.lost.get("outside the period", 0) + self.lost.get("unreadable", 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from private_topk.transforms.errors import Refusal, verbatim
 
@@ -194,13 +194,15 @@ class Line(str):
         return line
 
 
-def say(line: str) -> None:
-    """Print to the process's own stderr, since sys.stderr is redirected while Beam would print errors of workers.
+def say(line: str, stream: TextIO | None = None) -> None:
+    """Print to a stream. By default that is the process's own stderr, since sys.stderr is redirected while Beam would
+    print errors of workers.
 
     If the stream has a method `say`, it gets the line with its facts.
     """
-    put = getattr(sys.__stderr__, "say", None)
+    stream = stream or sys.__stderr__
+    put = getattr(stream, "say", None)
     if put is not None:
         put(line)
     else:
-        print(line, file=sys.__stderr__, flush=True)
+        print(line, file=stream, flush=True)

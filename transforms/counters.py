@@ -14,9 +14,10 @@ from contextvars import ContextVar
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
-__all__ = ["LeftOutRows", "exact_counters", "read_left_out", "told_roughly"]
+__all__ = ["LeftOutRows", "Mark", "exact_counters", "read_left_out", "read_whether_rows_are_left", "told_roughly"]
 
 _NAMESPACE, _LEFT_OUT, _ROUNDED = "private_topk", "operator_only_rows_left_out_", "_at_least"
+_MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
 _EXACT: ContextVar[bool] = ContextVar("exact counters", default=False)
 
@@ -58,13 +59,44 @@ class LeftOutRows:
             self._counter.inc(added)
 
 
+class Mark:
+    """The counter of the workers that had something to do: each adds 1, once, whatever the number of rows. Beam's own
+    metrics of stages tell as much.
+
+    Args:
+        rows_left: of the workers that had a row left to rank; otherwise of those that drew.
+    """
+
+    def __init__(self, rows_left: bool) -> None:
+        self._counter = Metrics.counter(_NAMESPACE, _HAD_ROWS if rows_left else _DREW)
+        self._set = False
+
+    def set(self) -> None:
+        """Count this worker. On its own thread, as above."""
+        if not self._set:
+            self._set = True
+            self._counter.inc()
+
+
 def read_left_out(metrics: MetricResults) -> dict[str, str]:
     """The rows left out, from the metrics of a job, by reason: an exact count, or the largest size reached."""
     counts: Counter[str] = Counter()
-    for entry in metrics.query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]:
-        counts[entry.key.metric.name.removeprefix(_LEFT_OUT)] += entry.committed
+    for name, count in _counters(metrics):
+        if name not in _MARKS:
+            counts[name.removeprefix(_LEFT_OUT)] += count
     return {name.removesuffix(_ROUNDED): told_roughly(count) if name.endswith(_ROUNDED) else f"{count:,}"
             for name, count in counts.items()}  # fmt: skip
+
+
+def read_whether_rows_are_left(metrics: MetricResults) -> bool | None:
+    """Whether any row was left to rank, from the metrics of a job that has drawn; None where they do not tell."""
+    names = {name for name, count in _counters(metrics) if count}
+    return _HAD_ROWS in names if names & set(_MARKS) else None
+
+
+def _counters(metrics: MetricResults) -> Iterator[tuple[str, int]]:
+    for entry in metrics.query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]:
+        yield entry.key.metric.name, entry.committed
 
 
 def _reached(rows: int) -> int:

@@ -405,7 +405,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("health_file", str, "FILE", "write every second how far the stream is, for a monitor: JSON with the time, "
            "how many windows there are and are published, and when the next one closes", ("stream",), _TERMINAL,
            same="the terminal"),
-    Option("quiet", None, "", "do not print rankings", ("run", "report"), _TERMINAL, same="the terminal"),
+    Option("quiet", None, "", "do not print rankings, nor tell a terminal of rows left out", ("run", "report"),
+           _TERMINAL, same="the terminal"),
     Option("json", None, "", {
         command: f"print {what} as one JSON document (docs/command-line.md)" for command, what in {
             "run": "what was published, or with {check} what would be,",
@@ -417,7 +418,8 @@ OPTIONS: tuple[Option, ...] = (
             "mechanisms": "the mechanisms", "audit": "the checks", "sample": "what was written",
             "doctor": "what was found"}.items()}, group=_TERMINAL, same="the terminal"),
     Option("show_dropped_rows", None, "", "tell on stderr why rows were left out and whether they are many, for the "
-           "operator only; with {exact_counters} how many", (*RUN, "report"), _TERMINAL, same="the terminal"),
+           "operator only; with {exact_counters} how many (default: if stderr is a terminal)", (*RUN, "report"),
+           _TERMINAL, same="the terminal"),
 )  # fmt: skip
 """Every option but for the parameters of mechanisms, which `rows` adds."""
 

@@ -30,6 +30,7 @@ from private_topk.transforms.completeness import (
     check_pane,
     incomplete,
 )
+from private_topk.transforms.counters import Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -89,6 +90,7 @@ class _SelectDoFn(beam.DoFn):
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None) -> None:
         self._spec, self._release, self._plan, self._period = spec, release, plan, period
         self._fingerprint = Fingerprint(release.key)
+        self._drew = Mark(rows_left=False)
 
     def process(
         self,
@@ -97,6 +99,7 @@ class _SelectDoFn(beam.DoFn):
         pane: Any = beam.DoFn.PaneInfoParam,  # noqa: ANN401
     ) -> Iterator[Ranking]:
         check_pane(pane)
+        self._drew.set()
         group, gathered = element
         spec, counts = self._spec, self._plan.counts
         for windows, tables in self._whole(group, gathered):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
     from private_topk.runners import Launch
 
-__all__ = ["COMMANDS", "tell_readiness"]
+__all__ = ["COMMANDS", "tell_operator", "tell_readiness"]
 
 _RUN = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
@@ -58,10 +58,9 @@ def _run(arguments: Namespace, others: list[str]) -> None:
 
 
 def _show(done: Done, arguments: Namespace) -> None:
-    from private_topk.pipelines.cli.show import print_published, show_dropped_rows, show_rows
+    from private_topk.pipelines.cli.show import print_published, show_rows
 
-    if arguments.show_dropped_rows:
-        show_dropped_rows(done.rows_left_out(), bool(arguments.exact_counters))
+    tell_operator(done, arguments)
     if arguments.json:
         print_published(done.report.sink)
     elif not arguments.quiet:
@@ -71,13 +70,10 @@ def _show(done: Done, arguments: Namespace) -> None:
 
 def _stream(arguments: Namespace, others: list[str]) -> None:
     """Run to the end of the horizon, and say so."""
-    from private_topk.pipelines.cli.show import show_dropped_rows
-
     done = _publish(arguments, others, watch=True)
     if done is None or done.deferred:
         return
-    if arguments.show_dropped_rows:
-        show_dropped_rows(done.rows_left_out(), bool(arguments.exact_counters))
+    tell_operator(done, arguments)
     period = done.report.spec.period
     if arguments.json:
         print_json({"output": done.report.sink.place, "release_id": done.report.spec.release.id,
@@ -121,6 +117,14 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
             print_json(facts)
         return None
     return run(report, launch, again, say, bool(arguments.exact_counters), health)
+
+
+def tell_operator(done: Done, arguments: Namespace) -> None:
+    """Tell on stderr of the rows that were left out: on a terminal unless `--quiet`, elsewhere with the option."""
+    from private_topk.pipelines.dropped_rows import tell_dropped_rows
+
+    asked = arguments.show_dropped_rows or (False if getattr(arguments, "quiet", None) else None)
+    tell_dropped_rows(done, asked, bool(arguments.exact_counters))
 
 
 def tell_readiness(

@@ -149,12 +149,12 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:
     """Publish a period; returns whether there was anything to publish."""
-    from private_topk.pipelines.cli.show import show_dropped_rows, show_rows
+    from private_topk.pipelines.cli.publish import tell_operator
+    from private_topk.pipelines.cli.show import show_rows
 
-    exact = bool(arguments.exact_counters)
-    done = report.publish(number, exact)
-    if done is not None and arguments.show_dropped_rows and not done.deferred:
-        show_dropped_rows(done.rows_left_out(), exact)
+    done = report.publish(number, bool(arguments.exact_counters))
+    if done is not None:
+        tell_operator(done, arguments)
     if done is not None and not (arguments.quiet or arguments.json or done.deferred):
         show_rows(done.report.sink, done.report.spec.period)
     return done is not None

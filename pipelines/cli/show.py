@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.sinks.sink import Sink
     from private_topk.transforms.windows import Period
 
-__all__ = ["COMMANDS", "print_published", "show_dropped_rows", "show_rows"]
+__all__ = ["COMMANDS", "print_published", "show_rows"]
 
 _SHOW = """examples:
   private-topk show ranking.avro
@@ -178,13 +178,6 @@ def print_published(sink: Sink) -> None:
         {"manifest": None, "rows": None} if report is None else {"manifest": report.facts, "rows": list(report.rows)}
     )
     print_json({"output": sink.place, **facts})
-
-
-def show_dropped_rows(counts: dict[str, str], exact: bool) -> None:
-    """Tell the operator, on stderr, how many rows were left out. Never to be published."""
-    lost = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(counts.items()))
-    how = "exact" if exact else "fewer than 100 are not told"
-    print(f"rows left out (operator only, never publish; {how}): {lost or 'none'}", file=sys.stderr)
 
 
 def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:

@@ -116,5 +116,6 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     done = run_report(report, prepare("direct", []), show_exact_counters=exact)
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))
     counters = {entry.key.metric.name: entry.committed for entry in shown["counters"]}
+    assert {counters.pop(f"operator_only_workers_{what}") for what in ("that_drew", "with_rows_left")} == {1}
     left_out = {"operator_only_rows_left_out_null": 2, "operator_only_rows_left_out_not_in_domain": 1}
     assert counters == (left_out if exact else {}) and not shown["string_sets"]

@@ -146,7 +146,16 @@ class TestTheOperatorsLook:
         write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))
         told = checked("--show-dropped-rows").err
         assert "not in the domain: 100 or more, all" in told and "compare the spelling" not in told
-        assert "no row is left: the ranking would be pure noise" in told and SECRET not in told
+        assert "no row is left: this is pure noise" in told and SECRET not in told
+
+    def test_all_of_a_few_rows(self, folder: Path) -> None:
+        """Fewer than 100 are not told, but that they are all of the rows is."""
+        write(folder / "rows.parquet", [*rows_of(1, item=lambda item: f"{SECRET} {item}")])
+        told = checked("--show-dropped-rows").err
+        assert "not in the domain: fewer than 100, all\n" in told and "no row is left: this is pure noise" in told
+        write(folder / "rows.parquet", [*rows_of(1), *rows_of(1, item=lambda item: f"{SECRET} {item}")])
+        told = checked("--show-dropped-rows").err
+        assert "not in the domain: fewer than 100\n" in told and "no row is left" not in told
 
     def test_days_without_rows(self, folder: Path) -> None:
         write(folder / "rows.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from private_topk.pipelines import cli
 from private_topk.pipelines.cli.output import guarded
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
@@ -340,3 +343,54 @@ def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
     told = command("run", *asked, "--overwrite", "--show-dropped-rows")
     assert "(operator only, never publish; fewer than 100 are not told): null 10,000 or more" in told.err
     assert "left out" not in command("run", *asked, "--overwrite").err
+
+
+def on_a_terminal(*words: object) -> tuple[int, str, str]:
+    """The status, stdout and stderr of a command whose stderr alone is a terminal."""
+    controller, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stderr, contextlib.redirect_stderr(stderr):
+        with contextlib.redirect_stdout(io.StringIO()) as stdout:
+            status = cli.main([str(word) for word in words])
+        print("end", file=stderr, flush=True)
+        shown = b""
+        while not shown.endswith(b"end\r\n"):
+            shown += os.read(controller, 4096)
+    os.close(controller)
+    told = shown.decode().replace("\r\n", "\n").removesuffix("end\n")
+    return status, stdout.getvalue(), re.sub(r"\r[^\n]*\r", "", told)  # without a progress bar
+
+
+def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows are lost, for one reason or another: status, stdout and files are those of an input without rows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "items.txt").write_text("tea\ncake\n")
+    (tmp_path / "key").write_text("a key of the tests, which is no secret")
+    asked = ["run", "--input", "rows.jsonl", "--domain", "items.txt", "--mechanism", "joint", "--k", "1", "--epsilon",
+             "1", "--release-key", "file:key", "--release-id", "r", "--output", "out.csv", "--overwrite"]  # fmt: skip
+    head = "rows left out (operator only, never publish; fewer than 100 are not told): "
+    none = "; no row is left: this is pure noise\n"
+    an_array = json.dumps([{"user": f"u{n}", "item": "tea"} for n in range(300)]) + "\n"
+
+    def files() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in tmp_path.glob("out.*")}
+
+    write(tmp_path / "rows.jsonl", "")
+    empty = command(*asked)
+    before = files()
+    assert (empty.status, empty.err) == (0, "") and len(before) == 2
+    for rows, told in (("", "all of them"), (an_array, "all of them"), ('{"user": "u"}\n' * 200,
+                       "all of them: null 100 or more")):  # fmt: skip
+        write(tmp_path / "rows.jsonl", rows)
+        assert on_a_terminal(*asked) == (0, empty.out, head + told + none)
+        assert command(*asked) == empty and files() == before
+    assert on_a_terminal(*asked, "--quiet") == (0, "", "")
+    assert on_a_terminal(*asked, "--log-format", "json")[2] == ""
+    event = json.loads(on_a_terminal(*asked, "--log-format", "json", "--show-dropped-rows")[2])
+    assert event["event"] == "rows_left_out" and event["left_out"] == {"null": "100 or more"}
+    assert event["any_left"] is False and event["message"] == head + "all of them: null 100 or more" + none[:-1]
+    assert "left out" not in on_a_terminal(*asked, "--check")[2]
+    assert "no row is left: this is pure noise\n" in on_a_terminal(*asked, "--check", "--show-dropped-rows")[2]
+    write(tmp_path / "rows.jsonl", an_array[1:-2].replace("}, ", "}\n"))
+    assert on_a_terminal(*asked)[2] == head + "none, or too few to tell\n"

@@ -1,0 +1,54 @@
+"""A word to the operator: how many rows a run left out, roughly, and whether any was left. The only place that decides
+whether it is told.
+
+It is told to those who may read the rows, as whoever starts a run in a terminal may. None of it is private: no file, no
+manifest and no exit status holds it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from private_topk.runners import Line, say
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.run import Done
+
+__all__ = ["NONE_LEFT", "heading", "tell_dropped_rows"]
+
+NONE_LEFT = "no row is left: this is pure noise"
+
+
+def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> None:
+    """Tell on stderr, in one line, what became of the rows of a run. It never fails: the ranking is published.
+
+    Args:
+        asked: True to tell, False not to, None to tell where a person reads along: stderr is a terminal, or the process
+            a notebook's. A JSON log is neither.
+        exact: the run counted exactly.
+    """
+    if done.deferred or not (_is_read_along() if asked is None else asked):
+        return
+    try:
+        lost, left = done.rows_left_out(), done.rows_are_left()
+    except Exception:  # whatever a runner raises that keeps no metrics, or whose server has gone
+        say("rows left out: not known, as the runner does not tell", sys.stderr)
+        return
+    told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(lost.items()))
+    if left is False:
+        told = f"all of them{': ' if told else ''}{told}; {NONE_LEFT}"
+    told = told or ("none" if exact else "none, or too few to tell")
+    say(
+        Line(f"rows left out {heading(exact)}: {told}", event="rows_left_out", left_out=lost, any_left=left), sys.stderr
+    )
+
+
+def heading(exact: bool) -> str:
+    """Whom the numbers that follow are for, and what they mean."""
+    return f"(operator only, never publish; {'exact' if exact else 'fewer than 100 are not told'})"
+
+
+def _is_read_along() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return sys.stderr.isatty() or hasattr(shell, "kernel")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.pictures import Picture
 from private_topk.pipelines.publishing import manifest_path, publish
@@ -78,6 +79,7 @@ def rank(
     risers: Risers | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
+    show_dropped_rows: bool | None = None,
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -119,6 +121,9 @@ def rank(
         risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
         ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
             `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
+        show_dropped_rows: tell on stderr roughly how many rows were left out, and whether any was left: for those who
+            may read the rows, and covered by no epsilon. None tells it in a notebook, which keeps it under the cell,
+            and in a terminal.
 
     Returns:
         The rankings of all windows. A notebook shows them with their guarantee in words.
@@ -131,6 +136,8 @@ def rank(
         Refusal: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
     """
     check_kinds(release=release)
+    if not isinstance(show_dropped_rows, bool | None):
+        raise Refusal("show_dropped_rows", f"must be True, False or None, got {type(show_dropped_rows).__name__}")
     account = account_of(
         {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
     )
@@ -167,7 +174,8 @@ def rank(
     check_digits("domain", kind_of(frame.table[item].type), spec.top_k.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
-        run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
+        done = run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
+        tell_dropped_rows(done, show_dropped_rows)
         return Rankings(pq.read_table(path), _manifest(path))
 
 

@@ -457,7 +457,36 @@ def test_it_runs_in_a_kernel_without_pandas() -> None:
     client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     cell = nbformat.v4.new_code_cell(NOTEBOOK)
     client.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3").execute()
-    assert [sorted(output["data"]) for output in cell.outputs] == [["text/html", "text/plain"]], cell.outputs
+    told, shown = cell.outputs
+    assert told["name"] == "stderr" and told["text"].startswith("rows left out (operator only"), told
+    assert sorted(shown["data"]) == ["text/html", "text/plain"], shown
+
+
+def test_who_reads_along_is_told_of_rows_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a notebook's kernel by itself, elsewhere if asked, and never if not; the ranking is the same."""
+    release = Release(ReleaseKey.fresh(), "r")
+
+    def told(rows: dict[str, list[str]], show: bool | None = None) -> str:
+        asked = {"k": 1, "mechanism": Joint(1.0), "domain": ["tea", "cake"], "release": release}
+        found = rank(rows_frame(rows), **asked, show_dropped_rows=show)
+        assert found == rank(rows_frame({"user": [], "item": []}), **asked, show_dropped_rows=False)
+        return capsys.readouterr().err
+
+    def rows_frame(rows: dict[str, list[str]]) -> pa.Table:
+        return pa.table(rows, pa.schema({"user": pa.string(), "item": pa.string()}))
+
+    others = {"user": [f"u{n}" for n in range(300)], "item": ["coal"] * 300}
+    words = "all of them: not in domain 100 or more; no row is left: this is pure noise\n"
+    assert told(others) == "" and told(others, True).endswith(words)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel="one")))
+    with monkeypatch.context() as without:
+        without.setattr(sys.stderr, "isatty", lambda: True)
+        assert told(others, False) == ""
+    assert told(others).count(words) == 1 and "u1" not in told(others)
+    with pytest.raises(Refusal, match="show_dropped_rows must be True, False or None, got str"):
+        told(others, "yes")
 
 
 def test_beam_sees_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

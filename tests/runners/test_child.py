@@ -84,7 +84,7 @@ def test_the_server_of_a_launcher_that_is_killed_ends_too(
         request.getfixturevalue("prism_binary")
     write_sample(str(tmp_path))
     words = ["stream", "--input", f"{tmp_path}/p*.avro", "--domain", f"{tmp_path}/catalogue.txt", "--mechanism",
-             "joint", "--k", "2", "--epsilon", "1", "--window", "52w", "--from", "2026-01-05", "--to", "2126-01-05",
+             "joint", "--k", "2", "--epsilon", "1", "--window", "year", "--from", "2026-01-01", "--to", "2126-01-01",
              "--output", f"{tmp_path}/out", "--runner", runner, *more]  # fmt: skip
     with open(tmp_path / "log", "wb") as log:
         launcher = subprocess.Popen([sys.executable, "-m", "private_topk", *words], stdout=log, stderr=log,

@@ -27,7 +27,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published")
     rows = pl.DataFrame({"user": [f"u{n}" for n in range(90)], "item": ITEMS * 30, "time": [0, 90_000, 1] * 30})
     period = Period.of("1970-01-01", "1970-01-03", "1d")
-    ranked = rank(rows, 2, Joint(1.0), ITEMS, period=period, publish_counts=0.5)
+    ranked = rank(rows, 2, Joint(1.0), ITEMS, period=period, time_unit="s", publish_counts=0.5)
     for ending in FORMATS:
         (folder / ending[1:]).mkdir()
         ranked.write(f"{folder}/{ending[1:]}/ranking{ending}")
@@ -61,7 +61,8 @@ def test_releases_of_one_question_are_a_series_as_files_and_as_a_folder(tmp_path
     (tmp_path / "days").mkdir()
     files = [str(tmp_path / "days" / f"{n}.csv") for n in (1, 2)]
     for n, file in enumerate(files, 1):
-        rank(rows, 2, Joint(1.0), ITEMS, period=Period.of(f"1970-01-0{n}", f"1970-01-0{n + 1}", "1d")).write(file)
+        period = Period.of(f"1970-01-0{n}", f"1970-01-0{n + 1}", "1d")
+        rank(rows, 2, Joint(1.0), ITEMS, period=period, time_unit="s").write(file)
     page = tmp_path / "days.html"
     assert command("show", f"{tmp_path}/days", "--html", page).status == 0
     folder = page.read_text()

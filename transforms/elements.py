@@ -103,11 +103,7 @@ class Shape:
         That is "null" where one of them is missing, and "unreadable" where it is of another shape or type, by the table
         of `types.py`, or a text that is no label, by the rule of `labels.py`.
         """
-        kind = type(element)
-        if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
-            parts = tuple(element)
-        else:
-            parts = tuple(_field(element, name) for name in self._names)
+        parts = self._parts_of(element)
         if len(parts) != len(self._roles) or any(part is _ABSENT for part in parts):
             return "unreadable"
         if any(type(part) not in _NEVER_MISSING and is_missing(part) for part in parts):
@@ -118,6 +114,28 @@ class Shape:
             return values if all(labels) else "null"
         except (TypeError, ValueError):
             return "unreadable"
+
+    def fault(self, element: Any) -> str:  # noqa: ANN401
+        """Why an element is left out, by its first field that is missing or of another type. Holds no value."""
+        parts, kind = self._parts_of(element), verbatim(type(element).__name__)
+        if len(parts) != len(self._roles):
+            return f"a {kind} is no ({', '.join(self._roles)})"
+        for role, name, part in zip(self._roles, self._names, parts, strict=True):
+            if part is _ABSENT:
+                return f"a {kind} has no field {verbatim(name)!r}"
+            try:
+                read = not is_missing(part) and (_amount(part) is not None if role == "value" else _label(part))
+            except (TypeError, ValueError):
+                return f"{verbatim(name)!r} is a {verbatim(type(part).__name__)} that is not {_WHATS[role]}"
+            if not read:
+                return f"{verbatim(name)!r} is missing or empty"
+        return "they cannot be read"
+
+    def _parts_of(self, element: Any) -> Values:  # noqa: ANN401
+        kind = type(element)
+        if self._pairs and (kind is tuple or (isinstance(element, tuple | list) and not hasattr(kind, "_fields"))):
+            return tuple(element)
+        return tuple(_field(element, name) for name in self._names)
 
     def check(self, kind: Any) -> dict[str, Kind]:  # noqa: ANN401 - a type, or one of Beam's constraints
         """The kinds of users, items, groups and amounts, by role, as far as the type of the elements says.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from private_topk.transforms.user_shards import UserShard
 __all__ = ["BlockCoder", "MakeBlocks", "ShardByUser", "UserRows", "late_moment"]
 
 _ROWS = 50_000
+_LOOKED_AT = 1000
 _LETTERS = 16 << 20
 """Characters held over all windows, after which blocks are made however few rows they have."""
 
@@ -90,8 +92,10 @@ class _GatherDoFn(beam.DoFn):
     def __init__(self, with_times: bool, shape: Shape) -> None:
         self._left_out = {reason: LeftOutRows(reason) for reason in ("null", "unreadable")}
         self._with_times, self._shape = with_times, shape
+        self._warned = False
 
     def start_bundle(self) -> None:
+        self._faults: Counter[str] | None = None if self._warned else Counter()
         self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
         self._letters = 0
 
@@ -104,7 +108,9 @@ class _GatherDoFn(beam.DoFn):
         row = self._shape.values(element)
         if isinstance(row, str):
             self._left_out[row].inc()
+            self._look_at(element)
             return
+        self._faults = None
         self._letters += sum(len(part) for part in row if isinstance(part, str))
         rows = self._rows[window]
         rows.append((*row, time.micros) if self._with_times else row)
@@ -112,6 +118,19 @@ class _GatherDoFn(beam.DoFn):
             yield self._block(self._rows.pop(window))
         if self._letters >= _LETTERS:
             yield from self.finish_bundle()
+
+    def _look_at(self, element: Any) -> None:  # noqa: ANN401
+        """Warn, once, if everything is left out at the start of a bundle: a field has another name, or another type."""
+        if self._faults is None:
+            return
+        self._faults[self._shape.fault(element)] += 1
+        if self._faults.total() == _LOOKED_AT:
+            [(fault, _)] = self._faults.most_common(1)
+            self._faults, self._warned = None, True
+            logging.getLogger(__name__).warning(
+                "PrivateTopK leaves out all of the first %s elements of a bundle: %s. "
+                "Without rows a ranking is pure noise",
+                f"{_LOOKED_AT:,}", fault)  # fmt: skip
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():

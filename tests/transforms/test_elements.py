@@ -24,9 +24,13 @@ from apache_beam.utils.timestamp import Timestamp
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from tests.transforms.pipelines import outcome
+
+SECRET = "secret"
+WHOLE = {"user": "u", "item": 5, "country": "FR", "value": 1}
 
 
 class Play(NamedTuple):
@@ -139,6 +143,49 @@ def test_texts_that_are_no_unicode_are_left_out_each_by_itself(with_times: bool)
         assert block.value["user"].to_pylist() == whole
 
 
+@pytest.mark.parametrize(
+    ("element", "names", "fault"),
+    [
+        ({"listener": SECRET, "item": 5}, {}, "a dict has no field 'user'"),
+        ({"user": SECRET, "item": 5}, {"groups": ["FR"], "group": "country"}, "a dict has no field 'country'"),
+        ((SECRET, 1.5), {}, "'item' is a float that is not an item"),
+        ((SECRET, None), {}, "'item' is missing or empty"),
+        ((SECRET, 5, 5), {}, "a tuple is no (user, item)"),
+        (
+            {"user": SECRET, "item": 5, "value": SECRET},
+            {"amounts": Amounts(5)},
+            "'value' is a str that is not an amount",
+        ),
+    ],
+)
+def test_a_worker_warns_once_where_a_bundle_begins_with_nothing_that_is_read(
+    element: Any,  # noqa: ANN401
+    names: dict[str, Any],
+    fault: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def warnings(elements: list[Any]) -> list[str]:
+        caplog.clear()
+        with beam.Pipeline(FnApiRunner()) as pipeline:
+            rows = pipeline | beam.Create(elements, reshuffle=False) | beam.Map(lambda row: row).with_output_types(Any)
+            _ = rows | PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], **names)
+        return [record.getMessage() for record in caplog.records if "PrivateTopK" in record.getMessage()]
+
+    assert warnings([element] * 999) == warnings([WHOLE] + [element] * 5000) == []
+    [warning] = warnings([element] * 5000)
+    assert f"all of the first 1,000 elements of a bundle: {fault}." in warning and SECRET not in warning
+
+
+def test_a_worker_warns_once_whatever_the_bundles(caplog: pytest.LogCaptureFixture) -> None:
+    gather = MakeBlocks().gathering()
+    for _ in range(3):
+        gather.start_bundle()
+        for _ in range(2000):
+            assert not list(gather.process({"listener": SECRET}, GlobalWindow(), Timestamp(0)))
+        assert not list(gather.finish_bundle())
+    assert len(caplog.records) == 1
+
+
 def test_numbers_that_are_none_are_left_out_each_by_itself() -> None:
     """One user's row ends nobody's job."""
     assert Shape().values((1 << 20_000, "a")) == Shape().values(("u", -(10**5000))) == "unreadable"
@@ -158,7 +205,6 @@ def test_numbers_that_are_none_are_left_out_each_by_itself() -> None:
         assert priced.values(("u", "a", amount)) == ("u", "a", number)
 
 
-SECRET = "secret"
 REFUSED = {
     "texts of two letters": ["ab", "cd"],
     "bytes": [b"ab"],

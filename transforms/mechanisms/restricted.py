@@ -1,8 +1,9 @@
-"""The restricted-domain framework: any additive-noise top k on the top kbar items, cut where it turns unstable."""
+"""The restricted-domain framework: an additive-noise top k on the top kbar items, cut where it turns unstable."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -10,17 +11,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.gamma import Gamma
+from private_topk.transforms.mechanisms.gaussian import Gaussian
+from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism
+from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.peeling import Peeling
+from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 __all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism", "rho_of_tests"]
 
-ADDITIVE = ("peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "gaussian", "gamma")
+_KINDS = (Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian, Gamma)
+ADDITIVE: Mapping[str, type[Mechanism]] = {kind.about.name: kind for kind in _KINDS}
 """Mechanisms that add noise to counts and take the largest, by name."""
 
 
@@ -90,7 +99,8 @@ class Restricted(RestrictedMechanism):
     """The framework over a mechanism given as an object; the named ones split one budget for you.
 
     Args:
-        mechanism: M, one of `ADDITIVE`, with a sequence as its answer. Its neighbours are those of the result.
+        mechanism: M, one of `ADDITIVE` and none of one's own, with a sequence as its answer. Its neighbours are those
+            of the result.
         epsilon_r, delta_r: the tests' budget.
         kbar: how many items compete; None for 10 k, at least 100.
 
@@ -98,7 +108,7 @@ class Restricted(RestrictedMechanism):
     `unknown_domain` do not need additive noise; the published proof does, and only what both cover is let in.
 
     Raises:
-        Refusal: M is no additive-noise mechanism, or answers with a set.
+        Refusal: M is none of these, or answers with a set.
     """
 
     about: ClassVar[About] = About(
@@ -116,11 +126,12 @@ class Restricted(RestrictedMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = self.mechanism.about.name
-        if name not in ADDITIVE:
+        name, kind = self.mechanism.about.name, type(self.mechanism)
+        if ADDITIVE.get(name) is not kind:  # one's own may have such a name, and what it adds cannot be seen
+            got = f"{kind.__qualname__} of {kind.__module__}" if name in ADDITIVE else name
             raise Refusal(
                 "mechanism",
-                f"must add noise to counts ({', '.join(ADDITIVE)}), got {verbatim(name)}",
+                f"must be a built-in one that adds noise to counts ({', '.join(ADDITIVE)}), got {verbatim(got)}",
                 "Lemma 1 of the framework argues that weaker competitors raise the probability of every answer left, "
                 "which is false of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)",
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import ClassVar
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import MECHANISMS, LimitDomain, Mechanism, RandomBits
+from private_topk.transforms.mechanisms import MECHANISMS, Guarantee, LimitDomain, Mechanism, Peeling, RandomBits
 from private_topk.transforms.mechanisms.exact import noise
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
@@ -406,8 +407,22 @@ def test_refuses_what_adds_no_noise_to_counts() -> None:
         if name in ADDITIVE:
             assert Restricted(mechanism, 0.5, 1e-6).kbar_for(3) == 100
         else:
-            with pytest.raises(ValueError, match=f"mechanism must add noise to counts .* got {name}: Lemma 1"):
+            with pytest.raises(
+                ValueError, match=f"must be a built-in one that adds noise to counts .* got {name}: Lemma 1"
+            ):
                 Restricted(mechanism, 0.5, 1e-6)
+
+
+@pytest.mark.parametrize(("name", "told"), [("my-peeling", "my-peeling"), ("peeling", f"Mine of {__name__}")])
+def test_takes_no_mechanism_of_ones_own_inside_whatever_its_name(name: str, told: str) -> None:
+    @dataclass(frozen=True)
+    class Mine(Peeling):
+        __qualname__ = "Mine"
+        about = replace(Peeling.about, name=name)
+        guarantee = Guarantee("pure", "public", "sequence")
+
+    with pytest.raises(ValueError, match=f"^mechanism must be a built-in one .* got {told}: Lemma 1"):
+        Restricted(Mine(1.0), 0.5, 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -191,8 +191,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
            (*RUN, "preview"), _DOMAIN, field="domain.column"),
     Option("domain_group_column", str, "NAME", "the column of the domain file that says in which group an item can be "
-           "ranked; an item of several has a row for each (default: every item in all groups)", (*RUN, "preview"),
-           _DOMAIN, field="domain.group_column"),
+           "ranked; an item of several has a row for each (default: every item in all groups)", RUN, _DOMAIN,
+           field="domain.group_column"),
     Option("domain_range", str, "START:STOP", "the public items are the integers START to STOP - 1, such as "
            "0:4294967296; no worker holds a list of them", (*RUN, "preview"), _DOMAIN, field="domain.range",
            beam="domain_range"),

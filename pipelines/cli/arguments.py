@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from private_topk.pipelines.cli.parser import Parser, Value, flag
+from private_topk.pipelines.cli.parser import Arguments, Parser, Value, flag
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.options import OPTIONS, Option, Options, require, rows
 from private_topk.transforms.texts import listed
 
-__all__ = ["Command", "called", "options_of", "parser_of", "shown"]
+__all__ = ["Command", "called", "options_of", "parser_of", "shown", "words_for"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Command:
         grouped: whether its help has headings.
     """
 
-    execute: Callable[[Namespace, list[str]], None]
+    execute: Callable[[Arguments, list[str]], None]
     text: str
     examples: str
     needs: tuple[str, ...] = ()
@@ -107,6 +108,40 @@ def options_of(arguments: Namespace) -> Options:
     return {**options, **({"parameters": parameters} if parameters else {})}
 
 
+def words_for(
+    other: str,
+    command: str,
+    arguments: Arguments,
+    settled: Mapping[str, str],
+    takes: Callable[[Option], bool] = lambda option: True,
+) -> str:
+    """A command's arguments for another command, in words for a shell: those that both take, as they were given.
+
+    Args:
+        other, command: whose arguments they become, and whose they are.
+        settled: the texts of some fields, whatever was given.
+        takes: whether an option that was given is wanted; by default all are.
+
+    A password in a URL is shown as ***, since terminals are recorded.
+    """
+    own = settled.get("mechanism", "")
+    both = [option for option in rows([own]) if None not in (option.helps(other), option.helps(command))]
+    words = [word for field, text in settled.items() for word in _worded(field, text)]
+    for option in both:
+        field = option.name
+        if field in settled or getattr(arguments, field, None) is None or not takes(option):
+            continue
+        words += [flag(field)] if option.read is None else []
+        words += [word for text in arguments.texts.get(field, ()) for word in _worded(field, text)]
+    return shlex.join(words)
+
+
+def _worded(field: str, text: str) -> list[str]:
+    text = _PASSWORD.sub(r"\1\2***", text)
+    return [f"{flag(field)}={text}"] if text.startswith("-") else [flag(field), text]
+
+
+_PASSWORD = re.compile(r"(://[^:/@]*:)[^@]+(?=@)|([?&]\w*password=)[^&]+")
 _NAMES = {option.name for option in OPTIONS}
 
 

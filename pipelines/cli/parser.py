@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from private_topk.pipelines.process import FORMATS
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
-__all__ = ["LOG_FORMAT", "Parser", "Value", "flag"]
+__all__ = ["LOG_FORMAT", "Arguments", "Parser", "Value", "flag"]
 
 _FLAGS = {"period_from": "--from", "period_to": "--to"}
 LOG_FORMAT = "--log-format"
@@ -18,6 +18,16 @@ LOG_FORMAT = "--log-format"
 def flag(field: str) -> str:
     """The argument of a field on the command line: --publish-counts for `publish_counts`."""
     return _FLAGS.get(field, f"--{field.replace('_', '-')}") if field.isidentifier() else field
+
+
+class Arguments(argparse.Namespace):
+    """The arguments of a command by their fields, and of those with values the texts as they were given."""
+
+    __slots__ = ("texts",)  # no argument itself: `vars` has these alone
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: dict[str, list[str]] = {}
 
 
 class Value(argparse.Action):
@@ -44,7 +54,7 @@ class Value(argparse.Action):
             raise ValueError("must not be empty")
         return self.parse(text)
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, text: Any, option: str | None = None) -> None:  # noqa: ANN401
+    def __call__(self, parser: Any, namespace: Any, text: Any, option: str | None = None) -> None:  # noqa: ANN401
         held = getattr(namespace, self.dest, None)
         if held is not None and not self.many:
             raise Refusal(self.dest, "must be given once, got it twice")
@@ -54,6 +64,7 @@ class Value(argparse.Action):
         except ValueError as error:
             raise Refusal(self.dest, verbatim(error)) from None
         setattr(namespace, self.dest, (*(held or ()), value) if self.many else value)
+        namespace.texts.setdefault(self.dest, []).append(text)
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,10 +83,10 @@ class Parser(argparse.ArgumentParser):
             "(default: text)",
         )
 
-    def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    def read(self, words: Sequence[str]) -> tuple[Arguments, list[str]]:
         """The arguments, and the words that are none of them. Raises Refusal."""
         try:
-            return self.parse_known_args(list(words))
+            return self.parse_known_args(list(words), Arguments())
         except argparse.ArgumentError as error:
             name = str(error.argument_name)
             action = self._option_string_actions.get(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -12,12 +11,12 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
-from private_topk.pipelines.cli.arguments import Command, options_of
+from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
-from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.cli.parser import Arguments, flag
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
-from private_topk.transforms.options import Options, require
+from private_topk.transforms.options import Option, Options, require
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -55,10 +54,9 @@ _WHY_NOT = {
     "gaussian": "where all noise is Gaussian",
 }
 _USUAL_K = 10
-_BUDGET = ("epsilon", "delta", "publish_counts", "publish_counts_delta", "publish_others")
 
 
-def _preview(arguments: Namespace, others: list[str]) -> None:
+def _preview(arguments: Arguments, others: list[str]) -> None:
     """Print the preview of one setting in full, or of several the recall of each."""
     from private_topk.pipelines.preview import GroupsPreview
 
@@ -68,16 +66,16 @@ def _preview(arguments: Namespace, others: list[str]) -> None:
         raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
     previews = _previews(options, arguments, ks, epsilons)
     if isinstance(previews, GroupsPreview):
-        print_json(previews.plain()) if arguments.json else _print_groups(previews)
+        print_json(previews.plain()) if arguments.json else _print_groups(previews, arguments)
         return
     if arguments.json:
         print_json([preview.plain() for preview in previews] if len(previews) > 1 else previews[0].plain())
     else:
-        _print(previews, arguments.recall)
+        _print(previews, arguments)
 
 
 def _previews(
-    options: Options, arguments: Namespace, ks: Sequence[Any], epsilons: Sequence[Any]
+    options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
 ) -> list[Preview] | GroupsPreview:
     from private_topk.pipelines.preview import preview
     from private_topk.pipelines.preview.from_options import expected_counts, setting_of
@@ -149,13 +147,13 @@ def _progress() -> Iterator[Callable[[str], None]]:
             print(f"\r{'':<50}\r", end="", file=sys.stderr, flush=True)
 
 
-def _print(previews: Sequence[Preview], recall: object) -> None:
+def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
     from private_topk.pipelines.preview.words import comparison
 
-    first, differing = previews[0], _differing(previews)
+    first, differing, recall = previews[0], _differing(previews), arguments.recall
     others = " (and other numbers of items)" if "items" in differing else ""
     print(f"Expected: {first.expected.words()}{others}. Nothing is charged.")
-    sought = "" if recall is None else f", found for a recall of {float(cast(float, recall)):g}"
+    sought = "" if recall is None else f", found for a recall of {float(recall):g}"
     print(f"Asked: {_question(first, differing)}{sought}\n")
     if len(previews) == 1:
         print(first)
@@ -166,17 +164,18 @@ def _print(previews: Sequence[Preview], recall: object) -> None:
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     _print_left_out(first)
     if len(previews) == 1 and not first.close_to_noise:
-        print(f"\nIn a run: {_run(first, first.best)}")
+        print(f"\nIn a run: {_run(arguments, first, first.best)}")
 
 
-def _print_groups(found: GroupsPreview) -> None:
+def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
     largest = next(iter(found.previews.values()))
     print(f"Expected of the largest of {found.groups:,} groups: {largest.expected.words()}. Nothing is charged.")
     print(f"Asked: {_question(largest, ())}\n")
     print(found)
     _print_left_out(largest)
     if found.worth:
-        print(f"\nIn a run: {_run(largest, largest[found.best])}")
+        each = str(largest.setting.groups_per_user)
+        print(f"\nIn a run: {_run(arguments, largest, largest[found.best], groups_per_user=each)}")
 
 
 def _print_left_out(preview: Preview) -> None:
@@ -221,42 +220,22 @@ def _question(preview: Preview, differing: Sequence[str]) -> str:
     return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
 
 
-def _run(preview: Preview, best: Outlook) -> str:
-    """The arguments of a run as recommended."""
+def _run(arguments: Arguments, preview: Preview, best: Outlook, **settled: str) -> str:
+    """The arguments of a run as recommended: those that were given, with what was found in their place."""
     setting = preview.setting
-    words = [flag("mechanism"), best.name, flag("k"), str(setting.k), flag("epsilon"), f"{float(setting.epsilon):g}"]
+    found = {"k": str(setting.k), "epsilon": f"{float(setting.epsilon):g}"}  # if solved for, it has two digits
+    given = {name: texts[0].partition(",")[0].strip() for name, texts in arguments.texts.items() if name in found}
     composes = preview.privacy[best.name].total is not None
-    if setting.delta is not None and (best.mechanism.parameter("delta") is not None or composes):
-        words += [flag("delta"), f"{float(setting.delta):g}"]
-    given: dict[str, object] = {"neighbours": setting.neighbours, "max_items_per_user": setting.max_items_per_user}
-    given |= {name: value for name, value in setting.parameters.items() if name in parameters_of(type(best.mechanism))}
-    if setting.publish_counts is not None:
-        counts = setting.publish_counts
-        given |= {"publish_counts": counts.epsilon, "publish_counts_delta": counts.delta or None,
-                  "publish_others": counts.others,
-                  "round_counts": counts.round_to if counts.round_to > 1 else None}  # fmt: skip
-    words += [word for name, value in given.items() if value is not None for word in (flag(name), _written(value))]
-    if setting.unknown_domain:
-        words.append(flag("unknown_domain"))
-    if setting.privacy_unit == "user":
-        most = setting.max_windows_per_user
-        horizon = str(setting.horizon or setting.windows)
-        bound = [flag("horizon"), horizon] if most is None else [flag("max_windows_per_user"), str(most)]
-        words += [flag("privacy_unit"), "user", *bound]
-    if setting.groups_per_user is not None:
-        words += [flag("groups_per_user"), str(setting.groups_per_user)]
-    if setting.amounts is not None:
-        amounts = setting.amounts
-        words += [flag("max_value"), f"{float(amounts.max_value)!r}".removesuffix(".0")]
-        words += [flag("value_resolution"), f"{float(amounts.value_resolution)!r}".removesuffix(".0")]
-    return " ".join(words)
+
+    def takes(option: Option) -> bool:
+        if option.name == "delta":
+            return composes or best.mechanism.parameter("delta") is not None
+        return not option.parameter or option.name in parameters_of(type(best.mechanism))
+
+    return words_for("run", "preview", arguments, {"mechanism": best.name, **found, **given, **settled}, takes)
 
 
-def _written(value: object) -> str:
-    return f"{float(value):g}" if isinstance(value, Fraction | float) else str(value)
-
-
-def _plan(arguments: Namespace, others: list[str]) -> None:
+def _plan(arguments: Arguments, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.pipelines.budget.composition import check_windows
     from private_topk.pipelines.budget.planning import plan
@@ -287,11 +266,9 @@ def _plan(arguments: Namespace, others: list[str]) -> None:
     if planned.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
         _print_counts(planned, k, options.get("max_items_per_user"), moving, of)
-    budget: Mapping[str, Any] = options
-    words = " ".join(f"{flag(name)} {float(budget[name]):g}" for name in _BUDGET if name in budget)
-    bound = f"{flag('horizon')} {windows}" if most is None else f"{flag('max_windows_per_user')} {most}"
-    also = "" if groups is None else f" {flag('groups_per_user')} {groups}"
-    print(f"\nTightest: {planned.best.accounting}. In a run: {flag('privacy_unit')} user {bound}{also} {words}")
+    settled = {"mechanism": options["mechanism"], "privacy_unit": "user"}
+    settled |= {"horizon": str(windows)} if most is None else {}
+    print(f"\nTightest: {planned.best.accounting}. In a run: {words_for('run', 'plan', arguments, settled)}")
     print("\n".join(_outlook(options, mechanism.about.name, k, shared * rankings)))
 
 

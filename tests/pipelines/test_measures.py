@@ -384,14 +384,14 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     words = {"mechanism": "joint", "epsilon": 1, "max_windows_per_user": 4}
     planned = command("plan", *options(windows=52, **words))
     assert "over 4 of 52 windows that one user can be in" in planned.out and "0.25" in planned.out, planned
-    assert "In a run: --privacy-unit user --max-windows-per-user 4 --epsilon 1" in planned.out
+    assert "In a run: --mechanism joint --privacy-unit user --epsilon 1 --max-windows-per-user 4\n" in planned.out
     swapped = command("plan", *options(windows=52, neighbours="swap", **words))
     assert "over 4 of 52 windows" in swapped.out and "0.25" in swapped.out
     assert command("plan", *options(windows=52, **{**words, "max_windows_per_user": 0})).status == 2
     shape = {"zipf": 1, "items": 50, "users": 3000, "items_per_user": 4, "k": 3, "draws": 20}
     seen = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
     assert "over 4 windows that one user can be in" in seen.out, seen
-    assert "--privacy-unit user --max-windows-per-user 4" in seen.out
+    assert "--privacy-unit user --horizon 52 --max-windows-per-user 4\n" in seen.out
     assert command("preview", *options(**shape, **words)).status == 2
     checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, check=True))
     assert "over 2 windows, which is what one user can change of 3" in checked.out, checked

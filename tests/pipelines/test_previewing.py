@@ -141,16 +141,6 @@ def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
     assert other.status == 0 and "Take joint" in other.out
 
 
-def test_a_printed_command_has_the_numbers_of_the_amounts() -> None:
-    shape = options(zipf=1.1, items=200, users="5e7", items_per_user=5, amount=12, k=5, epsilon=4, draws=20)
-    for most, unit in (("60", "0.25"), ("12345.5", "0.5")):
-        done = command("preview", *shape, "--mechanism", "peeling", "--max-value", most, "--value-resolution", unit)
-        assert done.status == 0, done.err
-        (printed,) = [line for line in done.out.splitlines() if line.startswith("In a run: ")]
-        words = printed.split()
-        assert words[words.index("--max-value") + 1] == most and words[words.index("--value-resolution") + 1] == unit
-
-
 @pytest.mark.parametrize(
     "rows", [pl.DataFrame({"user": ["secret"], "item": ["x"]}), "sample", None, {}, {"DE": "sample"}]
 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
+from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.cli.arguments import options_of, words_for
 from private_topk.pipelines.preview import outlook
+from private_topk.transforms.options import rows
 from tests.pipelines.support import command, options
 
 SHAPE = {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4}
@@ -39,13 +43,86 @@ def test_a_pure_run_is_recommended_without_the_delta() -> None:
     assert said.rstrip().endswith("In a run: --mechanism joint --k 3 --epsilon 5")
 
 
-def test_the_command_that_is_printed_is_what_was_previewed() -> None:
-    asked = {"neighbours": "swap", "max_items_per_user": 3, "publish_counts": 0.5, "round_counts": 10, "kbar": 40}
-    said = preview("--unknown-domain", k=3, epsilon=2, delta=1e-6, mechanism="limit-domain", **asked)
-    arguments, others = parser_of("run").read(shlex.split(said.rpartition("In a run: ")[2]))
-    assert not others and options_of(arguments).get("unknown_domain")
-    found = options_of(arguments)
-    assert {name: found.get(name, found.get("parameters", {}).get(name)) for name in asked} == asked
+GIVEN = [
+    "--max-value 12345.67 --value-resolution 0.01 --amount 30 --mechanism peeling",
+    "--domain games.csv --domain-column game --mechanism peeling --groups-per-user 2",
+    "--domain games.csv --domain-column game --found old.csv --found older.csv --mechanism peeling",
+    "--domain-range 1000:1200 --mechanism peeling",
+    "--mechanism canonical --noise exponential --gamma 1/3",
+    "--mechanism joint --skew 2/3 --max-items-per-user 123456789 --publish-counts 1.23456789 --publish-others 2.000001",
+    "--mechanism fast-joint --beta 1.23456789e-9",
+    "--mechanism weighted-gaussian --unknown-domain --whole-items 2 --max-items-per-user 3 --delta 1.23456789e-7",
+    "--unknown-domain --mechanism limit-domain --kbar 40 --neighbours swap --delta 1.23456789e-7",
+    "--mechanism gaussian --max-items-per-user 4 --publish-counts 9 --publish-counts-delta 1e-12 --round-counts 10 "
+    "--delta 1.23456789e-7",
+    "--mechanism joint --window 36h --every 12h --from 2026-03-28T12:00:00.125 --to 2026-04-01T12:00:00.125Z "
+    "--time-zone Europe/Berlin",
+    "--mechanism joint --window month --from 2026-01-01 --to 2026-04-01+00:00 --privacy-unit user --horizon 3 "
+    "--max-windows-per-user 2 --delta 1e-9 --ledger 'sqlite:///a b.db' --dataset plays --release-key file:key",
+    "--mechanism joint --like 'zipf=1, items=200, users=5e7, items_per_user=4'",
+]
+
+
+def words_in(said: str) -> list[str]:
+    return shlex.split(said.rpartition("In a run: ")[2].partition("\n")[0])
+
+
+def asked_of_a_run(*words: str) -> dict:
+    arguments, others = parser_of("run", *words).read(words)
+    assert not others
+    return dict(options_of(arguments))
+
+
+def test_the_command_that_is_printed_is_what_was_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option that both commands take, as it was given: a new one is refused here until it has a line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "games.csv").write_text("game\n" + "".join(f"g{i}\n" for i in range(200)))
+    for name in ("old", "older"):
+        ranking = f"item,rank\n{name},1\n".encode()
+        (tmp_path / f"{name}.csv").write_bytes(ranking)
+        facts = {"ranking_sha256": hashlib.sha256(ranking).hexdigest()}
+        (tmp_path / f"{name}.manifest.json").write_text(json.dumps(facts))
+    budget = options(ledger="sqlite:///a b.db", dataset="plays", epsilon=100, delta=0.1, privacy_unit="user")
+    assert command("budget", "create", *budget).status == 0
+    (tmp_path / "key").write_text("00" * 32)
+    shared = {option.name for option in rows() if None not in (option.helps("run"), option.helps("preview"))}
+    seen = set()
+    for line in GIVEN:
+        given = ["--k", "3", "--epsilon", "15.00000001", *shlex.split(line)]
+        items = None if "--domain" in line else 200
+        shape = [] if "--like" in given else options(**{**SHAPE, "users": "5e7", "items": items})
+        said = command("preview", *shape, "--draws", "20", *given)
+        assert said.status == 0, (line, said.err)
+        of_a_preview = given.index("--amount") if "--amount" in given else len(given)
+        asked = asked_of_a_run(*given[:of_a_preview], *given[of_a_preview + 2 :])
+        assert asked_of_a_run(*words_in(said.out)) == asked, (line, said.out)
+        seen |= {*asked, *asked.get("parameters", {})}
+    assert seen - {"parameters"} == shared - {"json"}  # which prints no command
+
+
+def test_of_several_mechanisms_the_command_has_what_the_best_one_takes() -> None:
+    said = preview(k="3,3", epsilon="5.5,5.5", delta="1e-6", skew="2/3", kbar=40, mechanism="peeling,joint")
+    words = words_in(said)
+    assert words[:6] == ["--mechanism", words[1], "--k", "3", "--epsilon", "5.5"] and "--delta" not in words
+    assert "--kbar" not in words and ("--skew" in words) == (words[1] == "joint")
+
+
+def test_what_is_solved_for_is_in_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook, "DRAWS", 8)
+    said = preview(k=3, recall=0.9, mechanism="peeling", window="7d", from_="2026-01-05", to="2026-02-02")
+    asked = asked_of_a_run(*words_in(said))
+    assert asked["k"] == 3 and asked["window"] == timedelta(7) and 0 < asked["epsilon"] < 10
+    assert f"epsilon {float(asked['epsilon']):g} in every window, found for a recall of 0.9" in said
+    said = preview(epsilon="1.25", recall=0.9, mechanism="peeling")
+    asked = asked_of_a_run(*words_in(said))
+    assert asked["epsilon"] == Fraction(5, 4) and f"the top {asked['k']} of 200 items, epsilon 1.25" in said
+
+
+def test_no_password_is_printed() -> None:
+    line = "--privacy-unit user --ledger postgresql://me:s:e/cret@host/db?sslpassword=s3cret&x=1 --dataset d"
+    arguments, _ = parser_of("preview").read(line.split())
+    said = words_for("run", "preview", arguments, {"k": "-1"})
+    assert said == "--k=-1 --privacy-unit user --ledger 'postgresql://me:***@host/db?sslpassword=***&x=1' --dataset d"
 
 
 def test_nothing_is_recommended_where_the_best_is_noise() -> None:
@@ -133,10 +210,17 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
 def test_plan_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
     plan = options(
-        mechanism="joint", epsilon=1, delta=1e-6, windows=52, like="zipf=1,items=200,users=3000,items_per_user=4"
+        mechanism="joint",
+        epsilon="1.00000001",
+        delta=1e-6,
+        windows=52,
+        like="zipf=1,items=200,users=3000,items_per_user=4",
     )
     done = command("plan", *plan)
     assert done.status == 0 and "Judging by Zipf 1: 200 items" in done.out, done.err
+    asked = asked_of_a_run(*shlex.split(re.search("In a run: (.*)", done.out)[1]))
+    given = {"epsilon": Fraction("1.00000001"), "delta": Fraction(1, 10**6), "like": plan[-1].partition("=")[2]}
+    assert asked == {"mechanism": "joint", "privacy_unit": "user", "horizon": 52, **given}
     assert "\njoint finds" in done.out and "\nBest: " in done.out
     bare = command("plan", *plan[:-1])
     assert "`private-topk preview` tells what a ranking with such a share would be like" in bare.out

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import expand_schema
 
-from private_topk.pipelines.sources.columns import Columns, Rows, is_int64, no_column, texts_of, to_microseconds
+from private_topk.pipelines.sources.columns import Columns, Rows, is_int64, texts_of, to_microseconds
+from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import refused
 from private_topk.transforms.types import written_out
 
@@ -164,9 +165,8 @@ def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns:
 
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
     """Raise Refusal, naming where they are, unless the fields have the columns, of types that can be read."""
+    check_names(where, columns, fields)
     for role, name in columns.by_role().items():
-        if name not in fields:
-            raise no_column(where, role, name, fields)
         for branch in fields[name]:
             columns.check(role, branch.arrow, "", f"{where}: column {name!r} cannot be used", str(branch))
         if sum(branch.base in _OF_BYTES for branch in fields[name]) > 1:

@@ -19,6 +19,7 @@ from private_topk.pipelines.identity import unasked
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.keys import keys_of
+from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
@@ -66,12 +67,8 @@ class BigQuery(Source):
         except (Forbidden, NotFound) as error:
             said = "is not there" if isinstance(error, NotFound) else "may not be read by this account"
             raise Refusal("input", f"{verbatim(self.place)} {said}") from None
-        for meant, name in self._fields(period).items():
-            if name not in kinds:
-                known = ", ".join(sorted(kinds))
-                raise Refusal(meant, f"must be a column of {verbatim(self.place)}, {verbatim(known)}; got "
-                              f"{verbatim(name)}")  # fmt: skip
-        time = self._fields(period).get("time_column")
+        check_names(self.place, self.columns.within(period), kinds)
+        time = self.columns.within(period).time
         if time is not None and kinds[time] != "TIMESTAMP":
             raise Refusal("time_column", f"must be of BigQuery's type TIMESTAMP, got {kinds[time]}")
 
@@ -84,10 +81,6 @@ class BigQuery(Source):
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return self._files(period).identity(key, period)
-
-    def _fields(self, period: Period | None) -> dict[str, str]:
-        """The columns that are read, by the field that names each."""
-        return {f"{role}_column": name for role, name in self.columns.within(period).by_role().items()}
 
     def _files(self, period: Period | None) -> Files:
         """The snapshot, looked up once, so that what is read is held against what was identified."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.identity import IF_GIVEN, IF_NONE
 from private_topk.transforms.columnar import as_labels, make_block
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
@@ -25,7 +25,6 @@ __all__ = [
     "block_of",
     "check_types",
     "is_int64",
-    "no_column",
     "read_rows",
     "texts_of",
     "to_microseconds",
@@ -240,12 +239,6 @@ def _any(masks: Iterable[pa.Array]) -> pa.Array:
     return pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
 
 
-def no_column(path: str, role: str, name: str, known: Iterable[str]) -> Refusal:
-    """The refusal of a column, one of `ROLES`, that is not there, with those that are."""
-    rule = f"{path} has no column {name!r}: it has: {', '.join(sorted(known))}"
-    return Refusal(f"{role}_column", f"must be another: {verbatim(rule)}", verbatim(did_you_mean(name, known)))
-
-
 def is_int64(kind: pa.DataType) -> bool:
     """Whether all values of a type are integers of 64 bits with a sign."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -255,14 +248,12 @@ def is_int64(kind: pa.DataType) -> bool:
 
 
 def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, called: Mapping[str, str]) -> None:
-    """Raise Refusal unless the columns are there, users and items as labels, the time as a time, amounts as numbers.
+    """Raise Refusal unless users and items are labels, the time is a time, and amounts are numbers.
 
     Args:
         called: the types in the file's own words.
     """
     for role, name in columns.by_role().items():
-        if name not in kinds:
-            raise no_column(path, role, name, kinds)
         columns.check(role, kinds[name], "", f"{path}: column {name!r} cannot be used", called[name])
 
 

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
-from private_topk.pipelines.sources.columns import Columns, Rows, no_column
+from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.names import check_names, usual_names
 from private_topk.pipelines.sources.text import (
     Chunk,
     chunks,
@@ -125,20 +126,21 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
                f"{columns.encoding.upper()}, that ends with a line feed"  # fmt: skip
         raise Refusal("", verbatim(rule), "" if columns.public else "{csv_encoding} names another encoding")
     names, header = parsed
-    for role, name in columns.by_role().items():
-        if names.count(name) != 1:  # what stands in the first line may be data: it is shown if it has two of the names
-            other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
-            if not other and name not in names and (columns.public or len({*names} & {*columns.names()}) > 1):
-                raise no_column(path, role, name, names)
+    for name in columns.names():
+        other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
+        if names.count(name) > 1 or (other and name not in names):
             rule = f"{path}: the first line must name one column {name!r}, got {names.count(name)} of {len(names)}"
-            raise Refusal("", verbatim(rule), _remedy(path, other, columns))
+            remedy = _remedy(path, other, columns) if other else "give each column a name of its own"
+            raise Refusal("", verbatim(rule), remedy)
+    wanted = {*columns.names()}
+    # What stands in the first line may be data: all of it is shown if it has two of the names.
+    is_header = columns.public or len({*names} & wanted) > 1
+    check_names(path, columns, names, shown=names if is_header else usual_names(names, wanted))
     return header
 
 
-def _remedy(path: str, other: str | None, columns: Columns) -> str:
-    """What to do about a first line that has no column of the name, but perhaps another delimiter."""
-    if other is None:
-        return "name the columns there"
+def _remedy(path: str, other: str, columns: Columns) -> str:
+    """What to do about a first line with another delimiter."""
     if has_tabs(path):
         return f"a .tsv file has tabs between its values, and this one {_OTHERS[other]}: name it .csv"
     if columns.public:  # a list, which no option is for

@@ -27,6 +27,7 @@ __all__ = [
 
 
 _ROLES = {"user_column": "domain_column", "group_column": "domain_group_column"}
+_OF_TITLES = {"user_column": "item_column", "group_column": "title_column"}
 
 
 class _Listed(Columns):
@@ -145,6 +146,8 @@ def read_titles(path: str, column: str, title_column: str) -> dict[str, str]:
     try:
         items, titles = _columns_of(_found_at(path), column, title_column)
     except Refusal as error:
+        if error.field in _OF_TITLES:
+            raise error.renamed(lambda name: _OF_TITLES.get(name, name)) from None
         raise Refusal("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
     times = Counter(named.values())
@@ -160,7 +163,7 @@ def _about(path: str, field: str = "domain") -> Iterator[None]:
         if error.field == field and error.rule.startswith(verbatim(path)) or error.field in _ROLES.values():
             raise
         if error.field in _ROLES:
-            raise Refusal(_ROLES[error.field], error.rule, error.remedy) from None
+            raise error.renamed(lambda name: _ROLES.get(name, name)) from None
         rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
         raise Refusal(field, f"{verbatim(path)} {rule}", error.remedy) from None
 

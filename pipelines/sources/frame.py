@@ -30,6 +30,7 @@ from polars import selectors
 
 from private_topk.pipelines.identity import identity_of, named, unasked
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
+from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
@@ -215,7 +216,7 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         _check_names(_made(lambda: rows.collect_schema().names()), columns)
         arrays = _made(lambda: _of_polars(rows, columns))
     elif hasattr(rows, "columns") and any(kind.__module__.partition(".")[0] == "pandas" for kind in type(rows).__mro__):
-        _check_names(list(rows.columns), columns)
+        _check_names(list(rows.columns), columns, "an index of pandas becomes columns by .reset_index()")
         arrays = _made(lambda: {name: _of_pandas(rows[name], name in columns.labels()) for name in columns.names()})
     else:
         table = _made(lambda: _handed_over(rows))
@@ -330,15 +331,13 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
     raise Refusal("rows", f"must be a table, got {type(rows).__name__}", _SAY_HOW)
 
 
-def _check_names(known: list[Any], columns: Columns) -> None:
+def _check_names(known: list[Any], columns: Columns, hint: str = "") -> None:
     """Raise Refusal unless the columns are there, once."""
     for field, name in columns.by_role().items():
-        count = known.count(name)
-        if count != 1:
-            has = f"{count} columns of that name" if count else ", ".join(map(str, known))
-            raise Refusal(field, verbatim(f"must name a column of the table, got {name!r}: it has {has}"),
-                          f"name it, as in rank(..., {field}='...'); an index of pandas becomes columns by "
-                          ".reset_index()")  # fmt: skip
+        if (count := known.count(name)) > 1:
+            rule = f"must name a column of the table, got {name!r}: it has {count} columns of that name"
+            raise Refusal(field, verbatim(rule), "give each a name of its own")
+    check_names("the table", columns, known, hint=hint)
 
 
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.transforms.errors import refused
 
-__all__ = ["Keys", "besides", "keys_of", "with_keys"]
+__all__ = ["Keys", "all_keys", "besides", "keys_of", "with_keys"]
 
 Keys = dict[str, str | None]
 """The values of keys by their names; None where they stand for null."""
@@ -37,6 +37,11 @@ def keys_of(path: str, columns: Columns) -> Keys:
             raise refused(f"{path} has the key {name!r} twice: a column has one value in a file")
         found[name] = None if value in ("", _NULL) else _decoded(value, path)
     return found
+
+
+def all_keys(path: str) -> list[str]:
+    """The names of all keys of a path."""
+    return [_decoded(part.partition("=")[0], path) for part in path.split("/")[:-1] if "=" in part]
 
 
 def _decoded(text: str, path: str) -> str:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, open_content, packing_of
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_int64
+from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import refused
 from private_topk.transforms.types import is_text, type_name
 
@@ -41,6 +42,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
             if schema.names.count(name) > 1:
                 raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
         called = {name: _called(opened, name) for name in columns.names() if name in schema.names}
+    check_names(file.path, columns, schema.names)
     check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns, called)
     return is_int64(schema.field(columns.item).type)
 

@@ -100,7 +100,7 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
     try:
         check_columns(schema, fields, columns)
     except Refusal as error:
-        raise Refusal("payload_schema", verbatim(error)) from None
+        raise error if error.field else Refusal("payload_schema", error.rule, error.remedy) from None
     return AvroPayload(text)
 
 

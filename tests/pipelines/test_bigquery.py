@@ -200,7 +200,7 @@ def test_what_is_wrong_is_one_sentence(cloud: Cloud, report: list[str]) -> None:
         (table, "--snapshot must be given with bigquery://"),
         ([*table, "--snapshot", "/tmp/x"], "--snapshot must be gs://BUCKET/FOLDER"),
         (["--input", f"{PLAYS}2", *there[2:]], f"--input {PLAYS}2 is not there"),
-        ([*there, "--item-column", "track"], "--item-column must be a column of bigquery://"),
+        ([*there, "--item-column", "track"], "--item-column 'track' is no column of bigquery://"),
         ([*there, "--time-column", "day"], "--time-column must be of BigQuery's type TIMESTAMP, got DATE"),
         ([*there[:2], "--output", PLAYS, *there[4:]], "--output bigquery://my-project:shop.plays is read"),
         (["--input", "rows.avro", "--output", RANKINGS, "--snapshot", SNAPSHOT], "--snapshot does not apply to"),

@@ -409,7 +409,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     ("amounts", {"value_resolution": 7}, "--max-value must be a whole multiple of --value-resolution, got 60 and 7"),
     ("amounts", {"value_column": "user"}, "--value-column must be another column than --user-column"),
     ("amounts", {"value_column": "time"}, "--value-column must be another column than --user-column"),
-    ("amounts", {"value_column": "m"}, "--value-column must be another: one.csv has no column 'm'"),
+    ("amounts", {"value_column": "m"}, "--value-column 'm' is no column of one.csv"),
     ("groups", {"groups": None}, "--group-column needs --groups: the public list of groups"),
     ("groups", {"group_column": None}, "--groups needs --group-column: the column of the groups"),
     ("groups", {**NO_GROUPS, "groups_per_user": 2}, "--groups-per-user needs --group-column"),
@@ -420,7 +420,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     (
         "groups",
         {"group_column": "gruop"},
-        "no column 'gruop': it has: amount, group, item, time, user: did you mean group?",
+        "'gruop' is no column of one.csv: it has amount, group, item, time, user: did you mean group?",
     ),
     ("groups", {"output": "lands.csv", "groups": "lands.csv"}, "would replace"),
     ("groups", {"output": "lists.csv", **LISTS, "k": 1}, "would replace"),
@@ -428,7 +428,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     (
         "groups",
         {**LISTS, "domain_group_column": "of"},
-        "--domain-group-column must be another: lists.csv has no column 'of': it has: item, land",
+        "--domain-group-column 'of' is no column of lists.csv: it has item, land",
     ),
     ("groups", {**LISTS, "k": 3}, "got k = 3 and a group of 2 items"),
     ("groups", {**LISTS, "groups": "some.txt", "k": 2}, "such as 'é ü'"),

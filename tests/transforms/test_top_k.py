@@ -122,7 +122,7 @@ def test_a_domain_is_a_column_a_frame_of_one_or_a_path(
     tracks.write_parquet("items.parquet")
     plays = [{"user": user, "track": item} for user, item in flat_pairs()]
     assert rankings(plays, domain=given, item="track") == rankings(flat_pairs())
-    with pytest.raises(Refusal, match="domain must be another: items.csv has no column 'item': it has: id, track"):
+    with pytest.raises(Refusal, match="domain 'item' is no column of items.csv: it has id, track"):
         PrivateTopK(10, JOINT, "items.csv")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from private_topk.pipelines.cli import parser_of
@@ -114,3 +115,50 @@ def test_what_must_be_there(place: Path, name: str) -> None:
 def test_every_argument_is_spelt_as_its_field() -> None:
     for action in parser_of("run")._actions:
         assert action.dest == "help" or action.option_strings == [flag(action.dest)]
+
+
+NAMED = {"listener": ["u1", "u2"], "track": ["i1", "i2"], "played_at": ["2026-01-05", "2026-01-06"]}
+
+
+def written(path: Path, columns: dict[str, list[str]]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    frame = pl.DataFrame(columns)
+    if path.suffix in (".csv", ".tsv"):
+        frame.write_csv(path, separator="\t" if path.suffix == ".tsv" else ",")
+    else:
+        getattr(frame, f"write_{path.suffix[1:]}")(path)
+
+
+@pytest.mark.parametrize("file", ["p.csv", "p.tsv", "p.parquet", "p.avro", "dt=2026-01-05/p.parquet", "dt=1/p.csv"])
+def test_columns_by_other_names_are_listed_with_the_arguments_that_name_them(place: Path, file: str) -> None:
+    """Naming them as the refusal says is then enough."""
+    written(place / file, NAMED)
+    known = "dt, listener, played_at, track" if "=" in file else "listener, played_at, track"
+    rows = [f"--input={file}", *WEEKS]
+    assert refusal(place, *rows) == (
+        f"--user-column 'user' is no column of {file}: it has {known}: give --user-column, --item-column and "
+        "--time-column from these names"
+    )
+    named = [*rows, "--user-column=listener", "--item-column=track"]
+    assert refusal(place, *named, "--time-column=playedat").endswith(f"it has {known}: did you mean played_at?")
+    base = ["run", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1", "--output=out.csv", "--check"]
+    assert command(*base, *named, "--time-column=played_at").status == 0
+    if "=" in file:
+        assert command(*base, *named, "--time-column=dt").status == 0
+        user = ["--user-column=dt", "--item-column=track", "--time-column=played_at"]
+        assert "is a key of the path" in refusal(place, *rows, *user)
+
+
+def test_a_first_line_that_may_be_a_row_is_not_shown(place: Path) -> None:
+    """Of one that has usual names for people and things these are shown, and the others are counted."""
+    for line in ("alice,bob,never", "alice,customer,visit", "alice,track,album", "customer 1,item 2,at", "user1,id,at"):
+        (place / "bare.csv").write_text(f"{line}\n{line}\n")
+        said = refusal(place, "--input=bare.csv", *WEEKS)
+        assert "whose first line (3 values) is not shown: it may be a row: give --user-column, --item" in said
+        assert not any(value in said.partition(":")[2].split() for value in line.split(","))
+    for line, shown in (
+        ("customerId,Product Name,CREATED_AT,zyx", "CREATED_AT, Product Name, customerId and 1 more"),
+        ("alice,user_ids,tracks", "tracks, user_ids and 1 more"),
+    ):
+        (place / "named.csv").write_text(f"{line}\n")
+        assert f"named.csv: it has {shown}: give" in refusal(place, "--input=named.csv", *WEEKS)

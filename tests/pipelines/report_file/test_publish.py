@@ -199,8 +199,8 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert line.endswith(" --dataset year --epsilon 2 --privacy-unit user") and main(shlex.split(line)[1:]) == 0
     (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
     said = told(*first, "--check", status=2)
-    assert "weekly.yaml:23: groups.column must be another: " in said, said
-    assert "rows.csv has no column 'contry': it has: country, item, time, user: did you mean country?\n" in said
+    assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
+    assert "rows.csv: it has country, item, time, user: did you mean country?\n" in said
     (folder / "weekly.yaml").write_text(year)
     left = "after this run the periods left (1 of 2) need 50.0% of the budget, and"
     said = told(*first, "--check")

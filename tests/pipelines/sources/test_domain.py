@@ -65,7 +65,7 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
         ("d.txt", "a\nb\na\n", "every item once, got 1 repeated: give a catalogue"),
         ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
         ("d.txt.gz", b"abc", "not a whole gzip file"),
-        ("d.csv", "name\na\n", "domain_column must be another: .* has no column 'item': it has: name$"),
+        ("d.csv", "name\na\n", "domain_column 'item' is no column of .*: it has name: give domain_column from these"),
         ("d.csv", "item\n", "at least one item"),
         ("d.csv", "item,x\na,1\n,2\n", "must not hold empty items, got 1"),
         ("d.avro", to_avro([])[:-3], "truncated"),

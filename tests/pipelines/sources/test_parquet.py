@@ -47,7 +47,7 @@ class TestFormat(FormatContract):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"user": ["a"]}, "has no column 'item': it has: user"),
+        ({"user": ["a"]}, "'item' is no column of .*: it has user"),
         ({"user": [1.5], "item": ["a"]}, "column 'user' cannot be used: .* got DOUBLE: cast it to whole numbers"),
         ({"user": [Decimal("1.50")], "item": ["a"]}, r"got DECIMAL\(3, 2\): cast it to DECIMAL\(38, 0\), or to text"),
         ({"user": [["secret"]], "item": ["a"]}, "got LIST: write a row for each value"),

@@ -112,7 +112,8 @@ def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
 
     assert "not an Avro schema of a record" in refused("{")
     assert "not an Avro schema of a record" in refused('"string"')
-    assert "has no column 'who': it has: item, time, user" in refused(SCHEMA, Columns("who"))
+    assert "user_column 'who' is no column of" in refused(SCHEMA, Columns("who"))
+    assert "play.avsc: it has item, time, user: give user_column from these names" in refused(SCHEMA, Columns("who"))
     with pytest.raises(Refusal, match="payload avro needs payload_schema"):
         make_payload("avro", None, COLUMNS)
     with pytest.raises(Refusal, match="payload_schema goes with payload avro"):

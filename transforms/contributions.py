@@ -14,7 +14,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
-from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.counters import LeftOutRows, Mark
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
@@ -135,6 +135,7 @@ class _CountDoFn(SideBySideDoFn):
     def __init__(self, counter: ShardCounter, cores: int = 1, shuffle: str | None = None) -> None:
         super().__init__(cores)
         self._counter, self._shuffle = counter, shuffle
+        self._any_left = Mark(rows_left=True)
 
     def work(self, gathered: tuple[int, Iterable[Any]]) -> Iterable[KeyedCounts]:
         shard, pieces = gathered
@@ -144,7 +145,15 @@ class _CountDoFn(SideBySideDoFn):
         return counted if self._cores == 1 else list(counted)
 
     def hand_on(self, result: Iterable[KeyedCounts]) -> Iterable[KeyedCounts]:
-        return result
+        return _marked(result, self._any_left)
+
+
+def _marked(counts: Iterable[KeyedCounts], any_left: Mark) -> Iterator[KeyedCounts]:
+    """Here no row drops out any more, and what windows share has not cancelled yet."""
+    for key, counted in counts:
+        if isinstance(counted, PartialCounts):
+            any_left.set()
+        yield key, counted
 
 
 class CountOnArrivalDoFn(beam.DoFn):
@@ -166,7 +175,7 @@ class CountOnArrivalDoFn(beam.DoFn):
 
     def __init__(self, counter: ShardCounter, always_held: int = _ALWAYS_HELD) -> None:
         self._counter, self._always_held = counter, always_held
-        self._left_out = LeftOutRows("late")
+        self._left_out, self._any_left = LeftOutRows("late"), Mark(rows_left=True)
 
     def process(
         self,
@@ -204,4 +213,5 @@ class CountOnArrivalDoFn(beam.DoFn):
         tables, state = list(pairs.read()), held.read()
         pairs.clear()
         held.write(_CLOSED)
-        yield from self._counter.counted(shard, tables, NOTHING if state is None else state[2])
+        counts = self._counter.counted(shard, tables, NOTHING if state is None else state[2])
+        yield from _marked(counts, self._any_left)

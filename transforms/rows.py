@@ -17,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
-from private_topk.transforms.counters import LeftOutRows, Mark
+from private_topk.transforms.counters import LeftOutRows
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.groups import Groups
@@ -233,7 +233,6 @@ class _ShardDoFn(SideBySideDoFn):
         self._amounts, self._groups = amounts, groups
         self._empty = UserShard(partitioning, key, None, None if amounts is None else amounts.cap).no_rows()
         self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
-        self._any_left = Mark(rows_left=True)
 
     def setup(self) -> None:
         super().setup()
@@ -326,8 +325,6 @@ class _ShardDoFn(SideBySideDoFn):
         for counter, rows in ((self._left_out, result.unknown), (self._in_no_group, result.elsewhere)):
             if rows:
                 counter.inc(rows)
-        if any(map(len, (piece for _, piece in result.rows))):
-            self._any_left.set()
         return result.rows
 
 

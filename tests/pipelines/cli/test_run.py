@@ -11,6 +11,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 from private_topk.pipelines import cli
 from private_topk.pipelines.cli.output import guarded
 from private_topk.transforms.mechanisms import MECHANISMS
-from tests.pipelines.support import avro_schema, command, options, to_avro, write
+from tests.pipelines.support import WEEKLY, avro_schema, command, options, to_avro, write
 
 ITEMS = ["apple", "banana", "cherry"]
 ROWS = [{"user": f"secret user {n}", "item": ITEMS[n % 3]} for n in range(30)]
@@ -346,15 +347,21 @@ def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
 
 
 def on_a_terminal(*words: object) -> tuple[int, str, str]:
-    """The status, stdout and stderr of a command whose stderr alone is a terminal."""
+    """The status, stdout and stderr of a command whose stderr alone is a terminal, which is read meanwhile."""
     controller, terminal = pty.openpty()
+    shown = bytearray()
+
+    def read() -> None:
+        while not shown.endswith(b"end\r\n"):
+            shown.extend(os.read(controller, 4096))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     with os.fdopen(terminal, "w") as stderr, contextlib.redirect_stderr(stderr):
         with contextlib.redirect_stdout(io.StringIO()) as stdout:
             status = cli.main([str(word) for word in words])
         print("end", file=stderr, flush=True)
-        shown = b""
-        while not shown.endswith(b"end\r\n"):
-            shown += os.read(controller, 4096)
+        reader.join(10)
     os.close(controller)
     told = shown.decode().replace("\r\n", "\n").removesuffix("end\n")
     return status, stdout.getvalue(), re.sub(r"\r[^\n]*\r", "", told)  # without a progress bar
@@ -394,3 +401,27 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
     assert "no row is left: this is pure noise\n" in on_a_terminal(*asked, "--check", "--show-dropped-rows")[2]
     write(tmp_path / "rows.jsonl", an_array[1:-2].replace("}, ", "}\n"))
     assert on_a_terminal(*asked)[2] == head + "none, or too few to tell\n"
+
+
+def test_a_stream_and_a_report_tell_a_terminal_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of rows that were all late, and of an item that rises by nothing: there rows are left."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "items.txt", "tea\ncake\nscone\n")
+    write(tmp_path / "key", "a key of the tests, which is no secret")
+    write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
+    write(tmp_path / "weekly.yaml", WEEKLY)
+    none, some = "all of them; no row is left: this is pure noise\n", "none, or too few to tell\n"
+    asked = ["--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "1", "--epsilon", "1",
+             "--window", "7d", "--from", "2026-01-12", "--to", "2026-01-19"]  # fmt: skip
+    outside = "outside the period 100 or more"
+    late = f"all of them: late 100 or more, {outside}; no row is left: this is pure noise"
+    done = on_a_terminal("stream", *asked, "--output", "stream/", "--output-format", "jsonl")
+    assert done[0] == 0 and done[2].endswith(f": {late}\n"), done
+    assert on_a_terminal("run", *asked, "--against", "previous", "--output", "rise.csv")[2].endswith(some)
+    report = on_a_terminal("report", "weekly.yaml", "--window-end", "2026-01-12")
+    assert report[0] == 0 and report[2].endswith(f": {outside}\n")
+    write(tmp_path / "rows.csv", "user,item,time\n")
+    report = on_a_terminal("report", "weekly.yaml", "--window-end", "2026-01-19")
+    assert report[0] == 0 and report[2].endswith(none)
+    assert on_a_terminal("report", "weekly.yaml", "--window-end", "2026-01-26", "--quiet")[2] == ""
+    assert command("report", "weekly.yaml", "--window-end", "2026-02-02").err == ""

@@ -64,7 +64,7 @@ def _show(done: Done, arguments: Namespace) -> None:
     if arguments.json:
         print_published(done.report.sink)
     elif not arguments.quiet:
-        show_rows(done.report.sink, done.report.spec.period)
+        show_rows(done.report.sink)
     sys.stdout.flush()
 
 

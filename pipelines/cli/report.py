@@ -156,7 +156,7 @@ def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool
     if done is not None:
         tell_operator(done, arguments)
     if done is not None and not (arguments.quiet or arguments.json or done.deferred):
-        show_rows(done.report.sink, done.report.spec.period)
+        show_rows(done.report.sink)
     return done is not None
 
 

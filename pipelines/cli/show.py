@@ -16,14 +16,13 @@ from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.pipelines.show.published import PublishedReport, table
-from private_topk.pipelines.show.words import in_text
+from private_topk.pipelines.show.words import in_text, why_short
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
     from private_topk.pipelines.select import Drawn
     from private_topk.pipelines.sinks.sink import Sink
-    from private_topk.transforms.windows import Period
 
 __all__ = ["COMMANDS", "print_published", "show_rows"]
 
@@ -155,17 +154,16 @@ def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
     print(f"page: {printable(first)}{more}")
 
 
-def show_rows(sink: Sink, period: Period | None) -> None:
-    """Print what was published, one table per window; or its place, if it cannot be read back.
-
-    Args:
-        period: the period of the windows, or None; times are shown in its zone.
+def show_rows(sink: Sink) -> None:
+    """Print what was published, one table per window and group, and which have none; or its place, if it cannot be
+    read back.
     """
-    rows = sink.published()
-    if rows is None:
+    from private_topk.pipelines.show.reading import read_report
+
+    if sink.published() is None:
         print(f"published to {printable(sink.place)}")
         return
-    print_lines(_lines(rows, sink, "UTC" if period is None else period.zone))
+    print_lines(_lines(read_report(sink.place), sink))
 
 
 def print_published(sink: Sink) -> None:
@@ -174,20 +172,22 @@ def print_published(sink: Sink) -> None:
 
     rows = sink.published()
     report = None if rows is None else read_report(sink.place)
-    facts = (
-        {"manifest": None, "rows": None} if report is None else {"manifest": report.facts, "rows": list(report.rows)}
-    )
-    print_json({"output": sink.place, **facts})
+    if report is None:
+        print_json({"output": sink.place, "manifest": None, "rows": None, "empty": None})
+        return
+    empty = [{"start": listing.start, "end": listing.end, "group": listing.group}
+             for listing in report.listings() if not listing.rows]  # fmt: skip
+    print_json({"output": sink.place, "manifest": report.facts, "rows": list(report.rows), "empty": empty})
 
 
-def _lines(rows: list[dict[str, Any]], sink: Sink, zone: str) -> Iterator[str]:
+def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
     from private_topk.pipelines.sinks.manifest import manifest_path
 
-    for listing in PublishedReport(rows, {"time_zone": zone}).listings():
+    for listing in report.listings():
         yield from table(listing)
         yield ""
-    if not rows:
-        yield "No item was released: with such a mechanism that is a possible answer.\n"
+    for sentence in why_short(report):
+        yield f"{textwrap.fill(sentence, 100)}\n"
     yield f"ranking:  {printable(sink.place)}\nmanifest: {printable(manifest_path(sink.place))}"
 
 

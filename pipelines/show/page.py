@@ -13,7 +13,15 @@ from urllib.parse import quote
 from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
 from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE, rendered
-from private_topk.pipelines.show.words import how_to_read, in_symbols, in_words, parameters, promise, what_is_ranked
+from private_topk.pipelines.show.words import (
+    how_to_read,
+    in_symbols,
+    in_words,
+    parameters,
+    promise,
+    what_is_ranked,
+    why_short,
+)
 
 __all__ = ["file_name", "page", "pages", "snippet"]
 
@@ -75,7 +83,7 @@ def _shared(report: PublishedReport) -> dict[str, Any]:
     return {
         "report": report, "style": STYLE, "words": in_words(report), "symbols": in_symbols(report),
         "promise": promise(report), "what_is_ranked": what_is_ranked(report.facts),
-        "how_to_read": how_to_read(report), "parameters": parameters(report),
+        "how_to_read": how_to_read(report), "why_short": why_short(report), "parameters": parameters(report),
         "bump_chart": bump_chart, "count_bar": count_bar,
     }  # fmt: skip
 

@@ -87,7 +87,8 @@ class PublishedReport:
     heading: str = ""
 
     def __post_init__(self) -> None:
-        if self.group is None and self.rows and "group" in self.rows[0]:
+        windows = self.facts.get("windows") or ()  # of which all may be without an item
+        if self.group is None and ("group" in self.rows[0] if self.rows else any(w.get("group") for w in windows)):
             object.__setattr__(self, "group", "group")
 
     @property

@@ -48,15 +48,14 @@ def read_report(*places: str) -> PublishedReport:
     rows = [row for some, _ in contents.values() for row in some]
     facts = [manifest for _, manifest in contents.values() if manifest]
     _check_series(contents)
-    group = "group" if rows and "group" in rows[0] else None
     if not facts or len(facts) < len(contents):
-        return PublishedReport(sorted(rows, key=_moment) if len(contents) > 1 else rows, {}, group)
+        return PublishedReport(sorted(rows, key=_moment) if len(contents) > 1 else rows)
     if len(contents) == 1:
-        return PublishedReport(rows, facts[0], group)
+        return PublishedReport(rows, facts[0])
     alike = {name: value for name, value in facts[0].items() if all(each.get(name) == value for each in facts)}
-    windows = [window for each in facts for window in each.get("windows", ())]
+    windows = [window for each in facts for window in each.get("windows") or ()]
     shared = {name: value for name, value in alike.items() if name not in _OF_A_FILE} | {"windows": windows}
-    return PublishedReport(sorted(rows, key=_moment), shared, group)
+    return PublishedReport(sorted(rows, key=_moment), shared)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:

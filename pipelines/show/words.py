@@ -14,7 +14,7 @@ from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.stated import number
 
 __all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "what_is_ranked",
-           "who_counts"]  # fmt: skip
+           "who_counts", "why_short"]  # fmt: skip
 
 _WEAK = math.log(100)
 _WIDTH = 100
@@ -128,10 +128,18 @@ def how_to_read(report: PublishedReport) -> list[str]:
     if any(listing.counted for listing in listings):
         sentences.append("Counts have noise of their own and may be below zero. Where a range is shown, the true count "
                          "lies in it with a probability of at least 95%, for each item by itself.")  # fmt: skip
-    if any(row["returned"] < row["k"] for row in report.rows):
-        sentences.append("Fewer items than asked for were returned somewhere: where the items are not public, rare "
-                         "ones must stay unpublished.")  # fmt: skip
-    return sentences
+    return [*sentences, *why_short(report)]
+
+
+def why_short(report: PublishedReport) -> list[str]:
+    """Why a list has fewer items than were asked for, or none, and what helps; nothing where all are full."""
+    listings = report.listings()
+    if listings and all(listing.rows and listing.rows[0]["returned"] >= listing.rows[0]["k"] for listing in listings):
+        return []
+    lower = "" if report.facts.get("k", 0) is None else "a smaller k, "
+    return ["A list is short, or empty, where too few people have the same items: such items are not published, since "
+            "they could tell who has them. What helps: more people in a window or a group, a larger epsilon or delta, "
+            f"{lower}or a public list of items."]  # fmt: skip
 
 
 def promise(report: PublishedReport) -> str:
@@ -215,7 +223,7 @@ def in_text(report: PublishedReport) -> Iterator[str]:
         yield from table(listing)
         yield ""
     if not report.rows:
-        yield "No item was released: with such a mechanism that is a possible answer."
+        yield "No item was released."
         yield ""
     promise = [*in_words(report), *([in_symbols(report)] if in_symbols(report) else [])]
     for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(report))):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines.show.page import snippet
 from private_topk.pipelines.show.reading import read_report
 from private_topk.pipelines.show.words import in_text
 from private_topk.transforms.errors import Refusal
@@ -180,3 +181,38 @@ def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:
                 assert not read_report(f"{tmp_path}/x.{ending}").rows
             except Refusal as refusal:
                 assert str(refusal).startswith(str(tmp_path))
+
+
+def test_empty_answers_are_named_with_the_reason_and_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 4,000 users of an item noise of a standard deviation below 20 hides it in no run; without a user it has none
+    to be found.
+    """
+    monkeypatch.chdir(tmp_path)
+    rows = [f"u{n},i{n % 3},DE" for n in range(4000)]
+    base = ["run", "--input=rows.csv", "--unknown-domain", "--mechanism=weighted-gaussian", "--max-items-per-user=1",
+            "--k=5", "--epsilon=1", "--delta=1e-6", "--group-column=land", "--groups=lands.txt",
+            "--groups-per-user=1"]  # fmt: skip
+    (tmp_path / "lands.txt").write_text("DE\nFR\n")
+    reason = "A list is short, or empty, where too few people have the same items"
+    for name, content, empty in (("some", rows, ["FR"]), ("none", [], ["DE", "FR"])):
+        (tmp_path / "rows.csv").write_text("\n".join(["user,item,land", *content]) + "\n")
+        done = command(*base, f"--output={name}.csv")
+        assert done.status == 0 and done.out.count(reason) == 1, done
+        for said in (done.out, command("show", f"{name}.csv").out):
+            assert [line for line in said.splitlines() if "no item was released" in line] == [
+                f"{land}, All rows: no item was released" for land in empty
+            ]
+            words = " ".join(said.split())
+            assert words.count(reason) == 1 and "a larger epsilon or delta, a smaller k, or a public list" in words
+        as_json = json.loads(command(*base, f"--output={name}.json.csv", "--json").out)
+        assert [each["group"] for each in as_json["empty"]] == empty and "All rows" not in str(as_json["empty"])
+        assert command("show", f"{name}.csv", f"--html={name}.html").status == 0
+        assert reason in (tmp_path / f"{name}.html").read_text()
+        assert reason in snippet(read_report(f"{name}.csv"), "x")
+    (tmp_path / "rows.csv").write_text("\n".join(["user,item,land", *rows]) + "\n")
+    public = [word for word in base if not word.startswith(("--unknown", "--mechanism", "--delta"))]
+    (tmp_path / "items.txt").write_text("i0\ni1\ni2\ni3\ni4\n")
+    done = command(*public, "--mechanism=peeling", "--domain=items.txt", "--output=full.csv")
+    assert done.status == 0 and reason not in done.out and "no item" not in done.out, done

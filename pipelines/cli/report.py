@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
@@ -142,9 +143,16 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
 
 def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     """A period as JSON."""
-    period = report.schedule.period(number)
-    return {"start": period.start, "end": period.end, "release_id": report.release_id(number),
-            "output": report.place(number), "outcome": how}  # fmt: skip
+    from private_topk.pipelines.cli.show import empty_of
+    from private_topk.pipelines.show.reading import read_report as read_published
+
+    period, place = report.schedule.period(number), report.place(number)
+    told = {"start": period.start, "end": period.end, "release_id": report.release_id(number), "output": place,
+            "outcome": how}  # fmt: skip
+    if how in _BEFORE.values():
+        with suppress(Refusal):  # a place that cannot be read back, such as a topic
+            told["empty"] = empty_of(read_published(place))
+    return told
 
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:

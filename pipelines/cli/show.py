@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.select import Drawn
     from private_topk.pipelines.sinks.sink import Sink
 
-__all__ = ["COMMANDS", "print_published", "show_rows"]
+__all__ = ["COMMANDS", "empty_of", "print_published", "show_rows"]
 
 _SHOW = """examples:
   private-topk show ranking.avro
@@ -175,9 +175,13 @@ def print_published(sink: Sink) -> None:
     if report is None:
         print_json({"output": sink.place, "manifest": None, "rows": None, "empty": None})
         return
-    empty = [{"start": listing.start, "end": listing.end, "group": listing.group}
-             for listing in report.listings() if not listing.rows]  # fmt: skip
-    print_json({"output": sink.place, "manifest": report.facts, "rows": list(report.rows), "empty": empty})
+    print_json({"output": sink.place, "manifest": report.facts, "rows": list(report.rows), "empty": empty_of(report)})
+
+
+def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
+    """The windows, and groups of them, of which no item was released."""
+    return [{"start": listing.start, "end": listing.end, "group": listing.group}
+            for listing in report.listings() if not listing.rows]  # fmt: skip
 
 
 def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:

@@ -55,7 +55,7 @@ def named(command_name: str) -> set[str]:
 
 def test_run_and_show_tell_the_same(folder: Path) -> None:
     found = answer("run", "--input", "rows.csv", "--output", "top.csv", *ASKED, *WEEK)
-    assert set(found) == {"output", "manifest", "rows"} <= named("run") and len(found["rows"]) == 4
+    assert set(found) == {"output", "manifest", "rows", "empty"} <= named("run") and len(found["rows"]) == 4
     shown = answer("show", "top.csv")
     assert set(shown) == {"manifest", "rows"} <= named("show")
     assert shown["manifest"] == found["manifest"] and shown["rows"] == found["rows"]
@@ -105,6 +105,7 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     first = answer(*asked, "--window-end", "2026-03-29")
     assert first["periods"][0]["outcome"] == "published" and first["periods"][0]["start"] == "2026-03-27T23:00:00Z"
     assert answer(*asked, "--window-end", "2026-03-29")["periods"][0]["outcome"] == "published before"
+    assert first["periods"][0]["empty"] == [] and "empty" in named("report")
     (folder / "rows.csv").rename(folder / "gone.csv")
     caught = answer(*asked, "--catch-up", "--until", "2026-03-30", status=1)
     (folder / "gone.csv").rename(folder / "rows.csv")

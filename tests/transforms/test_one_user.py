@@ -86,7 +86,7 @@ def of_sets(rows: list[tuple[str, str]], domain: str) -> dict[str, set[str]]:
     """Who holds each item that counts."""
     holders: dict[str, set[str]] = defaultdict(set)
     for user, item in rows:
-        if domain == "unknown" or item in HOSTILE[:12]:
+        if domain == "unknown" or item in HOSTILE[:10]:
             holders[item].add(user)
     return holders
 

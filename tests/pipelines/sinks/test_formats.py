@@ -40,7 +40,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-ODD = ("a,b", 'quo"te', "line\nbreak", "carriage\r\nreturn", "é🎵", "", " ", "null", "7", "\u2028", "\x85", "\t\0")
+ODD = ("a,b", 'quo"te', "line\nbreak", "carriage\r\nreturn", "é🎵", "\x01", " ", "null", "7", "\u2028", "\x85", "\t")
 RANKINGS = [
     Ranking(WindowBounds(START + timedelta(days=2), START + timedelta(days=3, milliseconds=1)), ODD, 12, "sequence"),
     Ranking(WindowBounds(START, START + timedelta(days=2)), ("x", "y"), 12, "sequence"),

@@ -202,6 +202,7 @@ def _as_stored(kind: Kind, value: Any, stored: Any) -> Any:  # noqa: ANN401
 def _row(chosen: list[tuple[Kind, Any]]) -> tuple | str:
     try:
         meant = tuple(None if value is None else kind.meaning(value) for kind, value in chosen)
+        meant = tuple(reference.label_of(value) if isinstance(value, str) else value for value in meant)
     except ValueError:
         return reference.BAD
     return reference.NULL if None in meant else meant

@@ -134,7 +134,7 @@ DEFECTS: dict[str, Defect] = {
     "counts bounded by one": Defect(
         counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all"),
     "one draw for both": Defect(
-        counts_from_the_draw_of_the_selection, "noise", 1, True, "joint", 1000, "EXCEEDED: noise of counts"),
+        counts_from_the_draw_of_the_selection, "noise", 1, True, "pnf-peeling", 1000, "EXCEEDED: noise of counts"),
     "no labels in the digest": Defect(
         a_digest_without_labels, "case", 2, False, "limit-domain", 1000, "same counts of other items"),
     "no digest in the seed": Defect(

@@ -563,6 +563,8 @@ class GroupReader:
                 self._troubled = None
                 self._hears(True)
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+                if self._log.id and self._topic.id() != self._log.id:
+                    raise _another(self._topic)
                 raise Refusal("", f"{self._topic.place} has lost messages before they were read, by its retention or "
                               "by a broker that took over with less", _GONE)  # fmt: skip
             elif self._gives_up():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -66,7 +67,8 @@ def project(cloud: Cloud) -> Cloud:
     bucket.put("plays/day.avro", to_avro(rows, avro_schema(user="string", item="string", time="string")))
     bucket.put("catalogue.txt", "".join(f"i{n}\n" for n in range(20)).encode())
     ranking = to_avro([], AVRO_SCHEMA)
-    published = {"report": "plays-2026-01-12", "windows": [{"start": "2026-01-05", "end": "2026-01-12"}]}
+    published = {"report": "plays-2026-01-12", "windows": [{"start": "2026-01-05", "end": "2026-01-12"}],
+                 "ranking_sha256": hashlib.sha256(ranking).hexdigest()}  # fmt: skip
 
     def publish() -> None:
         bucket.put("rankings/2026-01-12.avro", ranking)

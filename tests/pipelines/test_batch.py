@@ -96,7 +96,7 @@ def test_of_an_unknown_domain_nothing_may_be_released(folder: Path) -> None:
     write(folder / "few.csv", "user,item\nalone,a rare thing\n")
     assert items_of(published(folder, "few.csv", **settings)[0]) == []
     assert json.loads((folder / "out" / "ranking.manifest.json").read_text())["windows"][0]["returned"] == 0
-    assert "No item was released" in run(folder, "few.csv", **{**settings, "quiet": None}).out
+    assert "no item was released" in run(folder, "few.csv", **{**settings, "quiet": None}).out
 
 
 def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Path) -> None:

@@ -196,7 +196,7 @@ def test_streams_have_the_types_of_a_schema_that_is_known_at_the_launch() -> Non
 
 @pytest.mark.parametrize(("labels", "expected"), [
     (["0", "-1", str(2**63 - 1), str(-(2**63))], True), (["1", "007"], False), (["-0"], False), (["+5"], False),
-    ([str(2**63)], False), ([" 5"], False), (["5.0"], False), (["1e3"], False), (["0x10"], False), ([""], False),
+    ([str(2**63)], False), ([" 5"], False), (["5.0"], False), (["1e3"], False), (["0x10"], False),
     (["١"], False),
 ])  # fmt: skip
 def test_integers_are_spelled_as_python_spells_them(labels: list[str], expected: bool) -> None:

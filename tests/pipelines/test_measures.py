@@ -207,7 +207,7 @@ def test_a_report_file_that_asks_by_half_is_refused_with_its_line(measure: str, 
 def test_in_python_and_beam_yaml_risers_are_the_same(folder: Path) -> None:
     period, release = Period.of("2026-01-06", "2026-01-09", "1d"), Release(ReleaseKey.parse("file:key"), "r")
     frame = pl.DataFrame([{name: row[name] for name in ("user", "item", "time")} for row in ROWS])
-    found = rank(frame, 6, Laplace(1.0), ITEMS, period=period, release=release, risers=Risers(0.5))
+    found = rank(frame, 6, Laplace(1.0), ITEMS, period=period, time_unit="s", release=release, risers=Risers(0.5))
     batch = published("run", "one.csv", asked("public", "risers", "1"))
     assert [item for its in found for item in its.items] == [row["item"] for row in batch]
     page = found.html()

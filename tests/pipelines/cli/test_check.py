@@ -94,7 +94,7 @@ def test_the_same_is_said_of_any_rows(folder: Path) -> None:
 
 def test_what_would_be_refused_is_refused(folder: Path) -> None:
     assert "matches no file" in checked(rows="none.parquet").err
-    assert "no column 'who'" in checked("--user-column", "who").err
+    assert "'who' is no column of rows.parquet" in checked("--user-column", "who").err
     write(folder / "out.csv", "in the way")
     assert "exists and is kept" in checked().err and checked().status == 2
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from private_topk.pipelines.files import exists, match_any, open_file
-from private_topk.pipelines.publishing import replace_file
+from private_topk.pipelines.release.store import replace_file
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Release
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,13 +12,15 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.pictures import Picture
-from private_topk.pipelines.publishing import manifest_path, publish
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import pair_at, publish
 from private_topk.pipelines.report import Report, account_of
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
@@ -176,13 +177,9 @@ def rank(
         path = f"{folder}/ranking.parquet"
         done = run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
         tell_dropped_rows(done, show_dropped_rows)
-        return Rankings(pq.read_table(path), _manifest(path))
-
-
-def _manifest(path: str) -> dict[str, Any]:
-    with open(manifest_path(path), encoding="utf-8") as source:
-        manifest: dict[str, Any] = json.load(source)
-    return manifest
+        manifest = pair_at(path).manifest
+        assert manifest is not None
+        return Rankings(pq.read_table(path), msgspec.structs.replace(manifest, output=None, ranking_sha256=None))
 
 
 def _column(role: str, name: str | None, partner: str, its: object) -> str | None:
@@ -201,11 +198,11 @@ class Rankings:
     Args:
         table: one row for each released item, with the columns of a ranking file. Items are int64 where the rows'
             column and the domain are of integers up to int64.
-        facts: what the manifest says.
+        manifest: every other public fact, as the manifest beside a ranking file has them.
     """
 
     table: pa.Table = field(repr=False)
-    facts: dict[str, Any] = field(repr=False)
+    manifest: Manifest = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -224,7 +221,7 @@ class Rankings:
         return isinstance(other, Rankings) and self.table.equals(other.table)
 
     def __hash__(self) -> int:
-        return hash(self.facts["report"])
+        return hash(self.manifest.report)
 
     @cached_property
     def windows(self) -> list[Listing]:
@@ -244,8 +241,7 @@ class Rankings:
         return self.table.to_pylist()
 
     def __repr__(self) -> str:
-        k = self.facts.get("k")
-        return f"Rankings(release={self.facts.get('report')!r}, windows={len(self)}, k={k})"
+        return f"Rankings(release={self.manifest.report!r}, windows={len(self)}, k={self.manifest.k})"
 
     def to_arrow(self) -> pa.Table:
         return self.table
@@ -288,15 +284,12 @@ class Rankings:
     def write(self, path: str, overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
         path = as_path(path, "path")
-        rows = format_of(path).encode(self.to_rows(), Shape.of(self.facts))
-        of_file = {"output": path.rpartition("/")[2], "ranking_sha256": hashlib.sha256(rows).hexdigest()}
-        manifest = json.dumps({**self.facts, **of_file}, indent=2, ensure_ascii=False) + "\n"
-        publish(path, rows, manifest.encode(), overwrite)
+        rows = format_of(path).encode(self.to_rows(), Shape.of(self.manifest))
+        publish(path, rows, self.manifest, overwrite)
 
     def report(self) -> PublishedReport:
         """The rankings as a report that can be shown."""
-        facts = {name: value for name, value in self.facts.items() if name not in ("output", "ranking_sha256")}
-        return PublishedReport(self.to_rows(), facts, "group" if "group" in self.table.column_names else None)
+        return PublishedReport(self.to_rows(), self.manifest, "group" if "group" in self.table.column_names else None)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.files import exists
-from private_topk.pipelines.published import check_repeat, count_published
+from private_topk.pipelines.release.progress import check_repeat, count_published
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.requests import request_of

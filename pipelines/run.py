@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -21,11 +19,12 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import Request, charge
-from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
-from private_topk.pipelines.published import (
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.progress import (
     check_all_published,
     check_repeat,
     count_published,
@@ -35,7 +34,6 @@ from private_topk.pipelines.published import (
 )
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.requests import how_to_resume, request_of
-from private_topk.pipelines.sinks.manifest import describe_release
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
@@ -46,7 +44,6 @@ from private_topk.transforms.errors import Refusal, did_you_mean, refusal_told, 
 from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.stated import number
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import check_key
@@ -92,41 +89,22 @@ def build(
     execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
                           launch.by_reference, launch.cores)  # fmt: skip
     rankings = blocks | "Rank" >> RankBlocks(spec.top_k, spec.release, spec.period, execution)
-    facts = _facts(report, launch)
-    written = rankings | "Write" >> report.sink.write(facts, spec.release, live)
+    written = rankings | "Write" >> report.sink.write(_manifest(report, launch), spec.release, live)
     if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
         _ = written | "Record published windows" >> RecordPublished(live)
 
 
-def _facts(report: Report, launch: Launch) -> dict[str, Any]:
-    """The facts of the release for its manifest."""
-    spec = report.spec
-    facts = describe_release(spec.top_k, spec.release, launch.name)
-    facts["privacy"] = spec.privacy.describe(facts["privacy"])
-    columns = report.source.columns.within(spec.reads)
-    facts["columns"] = columns.by_role()
-    if manner := columns.manner():
-        facts["reading"] = manner
-    if report.integer_items():
-        facts["item_type"] = "int64"
-    if found := [place.rpartition("/")[2] for field, place in spec.top_k.listed() if field == "found"]:
-        facts["found"] = found
-    if report.account is not None:
-        facts["dataset"] = report.account.dataset
-    if spec.top_k.mechanism.guarantee.privacy != "none":
-        cost = cost_of(spec.top_k)
-        facts["zcdp_of_a_window"] = {"rho": _rounded(cost.rho), "delta": _rounded(cost.rest)}
-    if spec.over_all_windows is not None:
-        epsilon, delta = spec.over_all_windows
-        facts["all_windows"] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
-    if spec.period is not None and spec.period.zone != "UTC":
-        facts["time_zone"] = spec.period.zone
-    return facts
-
-
-def _rounded(budget: Fraction) -> float:
-    """Up, to six digits: the last bits of what was given as a float say nothing."""
-    return float(number(budget))
+def _manifest(report: Report, launch: Launch) -> Manifest:
+    """The manifest as known before the run."""
+    columns = report.source.columns.within(report.spec.reads)
+    return manifest_of(
+        report.spec,
+        launch.name,
+        columns=columns.by_role(),
+        reading=columns.manner(),
+        integer_items=report.integer_items(),
+        dataset=None if report.account is None else report.account.dataset,
+    )
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -143,11 +121,11 @@ def check(report: Report, launch: Launch) -> None:
     report.source.check(spec.reads)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), spec.top_k.domain)
-    facts = _facts(report, launch)
+    manifest = _manifest(report, launch)
     with about_the_output(report.sink.place):
-        report.sink.check_columns(facts)
+        report.sink.check_columns(manifest)
         if not (report.source.bounded and report.sink.overwrite):
-            report.sink.check_question(facts, spec.period, spec.release)
+            report.sink.check_question(manifest, spec.period, spec.release)
     report.source.check_runner(launch)
     if not launch.remote:  # where the key may not be read here, the workers look
         _check_record(report)

@@ -79,7 +79,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         written = [(os.path.join(folder, path), text) for path, text in pages(report, name)]
         _write(written, bool(arguments.overwrite))
     elif arguments.json:
-        print_json({"manifest": report.facts, "rows": [dict(row) for row in report.rows]})
+        print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
     elif arguments.sign_off or arguments.registry:
         from private_topk.pipelines.show.sign_off import registry_entry, sheet
 
@@ -89,21 +89,26 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         print_lines(in_text(report))
 
 
+def _manifest(report: PublishedReport) -> dict[str, Any] | None:
+    return None if report.manifest is None else report.manifest.to_json()
+
+
 def _books(report: PublishedReport, url: str) -> str:
     """What a ledger says of the dataset that the ranking was charged to."""
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
 
-    dataset = report.facts.get("dataset")
-    if dataset is None:
+    manifest = report.manifest
+    if manifest is None or manifest.dataset is None:
         raise Refusal("ledger", "does not apply: the manifest names no dataset that was charged", "leave it out")
+    dataset = manifest.dataset
     budgets, entries = Ledger(url).read(dataset)
     if not budgets:
         raise Refusal("ledger", f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
                       "give the ledger that was charged")  # fmt: skip
     known = {(entry.request.report, entry.request.key_id) for entry in entries}
-    for release in {row["release_id"] for row in report.rows} | {report.facts.get("report")} - {None}:
-        if (release, report.facts.get("key_id")) not in known:
+    for release in {row["release_id"] for row in report.rows} | {manifest.report} - {None}:
+        if (release, manifest.key_id) not in known:
             raise Refusal("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
     return " ".join(sentence(budget, entries) for budget in budgets)
 
@@ -126,7 +131,7 @@ def _of_group(report: PublishedReport, group: str) -> PublishedReport:
 
 def _read(ranking: str) -> list[str]:
     """The files of a ranking, or all files of a folder."""
-    from private_topk.pipelines.sinks.manifest import manifest_path
+    from private_topk.pipelines.release.store import manifest_path
 
     if os.path.isdir(ranking):
         return [os.path.join(folder, name) for folder, _, names in os.walk(ranking) for name in names]
@@ -175,7 +180,8 @@ def print_published(sink: Sink) -> None:
     if report is None:
         print_json({"output": sink.place, "manifest": None, "rows": None, "empty": None})
         return
-    print_json({"output": sink.place, "manifest": report.facts, "rows": list(report.rows), "empty": empty_of(report)})
+    facts = {"output": sink.place, "manifest": _manifest(report)}
+    print_json({**facts, "rows": list(report.rows), "empty": empty_of(report)})
 
 
 def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
@@ -185,7 +191,7 @@ def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
 
 
 def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
-    from private_topk.pipelines.sinks.manifest import manifest_path
+    from private_topk.pipelines.release.store import manifest_path
 
     for listing in report.listings():
         yield from table(listing)

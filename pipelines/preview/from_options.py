@@ -7,8 +7,6 @@ of a run are never used: a preview of them would be a release.
 from __future__ import annotations
 
 import csv
-import hashlib
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +17,7 @@ from fractions import Fraction
 from itertools import groupby, islice, product
 from typing import Any
 
-from private_topk.pipelines.files import as_path, exists, open_content, open_file, why
+from private_topk.pipelines.files import as_path, exists, open_content, why
 from private_topk.pipelines.lists import domain_of
 from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
 from private_topk.pipelines.preview.setting import Setting
@@ -27,12 +25,12 @@ from private_topk.pipelines.preview.shapes import Expected, InAmounts, PublicCou
 from private_topk.pipelines.preview.solving import noise_in
 from private_topk.pipelines.preview.words import named, short
 from private_topk.pipelines.process import level
+from private_topk.pipelines.release.store import manifest_path, pair_at
 from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import ReportSpec, counts_of, declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.sinks.formats import format_of
-from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.metric import Amounts
@@ -265,21 +263,20 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
                 rule = f"{verbatim(needed)} does not exist"
                 raise Refusal("like", rule, "give a ranking with its manifest beside it, a shape such as "
                               "zipf=1.1,items=900,users=1e4,items_per_user=10, or sample")  # fmt: skip
-        with open_file(place) as source:
-            content = source.read()
-        with open_file(manifest_path(place)) as source:
-            manifest = json.load(source)
-        if manifest.get("ranking_sha256") != hashlib.sha256(content).hexdigest():
+        there = pair_at(place)
+        content, manifest = there
+        if manifest is None:
+            raise Refusal("like", f"{verbatim(path)} has a manifest that is none of private-topk")
+        if content is None or not there.is_whole:
             raise Refusal("like", f"{verbatim(path)} is not the ranking that its manifest is of")
-        if ("amounts" in manifest) != (amounts is not None):
+        if (manifest.amounts is None) != (amounts is None):
             rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
             raise Refusal("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
-        privacy = manifest["privacy"]
-        if not privacy.get("share_of_a_window", privacy)["noisy_counts"]:
+        if manifest.privacy is None or not manifest.privacy.publishes_counts:
             raise Refusal("like", f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
                           "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip
         rows = form.decode(content)
-        size = items if items is not None else manifest["domain"].get("size")
+        size = items if items is not None else None if manifest.domain is None else manifest.domain.size
     rankings: dict[str, Released] = {}
     unit = Fraction(1) if amounts is None else amounts.value_resolution
     for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], row.get("group", ""))):
@@ -303,8 +300,6 @@ def _about(path: str) -> Iterator[None]:
         yield
     except Refusal as error:
         raise error if error.field == "like" else Refusal("like", verbatim(error)) from None
-    except (KeyError, TypeError, AttributeError):
-        raise Refusal("like", f"{verbatim(path)} has a manifest that is none of private-topk") from None
     except Exception as error:  # every store and every format raises its own kind
         raise Refusal("like", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
 

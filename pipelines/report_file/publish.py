@@ -14,7 +14,7 @@ from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.process import Unfinished
-from private_topk.pipelines.published import ExistingOutput, existing_outputs
+from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.ahead import ahead
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods

@@ -82,7 +82,7 @@ def _shared(report: PublishedReport) -> dict[str, Any]:
     """The template values that are the same for all groups."""
     return {
         "report": report, "style": STYLE, "words": in_words(report), "symbols": in_symbols(report),
-        "promise": promise(report), "what_is_ranked": what_is_ranked(report.facts),
+        "promise": promise(report), "what_is_ranked": what_is_ranked(report.manifest),
         "how_to_read": how_to_read(report), "why_short": why_short(report), "parameters": parameters(report),
         "bump_chart": bump_chart, "count_bar": count_bar,
     }  # fmt: skip

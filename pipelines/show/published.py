@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import msgspec
+
+from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.transforms.errors import printable
 
 __all__ = ["Listing", "PublishedReport", "table", "when"]
@@ -76,63 +79,72 @@ class PublishedReport:
 
     Args:
         rows: the columns of `FIELDS`, and perhaps one more that names a group.
-        facts: the manifest; empty if there is none. What is missing in it is not shown.
+        manifest: None if there is none, and then nothing is promised.
         group: the name of the column of the group; by default `group`, if there is one.
         heading: what is ranked, as its title begins.
     """
 
     rows: Rows
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Manifest | None = None
     group: str | None = None
     heading: str = ""
 
     def __post_init__(self) -> None:
-        windows = self.facts.get("windows") or ()  # of which all may be without an item
-        if self.group is None and ("group" in self.rows[0] if self.rows else any(w.get("group") for w in windows)):
+        grouped = "group" in self.rows[0] if self.rows else any(window.group is not None for window in self._windows)
+        if self.group is None and grouped:
             object.__setattr__(self, "group", "group")
+
+    @property
+    def _windows(self) -> tuple[Window, ...]:
+        """What was declared to be published, of which some may be without an item."""
+        return () if self.manifest is None else self.manifest.windows
 
     @property
     def name(self) -> str:
         """The release id, or how many there are in a series."""
         ids = list(dict.fromkeys(str(row["release_id"]) for row in self.rows))
-        if "report" not in self.facts and len(ids) > 1:
+        report = None if self.manifest is None else self.manifest.report
+        if report is None and len(ids) > 1:
             return f"{len(ids)} releases, {ids[0]} to {ids[-1]}"
-        return str(self.facts.get("report") or (ids[0] if ids else "a ranking"))
+        return report or (ids[0] if ids else "a ranking")
+
+    @property
+    def k(self) -> int | None:
+        """How many items were asked for; None for all above a threshold, or if nothing tells."""
+        if self.manifest is not None:
+            return self.manifest.k
+        return self.rows[0]["k"] if self.rows else None
 
     @property
     def title(self) -> str:
         """A title of one line, such as `Weekly top 50 of 30 groups, 2026-01-05 to 2026-07-05`."""
-        k = self.facts.get("k", self.rows[0]["k"] if self.rows else None)
         groups, windows = (
             list(self.by_group()),
             sorted({(listing.start, listing.end) for listing in self.listings() if listing.start and listing.end}),
         )
         of = "" if groups in ([], [None]) else f" of {groups[0]}" if len(groups) == 1 else f" of {len(groups):,} groups"
-        what = f"{_rhythm(windows)} top {'items' if k is None else f'{k:,}'}".strip()
+        what = f"{_rhythm(windows)} top {'items' if self.k is None else f'{self.k:,}'}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
-        what += (" risers" if self.facts.get("against") else "") + of
-        zone = str(self.facts.get("time_zone", "UTC"))
-        return f"{what}, {_span(windows[0][0], max(end for _, end in windows), zone)}" if windows else what
+        what += (" risers" if self.manifest is not None and self.manifest.against else "") + of
+        return f"{what}, {_span(windows[0][0], max(end for _, end in windows), self._zone)}" if windows else what
 
     @property
     def is_private(self) -> bool:
-        return self.facts.get("private", True) is not False
+        return self.manifest is None or self.manifest.private
 
     def listings(self) -> list[Listing]:
         """The listing of every window and group, in the order of the rows; empty for windows without released items.
         Items are texts, whatever their type in a file.
         """
         by_window: dict[tuple[Any, Any, Any], list[Mapping[str, Any]]] = {}
-        for window in self.facts.get("windows") or ():
-            group = None if self.group is None else window.get("group")
-            if self.group is None or group is not None:
-                by_window[_moment(window.get("start")), _moment(window.get("end")), group] = []
+        for window in self._windows:
+            if self.group is None or window.group is not None:
+                by_window[window.start, window.end, None if self.group is None else window.group] = []
         for row in self.rows:
             group = None if self.group is None else row.get(self.group)
             shown = {**row, "item": str(row["item"])}
             by_window.setdefault((row["window_start"], row["window_end"], group), []).append(shown)
-        zone = str(self.facts.get("time_zone", "UTC"))
-        return [Listing(*place, rows, zone) for place, rows in by_window.items()]
+        return [Listing(*place, rows, self._zone) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""
@@ -144,8 +156,14 @@ class PublishedReport:
     def of_group(self, group: str | None) -> PublishedReport:
         """The report of one group, with the same guarantee."""
         rows = [row for row in self.rows if row.get(self.group or "") == group]
-        windows = [window for window in self.facts.get("windows") or () if window.get("group") in (group, None)]
-        return replace(self, rows=rows, facts={**self.facts, "windows": windows} if self.facts else {})
+        if self.manifest is None:
+            return replace(self, rows=rows)
+        windows = tuple(window for window in self._windows if window.group in (group, None))
+        return replace(self, rows=rows, manifest=msgspec.structs.replace(self.manifest, windows=windows))
+
+    @property
+    def _zone(self) -> str:
+        return (None if self.manifest is None else self.manifest.time_zone) or "UTC"
 
 
 def _rhythm(windows: Sequence[Any]) -> str:
@@ -191,10 +209,6 @@ def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str
 
 def _in_time(listing: Listing) -> tuple[bool, Any, bool, Any]:
     return listing.start is not None, listing.start, listing.end is not None, listing.end
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def table(listing: Listing) -> list[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
+from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_symbols, parameters, what_is_ranked, who_counts
 from private_topk.transforms.errors import Refusal, printable
@@ -51,7 +52,6 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "administrative": ("sources", "registry_authors"),
 }  # fmt: skip
 """The fields of an entry that a deployment of this kind has, after opendp/deployments-registry-data."""
-_SAID = ("unit", "neighbours")
 _LISTS = ("data_curators", "registry_authors")
 _CHOICES = ("data_product_sector", "data_source_type")
 """Fields that take one of a few words: left out while they are blank, or the entry would not be valid."""
@@ -66,15 +66,15 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
     Raises:
         Refusal: there is no manifest, or the ranking is not private.
     """
-    privacy = _privacy(report)
+    manifest, privacy = _promise(report)
     yield f"Sign-off: {printable(report.title)}"
     yield ""
-    yield from _entries(_of_the_manifest(report, privacy))
+    yield from _entries(_of_the_manifest(report, manifest, privacy))
     yield from _entries([(_OTHERS, books)] if books else [])
     yield ""
     yield "To be filled in by whoever signs"
     yield from _entries(each for each in _ASKED if not books or each[0] != _OTHERS)
-    found = f"what `private-topk audit --mechanism {report.facts.get('mechanism')}` found here (or --report FILE)"
+    found = f"what `private-topk audit --mechanism {manifest.mechanism}` found here (or --report FILE)"
     yield from _entries([("audit", found)])
 
 
@@ -87,7 +87,7 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
     Raises:
         Refusal: there is no manifest, or the ranking is not private.
     """
-    known = _known(report, _privacy(report), books)
+    known = _known(report, *_promise(report), books)
     blank = [f"{section}.{field}" for section, fields in _SECTIONS.items() for field in fields if field not in known]
     deployment: dict[str, dict[str, Any]] = {}
     for section, fields in _SECTIONS.items():
@@ -101,12 +101,12 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
     return head + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=_WIDTH)
 
 
-def _privacy(report: PublishedReport) -> Mapping[str, Any]:
-    privacy = report.facts.get("privacy")
-    if not privacy or not report.is_private or not all(isinstance(privacy.get(name), str) for name in _SAID):
+def _promise(report: PublishedReport) -> tuple[Manifest, Privacy]:
+    manifest = report.manifest
+    if manifest is None or manifest.privacy is None:
         raise Refusal("", "there is no manifest beside this ranking that promises anything", "a ranking is signed for "
                       "by what its manifest says")  # fmt: skip
-    return privacy
+    return manifest, manifest.privacy
 
 
 def _entries(entries: Any) -> Iterator[str]:  # noqa: ANN401 - pairs of texts
@@ -115,66 +115,61 @@ def _entries(entries: Any) -> Iterator[str]:  # noqa: ANN401 - pairs of texts
                             subsequent_indent=" " * (_LABEL + 2))  # fmt: skip
 
 
-def _of_the_manifest(report: PublishedReport, privacy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    facts = report.facts
-    yield "what is published", what_is_ranked(facts)
-    yield "who is protected", str(privacy["unit"])
+def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Privacy) -> Iterator[tuple[str, str]]:
+    yield "what is published", what_is_ranked(manifest)
+    yield "who is protected", privacy.unit
     yield "from whom", "everybody who reads the ranking and its manifest, whatever else they know"
     yield "against what", in_symbols(report)
     yield "budget", _numbers(privacy)
-    zcdp = facts.get("zcdp_of_a_window")
-    if zcdp and zcdp["rho"]:
-        delta = f" but for a delta of {number(zcdp['delta'])}" if zcdp["delta"] else ""
-        yield "of each window", f"rho {number(zcdp['rho'])} (zCDP){delta}"
-    if facts.get("all_windows"):
-        yield "in all windows", _numbers(facts["all_windows"])
-    if facts.get("delta_of_a_shared_hash"):
-        yield "hash collisions", f"add {number(facts['delta_of_a_shared_hash'])} to delta for every other user"
+    zcdp = manifest.zcdp_of_a_window
+    if zcdp is not None and zcdp.rho:
+        delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
+        yield "of each window", f"rho {number(zcdp.rho)} (zCDP){delta}"
+    if manifest.all_windows is not None:
+        yield "in all windows", _numbers(manifest.all_windows)
+    if manifest.delta_of_a_shared_hash:
+        yield "hash collisions", f"add {number(manifest.delta_of_a_shared_hash)} to delta for every other user"
     yield "how it holds", "the random bits are a cipher's under the release key: the guarantee is computational"
     yield from (each for each in parameters(report) if each[0] != "protected unit")
     yield "not protected", _NOT_PROTECTED
 
 
-def _numbers(privacy: Mapping[str, Any]) -> str:
-    return f"epsilon {number(privacy['epsilon'])}, delta {number(privacy['delta'])}"
+def _numbers(budget: Budget) -> str:
+    return f"epsilon {number(budget.epsilon)}, delta {number(budget.delta)}"
 
 
-def _composed(privacy: Mapping[str, Any]) -> str:
-    if not privacy.get("accounting"):
-        return ""
-    return f"{privacy['accounting']} composition over {privacy['windows']} windows."
+def _composed(privacy: Privacy) -> str:
+    return "" if privacy.windows is None else f"{privacy.accounting} composition over {privacy.windows} windows."
 
 
-def _after(facts: Mapping[str, Any]) -> str:
+def _after(manifest: Manifest) -> str:
     """What became of noisy counts after the draw."""
-    if "counts_rounded_to" not in facts:
+    if manifest.counts_rounded_to is None:
         return "None."
-    hidden = f" Those below {facts['counts_hidden_below']} are left out." if "counts_hidden_below" in facts else ""
-    return f"Noisy counts are rounded to multiples of {facts['counts_rounded_to']}.{hidden}"
+    below = manifest.counts_hidden_below
+    hidden = "" if below is None else f" Those below {below} are left out."
+    return f"Noisy counts are rounded to multiples of {manifest.counts_rounded_to}.{hidden}"
 
 
-def _known(report: PublishedReport, privacy: Mapping[str, Any], books: str) -> dict[str, Any]:
+def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
-    facts, several = report.facts, len(report.facts.get("windows") or ()) > 1
-    swap = privacy["neighbours"] == "swap"
-    numbers = {"epsilon": privacy["epsilon"]} | ({"delta": privacy["delta"]} if privacy["delta"] else {})
-    everything = facts.get("all_windows")
+    everything = manifest.all_windows
+    how = "replacing" if privacy.neighbours == "swap" else "adding or removing"
     known = {
         "name": report.title,
         "data_product_type": "Summary statistics",
-        "description": what_is_ranked(facts),
-        "publication_date": facts.get("released"),
-        "variant_name": "Approximate DP" if privacy["delta"] else "Pure DP",
+        "description": what_is_ranked(manifest),
+        "publication_date": manifest.released,
+        "variant_name": "Approximate DP" if privacy.delta else "Pure DP",
         "unprotected_quantities": _NOT_PROTECTED,
-        "privacy_unit": str(privacy["unit"]),
-        "privacy_unit_details": f"Adjacent datasets differ by {'replacing' if swap else 'adding or removing'} "
-        f"{privacy['unit']}. {who_counts(facts)}",
-        "privacy_parameters": numbers,
+        "privacy_unit": privacy.unit,
+        "privacy_unit_details": f"Adjacent datasets differ by {how} {privacy.unit}. {who_counts(manifest)}",
+        "privacy_parameters": {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {}),
         "privacy_parameters_details": f"One who is in all windows: {_numbers(everything)}." if everything else None,
         "model_name": "Central",
-        "release_type": "Many releases" if several else "One release",
+        "release_type": "Many releases" if len(manifest.windows) > 1 else "One release",
         "access_type": "Non-interactive",
-        "post_processing": _after(facts),
+        "post_processing": _after(manifest),
         "composition": " ".join(filter(None, (_composed(privacy), books))) or None,
         "mechanisms": f"{dict(parameters(report)).get('mechanism')}, of private-topk: drawn exactly, in integers and "
         "ball arithmetic, from the keystream of a cipher under a secret key.",

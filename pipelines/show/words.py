@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from private_topk.pipelines.release.manifest import Budget, ListedItems, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.stated import number
 
@@ -26,57 +26,55 @@ def in_words(report: PublishedReport) -> list[str]:
     """The guarantee as sentences; empty where there is no manifest to take it from."""
     if not report.is_private:
         return [NOT_PRIVATE]
-    privacy = report.facts.get("privacy")
-    if not privacy:
+    manifest = report.manifest
+    if manifest is None or manifest.privacy is None:
         return []
-    total = "share_of_a_window" in privacy
-    windows = len({(window.get("start"), window.get("end")) for window in report.facts.get("windows") or ()})
-    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(report.facts)]
-    if not total and windows > 1:
-        most = report.facts.get("all_windows") or None
+    privacy, windows = manifest.privacy, len(manifest.bounds())
+    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
+    if privacy.windows is None and windows > 1:
+        most = manifest.all_windows
         added = "the epsilons and the deltas of these windows are added" if most is None else (
             f"one who is in all of them is protected by {_budget(most)}")  # fmt: skip
         sentences.append(f"Each window has this budget of its own. Of a person who is active in several of the "
                          f"{windows} windows, what these tell adds up: {added}.")  # fmt: skip
-    if privacy["epsilon"] > _WEAK:
+    if privacy.epsilon > _WEAK:
         sentences.append("A factor above 100 is a weak promise: who knows much already may learn much from this.")
-    if report.facts.get("delta_of_a_shared_hash"):
-        each = number(report.facts["delta_of_a_shared_hash"])
+    if manifest.delta_of_a_shared_hash:
+        each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
     sentences.append("The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
                      "not protected.")  # fmt: skip
     return sentences
 
 
-def _budget(privacy: Mapping[str, Any]) -> str:
-    delta = f" and delta {number(privacy['delta'])}" if privacy["delta"] else ""
-    return f"epsilon {number(privacy['epsilon'])}{delta}"
+def _budget(budget: Budget) -> str:
+    delta = f" and delta {number(budget.delta)}" if budget.delta else ""
+    return f"epsilon {number(budget.epsilon)}{delta}"
 
 
-def _reach(privacy: Mapping[str, Any], windows: int) -> str:
-    if "the one before it" in str(privacy.get("unit")):
+def _reach(privacy: Privacy, windows: int) -> str:
+    if "the one before it" in privacy.unit:
         return "within one window and the one before it"
-    if "share_of_a_window" in privacy:
-        return f"in all {privacy['windows']} windows together"
+    if privacy.windows is not None:
+        return f"in all {privacy.windows} windows together"
     return "in the data" if windows <= 1 else "within one window"
 
 
-def _change(privacy: Mapping[str, Any], reach: str) -> str:
-    if privacy.get("neighbours") == "swap":
+def _change(privacy: Privacy, reach: str) -> str:
+    if privacy.neighbours == "swap":
         return f"Had any one person done something else {reach}, the same ranking could have come out:"
     return f"Had any one person's rows {reach} been missing, or one more person's been there, the same ranking could " \
            "have come out:"  # fmt: skip
 
 
-def _bound(privacy: Mapping[str, Any]) -> str:
-    epsilon, delta = float(privacy["epsilon"]), float(privacy["delta"])
-    more = f", but for a probability of at most {number(delta)}" if delta else ""
+def _bound(privacy: Privacy) -> str:
+    more = f", but for a probability of at most {number(privacy.delta)}" if privacy.delta else ""
     cases = (
         "in either case as in the other"
-        if privacy.get("neighbours") == "swap"
+        if privacy.neighbours == "swap"
         else ("with them as without, or without as with")
     )
-    return f"every outcome is at most {_factor(epsilon)} times as likely {cases}{more}."
+    return f"every outcome is at most {_factor(privacy.epsilon)} times as likely {cases}{more}."
 
 
 def _factor(epsilon: float) -> str:
@@ -88,34 +86,34 @@ def _factor(epsilon: float) -> str:
     return f"{math.ceil(value * 10**digits) / 10**digits:,.{digits}f}"
 
 
-def who_counts(facts: Mapping[str, Any]) -> str:
+def who_counts(manifest: Manifest) -> str:
     """Who is one person, and what of each was counted."""
-    limit = facts.get("max_items_per_user")
+    limit = manifest.max_items_per_user
     most = f" At most {limit:,} items of each person and window were counted." if limit else ""
-    windows = facts.get("max_windows_per_user")
+    windows = manifest.max_windows_per_user
     of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
-    groups, per_user = facts.get("groups"), (facts.get("groups") or {}).get("per_user")
-    of_groups = f" Each counted in at most {per_user:,} of the groups of a window." if groups else ""
+    groups = manifest.groups
+    of_groups = f" Each counted in at most {groups.per_user:,} of the groups of a window." if groups else ""
     return "A person is one value of the user column: who has two accounts is protected as two." \
            f"{most}{of_groups}{of_windows}"  # fmt: skip
 
 
 def in_symbols(report: PublishedReport) -> str:
     """The inequality of the guarantee, or nothing if there is no manifest."""
-    privacy = report.facts.get("privacy")
-    if not privacy or not report.is_private:
+    privacy = _privacy(report)
+    if privacy is None:
         return ""
-    delta = f" + {number(privacy['delta'])}" if privacy["delta"] else ""
-    how = "replacing one user's rows" if privacy.get("neighbours") == "swap" else "adding or removing one user"
-    return f"P(A(D) ∈ S) ≤ e^{number(privacy['epsilon'])} · P(A(D′) ∈ S){delta} for every set S of rankings and all " \
+    delta = f" + {number(privacy.delta)}" if privacy.delta else ""
+    how = "replacing one user's rows" if privacy.neighbours == "swap" else "adding or removing one user"
+    return f"P(A(D) ∈ S) ≤ e^{number(privacy.epsilon)} · P(A(D′) ∈ S){delta} for every set S of rankings and all " \
            f"D, D′ that differ by {how}"  # fmt: skip
 
 
 def how_to_read(report: PublishedReport) -> list[str]:
     """Sentences on what places and counts mean, and what they do not."""
     listings = report.listings()
-    sentences = [what_is_ranked(report.facts)]
-    if report.facts.get("answer", "sequence") == "set":
+    sentences = [what_is_ranked(report.manifest)]
+    if report.manifest is not None and report.manifest.answer == "set":
         sentences.append("This mechanism answers with a set: the items are in the order of the public list, or of "
                          "their spelling, and not in order of rank.")  # fmt: skip
     sentences.append("Items were drawn with noise. Items whose true counts are close may have changed places, and "
@@ -136,7 +134,7 @@ def why_short(report: PublishedReport) -> list[str]:
     listings = report.listings()
     if listings and all(listing.rows and listing.rows[0]["returned"] >= listing.rows[0]["k"] for listing in listings):
         return []
-    lower = "" if report.facts.get("k", 0) is None else "a smaller k, "
+    lower = "" if report.manifest is not None and report.k is None else "a smaller k, "
     return ["A list is short, or empty, where too few people have the same items: such items are not published, since "
             "they could tell who has them. What helps: more people in a window or a group, a larger epsilon or delta, "
             f"{lower}or a public list of items."]  # fmt: skip
@@ -144,77 +142,71 @@ def why_short(report: PublishedReport) -> list[str]:
 
 def promise(report: PublishedReport) -> str:
     """The guarantee in a few words, or nothing."""
-    privacy = report.facts.get("privacy")
-    if not privacy or not report.is_private:
+    privacy = _privacy(report)
+    if privacy is None:
         return ""
-    delta = f", delta {number(privacy['delta'])}" if privacy["delta"] else ""
-    unit = f" for {privacy['unit']}" if "unit" in privacy else ""
-    return f"epsilon {number(privacy['epsilon'])}{delta}{unit}"
+    delta = f", delta {number(privacy.delta)}" if privacy.delta else ""
+    return f"epsilon {number(privacy.epsilon)}{delta} for {privacy.unit}"
 
 
-def what_is_ranked(facts: Mapping[str, Any]) -> str:
+def _privacy(report: PublishedReport) -> Privacy | None:
+    return None if report.manifest is None else report.manifest.privacy
+
+
+def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence."""
-    against = facts.get("against")
-    if against:
-        less = "" if against["weight"] == 1 else f" {against['weight']} of"
-        what = (
-            "an amount that is added up over people" if facts.get("amounts") else "how many different people have them"
-        )
+    amounts = manifest is not None and manifest.amounts is not None
+    if manifest is not None and manifest.against is not None:
+        weight = manifest.against.weight
+        less = "" if weight == 1 else f" {weight} of"
+        what = "an amount that is added up over people" if amounts else "how many different people have them"
         return f"Items are ranked by their rise: {what}, less{less} that of the window before."
-    if facts.get("amounts"):
+    if amounts:
         return "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
     return "Items are ranked by how many different people have them. How often one person has an item does not matter."
 
 
-def _items(domain: Mapping[str, Any]) -> str:
-    if domain.get("kind") == "range":
-        return f"the numbers from {domain['start']:,} to {domain['stop'] - 1:,}"
-    if domain.get("kind") == "public":
-        return f"{domain['size']:,}, a public list"
-    listed = (domain.get("catalogue") or {}).get("size")
-    return f"{listed:,} that are listed, and others not known beforehand" if listed else "not known beforehand"
+def _items(domain: ListedItems) -> str:
+    if domain.start is not None and domain.stop is not None:
+        return f"the numbers from {domain.start:,} to {domain.stop - 1:,}"
+    if domain.kind == "public":
+        return f"{domain.size:,}, a public list"
+    if domain.catalogue is None:
+        return "not known beforehand"
+    return f"{domain.catalogue.number:,} that are listed, and others not known beforehand"
 
 
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     """The settings, as names and values."""
-    facts, settings = report.facts, []
-    domain, privacy = facts.get("domain") or {}, facts.get("privacy") or {}
-    settings.append(("release", report.name))
-    if facts.get("mechanism"):
-        chosen = {name: value for name, value in (facts.get("parameters") or {}).items() if value is not None}
-        settings.append(
-            ("mechanism", ", ".join([facts["mechanism"], *(f"{name} {value}" for name, value in chosen.items())]))
-        )
-    if report.rows or "k" in facts:
-        k = facts.get("k", report.rows[0]["k"] if report.rows else None)
-        settings.append(("items asked for", "all above a threshold" if k is None else f"{k:,}"))
-    if domain:
-        settings.append(("items to choose from", _items(domain)))
-    if groups := facts.get("groups"):
-        settings.append(
-            ("groups", f"{groups.get('size')}, a ranking each; a user counts in {groups['per_user']} of them")
-        )
-    if facts.get("found"):
-        settings.append(("lists of found items among them", ", ".join(map(str, facts["found"]))))
-    if "unit" in privacy:
-        settings.append(("protected unit", str(privacy["unit"])))
-        if privacy.get("accounting"):
-            shared = privacy.get("windows_of_a_user", privacy["windows"])
-            settings.append(("windows that share the budget", f"{shared:,}, by {privacy['accounting']} composition"))
-    if facts.get("columns"):
-        settings.append(("a user is", f"a value of the column {facts['columns'].get('user')}"))
-    for name, label in (
-        ("dataset", "dataset"),
-        ("released", "released"),
-        ("key_id", "key"),
-        ("runner", "run by"),
-        ("ranking_sha256", "SHA-256 of the ranking"),
-    ):
-        if facts.get(name):
-            settings.append((label, str(facts[name])))
-    if facts.get("versions"):
-        settings.append(("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())))
-    return settings
+    manifest = report.manifest
+    settings = [("release", report.name)]
+    asked = ("items asked for", "all above a threshold" if report.k is None else f"{report.k:,}")
+    if manifest is None:
+        return [*settings, asked] if report.rows else settings
+    chosen = [f"{name} {value}" for name, value in manifest.parameters.items() if value is not None]
+    settings += [("mechanism", ", ".join([manifest.mechanism, *chosen])), asked]
+    if manifest.domain is not None:
+        settings.append(("items to choose from", _items(manifest.domain)))
+    if groups := manifest.groups:
+        settings.append(("groups", f"{groups.number:,}, a ranking each; a user counts in {groups.per_user:,} of them"))
+    if manifest.found:
+        settings.append(("lists of found items among them", ", ".join(manifest.found)))
+    if privacy := manifest.privacy:
+        settings.append(("protected unit", privacy.unit))
+        if privacy.windows is not None:
+            shared = privacy.windows_of_a_user or privacy.windows
+            settings.append(("windows that share the budget", f"{shared:,}, by {privacy.accounting} composition"))
+    if manifest.columns:
+        settings.append(("a user is", f"a value of the column {manifest.columns.get('user')}"))
+    facts = (
+        ("dataset", manifest.dataset),
+        ("released", manifest.released),
+        ("key", manifest.key_id),
+        ("run by", manifest.runner),
+        ("SHA-256 of the ranking", manifest.ranking_sha256),
+        ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),
+    )
+    return settings + [(label, value) for label, value in facts if value]
 
 
 def in_text(report: PublishedReport) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.sinks.files import by_window
 from private_topk.pipelines.sinks.formats import FORMATS, PLAIN, Shape, fields_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
@@ -43,13 +44,13 @@ class ToBigQuery(Sink):
         if self.place in inputs:
             raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
 
-    def check_columns(self, facts: Mapping[str, Any]) -> None:
+    def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
 
         table = table_of(self.place, "output")
         with suppress(Forbidden, NotFound):  # the load job makes it, or may write where nobody may look
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
-            fields = fields_of(Shape.of(facts))
+            fields = fields_of(Shape.of(manifest))
             if there and (missing := [name for name in fields if name not in there]):
                 raise Refusal("output", f"{verbatim(self.place)} has no column {', '.join(missing)}",
                               "give another table, or add to this one")  # fmt: skip
@@ -58,8 +59,8 @@ class ToBigQuery(Sink):
                 raise Refusal("output", f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type "
                               f"{kinds[1]}", "give another table")  # fmt: skip
 
-    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(facts), live)
+    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(manifest), live)
 
 
 class _WriteBigQuery(beam.PTransform):

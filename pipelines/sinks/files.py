@@ -7,19 +7,20 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.publishing import check_question, manifest_path, obstacle, publish
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
-from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
@@ -57,11 +58,11 @@ class ToFile(Sink):
         else:
             exists(self.place)  # raises if its store cannot be reached
 
-    def check_question(self, facts: Mapping[str, Any], period: Period | None, release: Release) -> None:
-        check_question(self.place, release, facts, _windows(period))
+    def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
+        check_question(self.place, release, asked, _windows(period))
 
-    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        return _WriteFile(_PublishDoFn(self, facts, release.key, live))
+    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        return _WriteFile(_PublishDoFn(self, manifest, release.key, live))
 
     def path(self, rankings: Sequence[Ranking]) -> str:
         return self.place
@@ -116,14 +117,14 @@ class ToFolder(Sink):
         if is_local(self.place):
             _check_writable(f"{self.place.rstrip('/')}/any")
 
-    def check_question(self, facts: Mapping[str, Any], period: Period | None, release: Release) -> None:
+    def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
         there = self._there()
         for window, path in zip(_windows(period), self.files(period), strict=True):
             if path in there:
-                check_question(path, release, facts, [window])
+                check_question(path, release, asked, [window])
 
-    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        return _WriteWindows(_PublishDoFn(self, facts, release.key, live), "groups" in facts)
+    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+        return _WriteWindows(_PublishDoFn(self, manifest, release.key, live), manifest.groups is not None)
 
     def files(self, period: Period | None) -> list[str]:
         return [f"{self._root}/{window.label()}{self._ending}" for window in _windows(period)]
@@ -224,14 +225,13 @@ class _PublishDoFn(beam.DoFn):
     keep = False
     """Whether a ranking that the same release has published there is kept: see `publish`."""
 
-    def __init__(self, sink: ToFile | ToFolder, facts: dict[str, Any], key: ReleaseKey, live: LiveRun | None) -> None:
-        self._sink, self._facts, self._key, self._live = sink, facts, key, live
+    def __init__(self, sink: ToFile | ToFolder, manifest: Manifest, key: ReleaseKey, live: LiveRun | None) -> None:
+        self._sink, self._manifest, self._key, self._live = sink, manifest, key, live
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
-        path, facts = self._sink.path(rankings), {**self._facts, "key_id": self._key.key_id()}
-        shape = Shape.of(facts)
-        rows = format_of(path).encode(ranking_rows(rankings, facts["report"], shape), shape)
-        manifest = encode_manifest(facts, rankings, path, rows)
+        path, shape = self._sink.path(rankings), Shape.of(self._manifest)
+        rows = format_of(path).encode(ranking_rows(rankings, str(self._manifest.report), shape), shape)
+        manifest = msgspec.structs.replace(self._manifest.with_answer(rankings), key_id=self._key.key_id())
         publish(path, rows, manifest, self._sink.overwrite, self.keep, self._live)
         yield path
 

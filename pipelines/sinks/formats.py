@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
-from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 import fastavro
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from private_topk.pipelines.release.manifest import Manifest, in_order
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import utc_text
@@ -32,7 +32,6 @@ __all__ = [
     "avro_schema",
     "fields_of",
     "format_of",
-    "in_order",
     "ranking_rows",
     "schema",
 ]
@@ -80,13 +79,15 @@ class Shape(NamedTuple):
     integers: bool = False
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Shape:
+    def of(cls, manifest: Manifest) -> Shape:
         """The shape of the release that a manifest describes."""
-        amounts = facts.get("amounts")
-        fractional = amounts is not None and Fraction(str(amounts["value_resolution"])).denominator > 1
-        weighed = "noise_stddev" in facts.get("weights", ())
-        grouped, integers = facts.get("groups") is not None, facts.get("item_type") == "int64"
-        return cls(fractional, grouped, weighed, bool(facts.get("others_published")), integers)
+        return cls(
+            fractional=manifest.amounts is not None and manifest.amounts.fractional,
+            grouped=manifest.groups is not None,
+            weighed=manifest.weights is not None and manifest.weights.noise_stddev is not None,
+            others=manifest.others_published,
+            integers=manifest.item_type == "int64",
+        )
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
@@ -123,11 +124,6 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str, shape: Shape = PL
     kind = int if shape.integers else str
     rows = (row for ranking in ordered for row in ranking.to_rows())
     return [{**row, "item": kind(row["item"]), "release_id": release_id} for row in rows]
-
-
-def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
-    """Rankings in the order in which they are published, however they arrive."""
-    return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))
 
 
 Rows = list[dict[str, Any]]

@@ -12,6 +12,7 @@ import apache_beam as beam
 from private_topk.pipelines.files import why
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
@@ -39,22 +40,22 @@ class Sink(ABC):
             release: output of this same release, complete or not, is no obstacle: it is resumed.
         """
 
-    def check_columns(self, facts: Mapping[str, Any]) -> None:
-        """Raise Refusal of `output` if what stands there has other columns than these facts ask for."""
+    def check_columns(self, manifest: Manifest) -> None:
+        """Raise Refusal of `output` if what stands there has other columns than this manifest asks for."""
         return None
 
-    def check_question(self, facts: Mapping[str, Any], period: Period | None, release: Release) -> None:
-        """Raise Refusal if the same release has published there the answer to another question than that of the facts,
+    def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
+        """Raise Refusal if the same release has published there the answer to another question than this one,
         anywhere in the period.
         """
         return None
 
     @abstractmethod
-    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
         """The transform that writes, Ranking to str: the path of each, or its label where there are no files.
 
         Args:
-            facts: the manifest as known at the launch.
+            manifest: as known at the launch.
             live: the run, which a sink asks before it publishes whether it has ended.
         """
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.files import match, match_any, open_content, why
-from private_topk.pipelines.publishing import is_whole
+from private_topk.pipelines.release.store import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
@@ -124,7 +124,7 @@ def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomai
     """
     files = [DomainFile(_found_at(path, "found"), "item", "found") for path in found]
     for file in files:
-        if not is_whole(file.path):
+        if not pair_at(file.path).is_whole:
             raise Refusal("found", f"{verbatim(file.path)} is no ranking that was published, with its manifest",
                           "items of private rows must not be listed")  # fmt: skip
     source = Together(None if domain is None else domain.load, tuple(files))

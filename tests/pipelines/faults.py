@@ -17,17 +17,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from private_topk.pipelines.publishing import manifest_path, publish
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import manifest_path, publish
 from private_topk.transforms.errors import Refusal
+from tests.pipelines.support import manifest
 
 _OF_THE_SYSTEM = ("posix", "io", "_io", "fcntl")
 
 
-def pair(name: str, size: int = 100_000) -> tuple[bytes, bytes]:
+def pair(name: str, size: int = 100_000) -> tuple[bytes, Manifest]:
     """A ranking and its manifest. Long enough that writing takes a while."""
-    ranking = name.encode() * size
-    digest = hashlib.sha256(ranking).hexdigest()
-    return ranking, json.dumps({"report": name, "key_id": "key", "ranking_sha256": digest, "windows": []}).encode()
+    return name.encode() * size, manifest(report=name, key_id="key")
 
 
 def pair_at(path: Path) -> str:

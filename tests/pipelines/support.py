@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines import cli
 from private_topk.pipelines.files import match, unpacked_name
+from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.report_spec import ReportSpec, resolve
 from private_topk.pipelines.sources import Columns, check_files, reader_of
 from private_topk.pipelines.sources.columns import block_of
@@ -220,6 +221,17 @@ def resolved(*drawn: Any, **more: Any) -> ReportSpec:  # noqa: ANN401
     """As `resolve`, given what `TopK` takes and all else side by side."""
     own = {name: more.pop(name) for name in inspect.signature(TopK).parameters.keys() & more.keys()}
     return resolve(TopK(*drawn, **own), **more)
+
+
+def manifest(**facts: object) -> Manifest:
+    """A manifest of JSON values: few, but for those that are given."""
+    few: dict[str, Any] = {
+        "report": "r", "key_id": "0123", "mechanism": "joint", "answer": "sequence", "parameters": {}, "k": 2,
+        "max_items_per_user": None, "domain": {"kind": "unknown"},
+        "privacy": {"epsilon": 1.0, "delta": 0.0, "neighbours": "add-remove", "unit": "one user's rows",
+                    "guarantee": "pure"},
+    }  # fmt: skip
+    return Manifest.decode(json.dumps({**few, **facts}).encode())
 
 
 def options(**values: object) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import publishing
+from private_topk.pipelines.release import store
 from tests.pipelines.support import command, options
 
 KEY = "a key of enough bytes, no secret"
@@ -229,8 +229,8 @@ def test_whoever_waits_for_another_publisher_says_so_and_ends(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A publisher that is suspended keeps the lock on its folder."""
-    monkeypatch.setattr(publishing, "PATIENCE", 0.2)
-    monkeypatch.setattr(publishing, "_LONGEST_WAIT", 2.0)
+    monkeypatch.setattr(store, "PATIENCE", 0.2)
+    monkeypatch.setattr(store, "_LONGEST_WAIT", 2.0)
     held = os.open(".", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     done = command("run", *ranking(output="out.csv"))

@@ -35,6 +35,7 @@ from private_topk import (
 )
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.rank import Picture
+from private_topk.pipelines.release.manifest import Zcdp
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn, table_of
@@ -286,7 +287,7 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
 
 def test_floats_are_the_decimals_that_they_print() -> None:
     found = rank(PLAYS, 2, Joint(0.1), ["tea", "cake"], publish_counts=0.5)
-    assert found.facts["privacy"]["epsilon"] == 0.6 and "≤ e^0.6 ·" in str(found)
+    assert found.manifest.privacy.epsilon == 0.6 and "≤ e^0.6 ·" in str(found)
 
 
 IDS = pl.DataFrame({"user": range(300), "item": [7, 8, 9] * 100}, schema_overrides={"item": pl.UInt8})
@@ -367,7 +368,7 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     by_name = rank(ROWS, 3, "joint", ITEMS, epsilon=1.0, release=release, **NAMES)
     assert by_name == rank(ROWS, 3, Joint(1.0), ITEMS, release=release, **NAMES)
     own = rank(ROWS, 3, "cdp-peeling", ITEMS, epsilon=1.0, delta=1e-6, release=release, **NAMES)
-    assert own.facts["parameters"]["delta"] == 1e-6
+    assert own.manifest.parameters["delta"] == 1e-6
     assert repr(by_name) == f"Rankings(release={release.id!r}, windows=1, k=3)"
     for more, told in (({}, "epsilon must be given"), ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon is of a"),
                        ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint")):  # fmt: skip
@@ -385,8 +386,8 @@ def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monk
     asked = {"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, "release": release, **NAMES, **books}
     once = rank(ROWS, **asked)
     assert rank(ROWS, **asked) == once
-    assert (once.facts["dataset"], once.facts["columns"]) == ("d", {"user": "listener", "item": "track"})
-    assert once.facts["zcdp_of_a_window"] == {"rho": 0.125, "delta": 0.0}  # of one exponential draw: epsilon**2 / 8
+    assert (once.manifest.dataset, once.manifest.columns) == ("d", {"user": "listener", "item": "track"})
+    assert once.manifest.zcdp_of_a_window == Zcdp(rho=0.125, delta=0.0)  # of one exponential draw: epsilon**2 / 8
     assert len(Ledger(books["ledger"]).read("d")[1]) == 1
     changes = (
         {"k": 2}, {"mechanism": Joint(0.5)}, {"release": Release(release.key, "another cell")},

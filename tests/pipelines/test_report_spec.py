@@ -18,7 +18,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Gaussian, Joint
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows.period import period_of
-from tests.pipelines.support import resolved
+from tests.pipelines.support import manifest, resolved
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = Period(START, START + timedelta(28), timedelta(7))
@@ -43,8 +43,8 @@ def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> N
     normal = asked(mechanism=Gaussian(0.5, 1e-7), period=WEEKS)
     assert cost_of(normal.top_k).gdp and normal.over_all_windows[0] < epsilon_within(
         4 * cost_of(normal.top_k).rho, Fraction(1, 10**6)), "as one Gaussian"  # fmt: skip
-    facts = {"privacy": {"epsilon": 1, "delta": 0, "unit": "one user's rows within one window"},
-             "all_windows": {"epsilon": 15.3, "delta": 1e-6}, "windows": [{"start": n} for n in range(28)]}  # fmt: skip
+    days = [{"start": f"2026-01-{n:02}T00:00:00Z", "end": None, "returned": 1} for n in range(1, 29)]
+    facts = manifest(all_windows={"epsilon": 15.3, "delta": 1e-6}, windows=days)
     assert "one who is in all of them is protected by epsilon 15.3 and delta 1e-06" in str(
         in_words(PublishedReport([], facts))
     )

@@ -26,7 +26,7 @@ from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.sources.kafka import Kafka
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.options import RUN, rows
-from tests.pipelines.support import command, options, write
+from tests.pipelines.support import command, manifest, options, write
 
 ROWS = [
     {"user": str(n), "who": str(n), "item": "abc"[n % 3], "time": "2026-01-06", "at": 5, "n": 2, "land": "a"}
@@ -114,7 +114,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "items.txt").write_text("a\nb\nc\n")
     (tmp_path / "turned.txt").write_text("c\nb\na\n")
     found = write(tmp_path / "found.csv", [{"item": "d"}]).read_bytes()
-    write(tmp_path / "found.manifest.json", json.dumps({"ranking_sha256": hashlib.sha256(found).hexdigest()}))
+    write(tmp_path / "found.manifest.json", manifest().at("found.csv", found).encode())
     (tmp_path / "key").write_text("a key of enough bytes")
     field = '{"name": "NAME", "type": "string"}'
     for name, more in (("a", ""), ("b", "," + field.replace("NAME", "more"))):

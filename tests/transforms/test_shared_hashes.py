@@ -10,8 +10,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from private_topk.pipelines.sinks.manifest import describe_release
-from private_topk.transforms import Groups, RangeDomain, ReleaseKey
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.report_spec import resolve
+from private_topk.transforms import Groups, Period, RangeDomain, ReleaseKey
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.mechanisms import Peeling
 from private_topk.transforms.plan import Partitioning
@@ -30,7 +31,10 @@ NEWCOMER, OTHER = 0, 1
 def stated(neighbours: str = "add-remove", **bounds: object) -> float:
     """The delta for each other user, in units of the probability that two users share a hash."""
     spec = TopK(1, Peeling(EPSILON, neighbours), RangeDomain(0, ITEMS), **bounds)  # type: ignore[arg-type]
-    return describe_release(spec, RELEASE, "direct")["delta_of_a_shared_hash"] * 2**64
+    asked = resolve(spec, period=Period.of("2026-01-01", "2026-01-05", "1d"), release=RELEASE, privacy_unit="user")
+    found = manifest_of(asked, "direct").delta_of_a_shared_hash
+    assert found is not None
+    return found * 2**64
 
 
 def held(users: tuple[int, ...], multiplier: int) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shlex
@@ -16,7 +15,7 @@ from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of, words_for
 from private_topk.pipelines.preview import outlook
 from private_topk.transforms.options import rows
-from tests.pipelines.support import command, options
+from tests.pipelines.support import command, manifest, options
 
 SHAPE = {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4}
 
@@ -80,8 +79,7 @@ def test_the_command_that_is_printed_is_what_was_previewed(tmp_path: Path, monke
     for name in ("old", "older"):
         ranking = f"item,rank\n{name},1\n".encode()
         (tmp_path / f"{name}.csv").write_bytes(ranking)
-        facts = {"ranking_sha256": hashlib.sha256(ranking).hexdigest()}
-        (tmp_path / f"{name}.manifest.json").write_text(json.dumps(facts))
+        (tmp_path / f"{name}.manifest.json").write_bytes(manifest().at(f"{name}.csv", ranking).encode())
     budget = options(ledger="sqlite:///a b.db", dataset="plays", epsilon=100, delta=0.1, privacy_unit="user")
     assert command("budget", "create", *budget).status == 0
     (tmp_path / "key").write_text("00" * 32)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from private_topk.pipelines.show.page import snippet
 from private_topk.pipelines.show.reading import read_report
@@ -33,8 +34,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / ending[1:]).mkdir()
         ranked.write(f"{folder}/{ending[1:]}/ranking{ending}")
     (folder / "weeks").mkdir()
-    for n, facts in enumerate(ranked.facts["windows"]):
-        window = Rankings(ranked.table.slice(2 * n, 2), {**ranked.facts, "windows": [facts]})
+    for n, each in enumerate(ranked.manifest.windows):
+        window = Rankings(ranked.table.slice(2 * n, 2), replace(ranked.manifest, windows=(each,)))
         window.write(f"{folder}/weeks/{n}.csv")
     return folder
 
@@ -117,7 +118,7 @@ def test_json_holds_rows_and_manifest(published: Path) -> None:
 def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Path) -> None:
     (tmp_path / "ranking.csv").write_bytes((published / "csv" / "ranking.csv").read_bytes())
     told = read_report(f"{tmp_path}/ranking.csv")
-    assert not told.facts and "What it promises" not in "\n".join(in_text(told))
+    assert told.manifest is None and "What it promises" not in "\n".join(in_text(told))
 
 
 @pytest.mark.parametrize(

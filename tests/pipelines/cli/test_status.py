@@ -14,7 +14,7 @@ import pytest
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli.output import guarded
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished
-from private_topk.pipelines.published import what_is_published
+from private_topk.pipelines.release.progress import what_is_published
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.files import ToFolder
@@ -23,7 +23,7 @@ from private_topk.pipelines.sources.files import Files
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
-from tests.pipelines.support import command, write
+from tests.pipelines.support import command, manifest, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
 
@@ -152,16 +152,20 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
     names = [f"{window.label()}" for window in asked.spec.period.windows()]
     assert told() == "nothing is published. To go on with this very release, run it again"
     out.mkdir()
-    manifest = '{"report": "r", "windows": [{"start": null, "end": null}]}'
-    (out / f"{names[0]}.manifest.json").write_text(manifest)
+    content = b"of a ranking"
+    of_it, of_another = (
+        manifest(report=id, windows=[{"start": None, "end": None, "returned": 2}]).at("r.avro", content).encode()
+        for id in ("r", "another")
+    )
+    (out / f"{names[0]}.manifest.json").write_bytes(of_it)
     assert told().startswith("nothing is published.")
-    (out / f"{names[0]}.avro").write_text("")
+    (out / f"{names[0]}.avro").write_bytes(content)
     assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
     assert told(before=1).startswith(f"1 of 2 windows are published in {out}, as before this run, 1 are not.")
-    (out / f"{names[1]}.avro").write_text("")
-    (out / f"{names[1]}.manifest.json").write_text(manifest.replace('"r"', '"another"'))
+    (out / f"{names[1]}.avro").write_bytes(content)
+    (out / f"{names[1]}.manifest.json").write_bytes(of_another)
     assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
-    (out / f"{names[1]}.manifest.json").write_text(manifest)
+    (out / f"{names[1]}.manifest.json").write_bytes(of_it)
     assert told().startswith(f"all is published in {out}.")
     assert told(before=1).startswith(f"all is published in {out}, 1 of these windows as before this run.")
     assert told(before=2).startswith(f"all is published in {out}, as before this run.")

@@ -14,10 +14,12 @@ from urllib.parse import unquote
 
 import pytest
 
+from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.charts import COLOURS
 from private_topk.pipelines.show.page import file_name, page, pages, snippet
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
+from tests.pipelines import support
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 HOSTILE = [
@@ -30,18 +32,18 @@ LIGHT, DARK = (
 )
 
 
-def manifest(weeks: int, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+def manifest(weeks: int, **changes: Any) -> Manifest:  # noqa: ANN401
     ends = [START + timedelta(weeks=n) for n in range(weeks + 1)]
-    return {
+    return support.manifest(**{
         "report": "weekly <b>plays</b>", "key_id": "0123", "runner": "direct", "mechanism": "joint",
         "answer": "sequence",
         "parameters": {"epsilon": 1.0, "neighbours": "add-remove"}, "k": 5, "max_items_per_user": 3,
         "privacy": {"epsilon": 1.5, "delta": 1e-6, "neighbours": "add-remove",
-                    "unit": "one user's rows within one window"},
+                    "unit": "one user's rows within one window", "guarantee": "approximate"},
         "domain": {"kind": "public", "size": 900, "sha256": "00"}, "versions": {"python": "3.11"},
         "windows": [{"start": a.isoformat(), "end": b.isoformat(), "returned": 5} for a, b in pairwise(ends)],
         **changes,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def rows(windows: int, items: list[str], k: int = 5, counts: bool = True, groups: tuple[str, ...] = ()) -> list[dict]:
@@ -74,10 +76,11 @@ PAGES = {
     "a set": PublishedReport(bare("set"), manifest(0, answer="set", windows=[])),
     "no manifest": PublishedReport(bare()),
     "nothing released": PublishedReport([], manifest(1, domain={"kind": "unknown"})),
-    "not private": PublishedReport(bare(), manifest(0, private=False, privacy={"guarantee": "none"}, windows=[])),
+    "not private": PublishedReport(bare(), manifest(0, private=False, privacy=None, windows=[])),
     "a total, swapped": PublishedReport(rows(2, ["a", "b"]), manifest(2, privacy={
         "epsilon": 20.0, "delta": 0.0, "neighbours": "swap", "unit": "all of one user's rows", "windows": 52,
-        "accounting": "zcdp", "share_of_a_window": {}})),
+        "accounting": "zcdp", "guarantee": "pure",
+        "share_of_a_window": {"epsilon": 1.0, "delta": 0.0, "ranking": {}, "noisy_counts": None}})),
 }  # fmt: skip
 
 
@@ -257,8 +260,8 @@ def test_the_title_says_what_it_is(report: str, title: str) -> None:
 
 def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
     def titled(*ends: datetime, slide: timedelta = timedelta(0)) -> str:
-        spans = [{"start": (a - slide).isoformat(), "end": b.isoformat()} for a, b in pairwise(ends)]
-        return PublishedReport([], {"k": 3, "windows": spans}).title
+        spans = [{"start": (a - slide).isoformat(), "end": b.isoformat(), "returned": 0} for a, b in pairwise(ends)]
+        return PublishedReport([], support.manifest(k=3, windows=spans)).title
 
     days = [START + timedelta(days=n) for n in range(4)]
     assert titled(*days) == "Daily top 3, 2026-01-05 to 2026-01-07"
@@ -318,7 +321,10 @@ def test_what_is_said_holds() -> None:
 def test_the_factor_is_never_rounded_down() -> None:
     for epsilon in (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 9.0, 12.9):
         told = PublishedReport(
-            bare(), manifest(1, privacy={"epsilon": epsilon, "delta": 0, "neighbours": "swap", "unit": "x"})
+            bare(),
+            manifest(
+                1, privacy={"epsilon": epsilon, "delta": 0, "neighbours": "swap", "unit": "x", "guarantee": "pure"}
+            ),
         )
         [factor] = re.findall(r"at most ([\d.,]+) times", " ".join(Reader(page(told)).texts))
         exact = 2.718281828459045**epsilon

@@ -13,7 +13,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from private_topk.pipelines.sinks.manifest import describe_release
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
@@ -27,7 +28,9 @@ PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
 RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "of the contract")
 OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")
 RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
-FACTS = describe_release(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), RELEASE, "direct")
+MANIFEST = manifest_of(
+    resolve(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), period=PERIOD, release=RELEASE), "direct"
+)
 
 
 class SinkContract:
@@ -105,4 +108,4 @@ def written(sink: Sink) -> None:
     """Write `RANKINGS` in the windows of `PERIOD`, by a pipeline."""
     options = PipelineOptions(["--direct_runner_bundle_repeat=1"])
     with beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
-        _ = pipeline | beam.Create(RANKINGS).with_output_types(Ranking) | sink.write(FACTS, RELEASE)
+        _ = pipeline | beam.Create(RANKINGS).with_output_types(Ranking) | sink.write(MANIFEST, RELEASE)

@@ -16,6 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.store import manifest_path
+from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.show.page import page
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_text
@@ -29,7 +32,6 @@ from private_topk.pipelines.sinks.formats import (
     ranking_rows,
     schema,
 )
-from private_topk.pipelines.sinks.manifest import describe_release, encode_manifest, manifest_path
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
@@ -125,9 +127,9 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
     spec = TopK(2, mechanism, UnknownDomain(), 10)
     ranking = replace(COUNTED[0], noisy_counts=None, noise=None, noisy_weights=(1812.5, -3.25))
-    facts = describe_release(spec, Release(ReleaseKey.fresh(), "r"), "direct")
-    assert facts["weights"]["of_a_user_with_t_items"] == "min(1, sqrt(3 / t))"
-    assert facts["weights"]["noise_stddev"] == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
+    facts = manifest_of(resolve(spec), "direct")
+    assert facts.weights is not None and facts.weights.of_a_user_with_t_items == "min(1, sqrt(3 / t))"
+    assert facts.weights.noise_stddev == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
     shape = Shape.of(facts)
     assert list(fields_of(shape))[3:6] == ["item", "noisy_weight", "noisy_count"]
     rows = FORMATS[ending].decode(FORMATS[ending].encode(ranking_rows([ranking], "r"), shape))
@@ -152,7 +154,8 @@ def test_unknown_endings() -> None:
 
 
 def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
-    return json.loads(encode_manifest(describe_release(spec, release, "direct"), rankings, "a/b/r.avro", b"rows"))
+    answered = manifest_of(resolve(spec, release=release), "direct").with_answer(rankings)
+    return json.loads(answered.at("a/b/r.avro", b"rows").encode())
 
 
 def test_the_manifest_says_how_and_nothing_private() -> None:
@@ -176,6 +179,7 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
         "k": 12,
         "max_items_per_user": 7,
         "delta_of_a_shared_hash": 2.0**-63,
+        "zcdp_of_a_window": {"rho": 0.03125, "delta": 0.0},
         "domain": {"kind": "public", "size": 14, "sha256": spec.domain.digest},
         "output": "r.avro",
         "ranking_sha256": hashlib.sha256(b"rows").hexdigest(),

@@ -16,11 +16,10 @@ import pytest
 from private_topk.pipelines.rank import rank
 from private_topk.pipelines.show.reading import read_report
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, ranking_rows
-from private_topk.pipelines.sinks.manifest import encode_manifest
 from private_topk.transforms import Ranking
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.sinks.contract import PERIOD
-from tests.pipelines.support import command, options, write
+from tests.pipelines.support import command, manifest, options, write
 
 LISTED = ["Spain", "austria", "Norway", "10", "9"]
 WINDOWS = ["2026-01-05", "2026-01-06"]
@@ -91,5 +90,5 @@ def test_a_file_has_the_same_bytes_however_its_rankings_arrive() -> None:
     for seed in range(20):
         random.Random(seed).shuffle(rankings)
         rows = FORMATS[".avro"].encode(ranking_rows(rankings, "id", shape), shape)
-        found.add((rows, encode_manifest({}, rankings, "r.avro", rows)))
+        found.add((rows, manifest().with_answer(rankings).at("r.avro", rows).encode()))
     assert len(found) == 1

@@ -19,8 +19,8 @@ from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
 from private_topk.transforms.errors import Refusal
+from tests.pipelines.release.test_progress import Nowhere
 from tests.pipelines.support import Done, command, options, write
-from tests.pipelines.test_published import Nowhere
 
 ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]
 END = {"user": "u", "item": "a", "time": "2026-01-09T00:00:00Z"}

@@ -20,16 +20,16 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
-from private_topk.pipelines import published
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.process import JsonLines, Unfinished
-from private_topk.pipelines.published import Announcer, ExistingOutput, existing_outputs
+from private_topk.pipelines.release import progress as watching
+from private_topk.pipelines.release.progress import Announcer, ExistingOutput, existing_outputs
+from private_topk.pipelines.release.store import manifest_path
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.files import ToFolder
-from private_topk.pipelines.sinks.manifest import manifest_path
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.runners import Launch, Line, prepare
@@ -39,6 +39,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
+from tests.pipelines.support import manifest
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(hours=8), timedelta(hours=1), timedelta(minutes=5))
@@ -178,13 +179,13 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
         pass
 
 
-def followed(report: Report, launch: Launch, say: published.Say | None = None) -> AbstractContextManager[None]:
-    return published.followed(report, launch, LiveRun(), say)
+def followed(report: Report, launch: Launch, say: watching.Say | None = None) -> AbstractContextManager[None]:
+    return watching.followed(report, launch, LiveRun(), say)
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "_LAST_LOOKS", 1.0)
+    monkeypatch.setattr(watching, "_LAST_LOOKS", 1.0)
 
 
 @dataclass(frozen=True)
@@ -229,11 +230,11 @@ class Terminal(io.StringIO):
 def shown(monkeypatch: pytest.MonkeyPatch, sink: io.StringIO, patience: float, *shares: tuple[float, str],
           stream: io.TextIOBase | None = None) -> str:  # fmt: skip
     """What is shown, on a stream into the sink, while so much is read, once each is shown."""
-    monkeypatch.setattr(published, "_PATIENCE", patience)
-    monkeypatch.setattr(published, "_EVERY", 0.01)
+    monkeypatch.setattr(watching, "_PATIENCE", patience)
+    monkeypatch.setattr(watching, "_EVERY", 0.01)
     monkeypatch.setattr(sys, "stderr", stream or sink)
     live = LiveRun()
-    with published.progress(live):
+    with watching.progress(live):
         monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
         for share, text in shares:
             live.add_read(share)
@@ -251,30 +252,39 @@ def test_how_far_a_run_has_come_is_shown_on_a_terminal_after_a_while(monkeypatch
     assert json.loads(said.splitlines()[-1])["message"] == "reading: 25%"
 
 
-TWO = [{"start": "2026-01-05", "end": "2026-01-12"}, {"start": "2026-01-12", "end": "2026-01-19"}]
+TWO = [
+    {"start": f"2026-01-{first:02}T00:00:00Z", "end": f"2026-01-{first + 7}T00:00:00Z", "returned": 2}
+    for first in (5, 12)
+]
+GROUPS = {"kind": "public", "size": 2, "per_user": 1, "rankings_of_a_user": 1}
+CONTENT = b"item\n"
+
+
+def stands(**facts: object) -> bytes:
+    return manifest(**facts).at("ranking.csv", CONTENT).encode()
 
 
 @pytest.mark.parametrize(
-    ("ranking", "manifest", "found"),
+    ("ranking", "beside", "found"),
     [
         (False, None, None),
         (True, None, ("", 0)),
-        (False, {"report": "a", "windows": TWO}, ("a", 0)),
-        (True, {"report": "a", "windows": TWO}, ("a", 2)),
-        (True, {"report": "a", "windows": [*TWO, TWO[0]], "groups": {"size": 2}}, ("a", 1)),
-        (True, {"report": "a", "windows": [1, 2]}, ("", 0)),
-        (True, {"windows": TWO[:1]}, ("", 0)),
-        (True, {"report": "a", "windows": 3}, ("", 0)),
-        (True, "no JSON", ("", 0)),
-        (True, [], ("", 0)),
+        (False, stands(report="a", windows=TWO), ("a", 0)),
+        (True, stands(report="a", windows=TWO), ("a", 2)),
+        (True, stands(report="a", windows=[*TWO, TWO[0]], groups=GROUPS), ("a", 1)),
+        (True, stands(report="a").replace(b'"report": "a"', b'"report": 1'), ("", 0)),
+        (True, b"no JSON", ("", 0)),
+        (True, b"[]", ("", 0)),
     ],
 )
-def test_what_stands_at_a_place(tmp_path: Path, ranking: bool, manifest: object, found: tuple[str, int] | None) -> None:
+def test_what_stands_at_a_place(
+    tmp_path: Path, ranking: bool, beside: bytes | None, found: tuple[str, int] | None
+) -> None:
     path = f"{tmp_path}/ranking.csv"
     if ranking:
-        Path(path).write_text("item\n")
-    if manifest is not None:
-        Path(manifest_path(path)).write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
+        Path(path).write_bytes(CONTENT)
+    if beside is not None:
+        Path(manifest_path(path)).write_bytes(beside)
     expected = None if found is None else ExistingOutput(path, *found)
     assert existing_outputs(sink_of(path), None) == [expected]
 

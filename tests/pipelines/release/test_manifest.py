@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from private_topk.pipelines.show.reading import is_manifest
-from tests.pipelines.support import command, options, write
+from private_topk.pipelines.release.manifest import Manifest
+from tests.pipelines.support import command, manifest, options, write
 
 KINDS: dict[str, dict[str, object]] = {
     "of a range, counted": {"domain_range": "0:9", "publish_counts": 1},
@@ -52,11 +53,11 @@ def changed(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("made", KINDS, indirect=True)
 def test_a_changed_manifest_is_shown_or_refused(made: dict[str, Any]) -> None:
     shown = refused = 0
-    for manifest in changed(made):
-        Path("r.manifest.json").write_text(json.dumps(manifest))
+    for facts in changed(made):
+        Path("r.manifest.json").write_text(json.dumps(facts))
         for more in (["--sign-off"], ["--registry"], [], ["--html", "page.html", "--overwrite"]):
             done = command("show", "r.csv", *more)
-            assert done.status in (0, 2) and done.err.count("\n") == (done.status == 2), (manifest, done.err)
+            assert done.status in (0, 2) and done.err.count("\n") == (done.status == 2), (facts, done.err)
         shown, refused = shown + (done.status == 0), refused + (done.status == 2)
     assert shown > 50 and refused > 50, "both have been met"
 
@@ -70,6 +71,17 @@ def test_what_is_no_manifest(content: str, tmp_path: Path, monkeypatch: pytest.M
     assert done.status == 2 and "r.jsonl: r.manifest.json is no manifest: copy" in done.err
 
 
-def test_facts_that_are_missing_or_null_are_none() -> None:
-    assert is_manifest({}) and is_manifest({"mechanism": None, "privacy": None, "windows": []})
-    assert not is_manifest({"k": 0}) and not is_manifest({"windows": None}) and not is_manifest(None)
+def test_the_page_on_formats_has_every_field() -> None:
+    page = Path(__file__).parents[3] / "docs" / "formats.md"
+    section = page.read_text().partition("## The manifest\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(Manifest.__struct_fields__)
+
+
+def test_what_contradicts_itself_is_no_manifest() -> None:
+    """A promise that is missing, a total without a share, a list of no size: nothing is filled in."""
+    total = {"epsilon": 1, "delta": 0, "neighbours": "swap", "unit": "x", "guarantee": "pure", "windows": 3}
+    for facts in ({"privacy": None}, {"private": False}, {"privacy": total}, {"domain": {"kind": "public"}}, {"k": 0}):
+        with pytest.raises(ValueError):
+            manifest(**facts)
+    assert manifest(private=False, privacy=None).decode(manifest().encode()) == manifest()

@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
-from private_topk.pipelines.files import exists, open_file, refuse_special
+from private_topk.pipelines.files import exists, refuse_special
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.process import JsonLines, Unfinished
-from private_topk.pipelines.publishing import manifest_path, refuse_changed
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import manifest_path, unchanged_pair_at
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.runners import Launch, Line
@@ -81,27 +82,19 @@ def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput |
 
 def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
     for path in paths:
-        manifest = manifest_path(path)
-        described, written = exists(manifest), exists(path)
-        if not described:
-            yield ExistingOutput(path, "", 0) if written else None
-            continue
-        for place in (path, manifest):
+        for place in filter(exists, (manifest_path(path), path)):
             refuse_special(place, "output")
-        if written:
-            refuse_changed(path)
-        with open_file(manifest) as source:
-            try:
-                facts = json.load(source)
-                yield ExistingOutput(path, str(facts["report"]), _whole_windows(facts) if written else 0)
-            except (ValueError, KeyError, TypeError):
-                yield ExistingOutput(path, "", 0)
+        ranking, manifest = unchanged_pair_at(path)
+        if manifest is None:
+            yield ExistingOutput(path, "", 0) if exists(path) or exists(manifest_path(path)) else None
+        else:
+            yield ExistingOutput(path, str(manifest.report), 0 if ranking is None else _whole_windows(manifest))
 
 
-def _whole_windows(manifest: dict[str, Any]) -> int:
+def _whole_windows(manifest: Manifest) -> int:
     """How many windows have a ranking, of every group where groups are ranked."""
-    rankings = Counter((window["start"], window["end"]) for window in manifest["windows"])
-    groups = (manifest.get("groups") or {}).get("size", 1)
+    rankings = Counter((window.start, window.end) for window in manifest.windows)
+    groups = 1 if manifest.groups is None else manifest.groups.number or 1
     return sum(number >= groups for number in rankings.values())
 
 

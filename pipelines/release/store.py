@@ -1,4 +1,4 @@
-"""Atomic publication of a ranking and its manifest: both or neither, despite other processes and crashes.
+"""The store of published rankings: a ranking and its manifest are located, read, and published both or neither.
 
 The ranking is written last, so if it exists, all does; and a ranking to be replaced is removed first, so that an old
 ranking never stands beside a new manifest. Files of this machine are published under a lock on their folder, which the
@@ -8,42 +8,58 @@ system releases with the process: files with a temporary name there were left by
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from datetime import datetime
+from typing import NamedTuple
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import PATIENCE, exists, is_local, open_file, refuse_special
 from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.release.manifest import Manifest, QuestionFacts, first_difference
 from private_topk.runners import say
 from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.release import Release
-from private_topk.transforms.windows import WindowBounds, utc_text
+from private_topk.transforms.windows import WindowBounds
 
 try:
     import fcntl
 except ImportError:  # no such locks on this system: only the checks keep two runs to one output apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["check_question", "is_whole", "manifest_path", "obstacle", "publish", "refuse_changed", "replace_file"]
+__all__ = [
+    "Pair",
+    "check_question",
+    "manifest_path",
+    "obstacle",
+    "pair_at",
+    "publish",
+    "replace_file",
+    "unchanged_pair_at",
+]
+
+Bounds = tuple[datetime | None, datetime | None]
 
 _INCOMPLETE = ".incomplete"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
-_UNASKED = frozenset((
-    "runner", "released", "versions",  # where and when it was answered
-    "output", "ranking_sha256",  # the answer, and where it stands
-    "dataset", "found", "time_zone",  # what is called otherwise is the same; items and windows are compared themselves
-    "answer", "weights", "delta_of_a_shared_hash", "zcdp_of_a_window", "all_windows",  # these follow from the rest
-))  # fmt: skip
-"""The fields of a manifest that do not belong to its question."""
+
+
+class Pair(NamedTuple):
+    """What stands at a path: a ranking and its manifest, each None if it is not there, or nothing that can be read."""
+
+    ranking: bytes | None
+    manifest: Manifest | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both are there and belong together."""
+        return self.ranking is not None and self.manifest is not None and self.manifest.is_of(self.ranking)
 
 
 def manifest_path(output: str) -> str:
@@ -51,14 +67,20 @@ def manifest_path(output: str) -> str:
     return output.rpartition(".")[0] + ".manifest.json"
 
 
+def pair_at(path: str) -> Pair:
+    """What stands at a path. Raises nothing for what cannot be read."""
+    return Pair(_content(path), _manifest_at(path))
+
+
 def publish(
-    path: str, ranking: bytes, manifest: bytes, overwrite: bool, keep: bool = False, live: LiveRun | None = None
+    path: str, ranking: bytes, manifest: Manifest, overwrite: bool, keep: bool = False, live: LiveRun | None = None
 ) -> None:
     """Publish a ranking and its manifest at a path, under temporary names until both are complete.
 
     Repeating the call gives the same files. Output of another run is kept, unless `overwrite` is set.
 
     Args:
+        manifest: it gets the name and the digest of the ranking here.
         keep: a ranking that the same release has published there is kept, whatever it would be now. That is needed for
             streams, whose rows may have changed: otherwise one charge would pay for two answers.
         live: the run that publishes, if it is one of this process; it may have ended.
@@ -67,6 +89,7 @@ def publish(
         Refusal: something else exists there.
         RuntimeError: the run has ended; or the place has no locks, and another run was writing too.
     """
+    manifest = manifest.at(path, ranking)
     with nullcontext() if live is None else live.publishing(), _alone_with(path) as alone:
         if _stands(path, ranking, manifest, keep, overwrite):
             return
@@ -75,8 +98,8 @@ def publish(
             raise conflict
         if alone:
             _sweep(path)
-        _put(path, {manifest_path(path): manifest, path: ranking})
-        if not alone and not is_whole(path):
+        _put(path, {manifest_path(path): manifest.encode(), path: ranking})
+        if not alone and not pair_at(path).is_whole:
             raise RuntimeError(f"another run has published to {path} at the same time: repeat this one")
 
 
@@ -86,40 +109,39 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
     Output of the same release under the same key is no obstacle: repeating it gives the same bytes.
     """
     conflict = _in_the_way(path, overwrite)
-    if conflict is None or _owner(path) is not None or not _is_of(path, _described(path), release):
+    if conflict is None or _owner(path) is not None or not _is_of(path, _manifest_at(path), release):
         return conflict
     if exists(path) and not overwrite:
-        refuse_changed(path)
+        unchanged_pair_at(path)
     return None
 
 
-def check_question(path: str, release: Release, facts: Mapping[str, Any], windows: Iterable[WindowBounds]) -> None:
+def check_question(path: str, release: Release, asked: Manifest, windows: Iterable[WindowBounds]) -> None:
     """Raise Refusal if the same id has published the answer to another question at a path, or under another key.
 
     Args:
-        facts: of the manifest that would be published, as known before the run; and its windows.
+        asked: the manifest that would be published, as known before the run; and its windows.
     """
-    known = _described(path)
-    if not _is_of(path, known, release) or not exists(path):
+    known = _manifest_at(path)
+    if known is None or not _is_of(path, known, release) or not exists(path):
         return
-    bounds = [
-        {"start": utc_text(each.start), "end": utc_text(each.end)} if each.start and each.end else {}
-        for each in windows
-    ]
-    differing = _differing(known, {**facts, "key_id": known["key_id"], "windows": bounds})
+    differing = _differing(known, asked, {(window.start, window.end) for window in windows}, but=("key_id",))
     if differing is not None:
-        value = known.get(differing)
+        value = getattr(known, differing)
         was = f"its {differing} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
         rule = f"cannot go on in {verbatim(path)}: another question was published under this id, {was}"
         raise Refusal("release_id", rule, "give another id, and another {output}")
 
 
-def refuse_changed(path: str) -> None:
-    """Raise Refusal if a ranking is not the one of its manifest: then it no longer counts as published."""
-    known = _described(path).get("ranking_sha256")
-    if known is not None and known != hashlib.sha256(_content(path) or b"").hexdigest():
+def unchanged_pair_at(path: str) -> Pair:
+    """What stands at a path. Raises Refusal if the ranking is not the one of its manifest: then it no longer counts as
+    published.
+    """
+    there = pair_at(path)
+    if there.ranking is not None and there.manifest is not None and not there.is_whole:
         rule = f"{verbatim(path)} was changed after it was published: its manifest is of other bytes"
         raise Refusal("output", rule, "take it away, and run the same release again to have it back")
+    return there
 
 
 def _taken(path: str) -> Refusal:
@@ -141,33 +163,32 @@ def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
         return None
     if exists(path):
         return _taken(path)
-    return _taken(manifest) if exists(manifest) and "windows" not in _described(path) else None
+    return _taken(manifest) if exists(manifest) and _manifest_at(path) is None else None
 
 
 def _owner(path: str) -> str | None:
     """Another existing ranking with the same manifest path, such as ranking.csv beside ranking.avro, or None."""
     folder, slash, name = path.rpartition("/")
-    other = _described(path).get("output")
-    if not isinstance(other, str) or other == name or "/" in other or manifest_path(other) != manifest_path(name):
+    manifest = _manifest_at(path)
+    other = None if manifest is None else manifest.output
+    if other is None or other == name or "/" in other or manifest_path(other) != manifest_path(name):
         return None
     return other if exists(f"{folder}{slash}{other}") else None
 
 
-def _described(path: str) -> dict[str, Any]:
-    """The manifest of a ranking; empty if there is none, or none of ours."""
-    try:
-        manifest = json.loads(_content(manifest_path(path)) or b"")
-    except ValueError:
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
+def _manifest_at(path: str) -> Manifest | None:
+    """The manifest of a ranking; None if there is none, or none of ours."""
+    with suppress(ValueError):
+        return Manifest.decode(_content(manifest_path(path)) or b"")
+    return None
 
 
-def _is_of(path: str, described: dict[str, Any], release: Release) -> bool:
+def _is_of(path: str, manifest: Manifest | None, release: Release) -> bool:
     """Whether this release is published at a path. Raises Refusal if its id is, under another key."""
-    if described.get("report") != release.id:
+    if manifest is None or manifest.report != release.id:
         return False
     try:
-        same = described.get("key_id") == release.key.key_id()
+        same = manifest.key_id == release.key.key_id()
     except ValueError:  # the key cannot be read here
         return False
     if not same and not release.key.in_memory:
@@ -176,40 +197,33 @@ def _is_of(path: str, described: dict[str, Any], release: Release) -> bool:
     return same
 
 
-def _stands(path: str, ranking: bytes, manifest: bytes, keep: bool, overwrite: bool) -> bool:
+def _stands(path: str, ranking: bytes, manifest: Manifest, keep: bool, overwrite: bool) -> bool:
     """Whether this ranking is published, or with `keep` any other that this release has answered to this question. Its
     manifest may be of an earlier run.
     """
-    published = _content(path)
-    if published is None or not (keep or published == ranking):
+    there = pair_at(path)
+    if there.ranking is None or not (keep or there.ranking == ranking):
         return False
-    if _content(manifest_path(path)) == manifest:
+    if there.manifest == manifest:
         return True
-    if overwrite and not keep:
+    if there.manifest is None or overwrite and not keep:
         return False
-    return (keep or is_whole(path)) and _differing(_described(path), json.loads(manifest)) is None
+    return (keep or there.is_whole) and _differing(there.manifest, manifest, manifest.bounds()) is None
 
 
-def _differing(published: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
+def _differing(
+    published: Manifest, asked: Manifest, bounds: Collection[Bounds], but: Collection[str] = ()
+) -> str | None:
     """The first field by which two manifests are of different questions; None where they are of the same.
 
     This is the one rule of what an id may publish at a place, before a run and at its end.
+
+    Args:
+        bounds: of the windows that are asked.
+        but: fields that are not known yet.
     """
-    one, other = _question(published), _question(asked)
-    return next((name for name in {**one, **other} if one.get(name) != other.get(name)), None)
-
-
-def _question(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    facts = json.loads(json.dumps(manifest))
-    windows = facts.get("windows")
-    bounds = [(each.get("start"), each.get("end")) for each in windows] if isinstance(windows, list) else []
-    return {**{name: facts[name] for name in facts if name not in _UNASKED}, "windows": sorted(set(map(str, bounds)))}
-
-
-def is_whole(path: str) -> bool:
-    """Whether a ranking and a manifest that belong together are published."""
-    ranking = _content(path)
-    return ranking is not None and _described(path).get("ranking_sha256") == hashlib.sha256(ranking).hexdigest()
+    differing = first_difference(published, asked, QuestionFacts, but)
+    return "windows" if differing is None and published.bounds() != set(bounds) else differing
 
 
 def _content(path: str) -> bytes | None:

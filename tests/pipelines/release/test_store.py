@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import publishing
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.publishing import obstacle, publish
+from private_topk.pipelines.release import store
+from private_topk.pipelines.release.store import Pair, obstacle, publish
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, pair_at, race
-from tests.pipelines.support import Done, command, settled, write
+from tests.pipelines.support import Done, command, manifest, settled, write
 from tests.runners.cloud import BUCKET, bucket_serving
 
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
@@ -82,7 +82,7 @@ def test_a_ranking_in_another_format_does_not_take_the_manifest(
 def test_the_same_release_is_no_obstacle(tmp_path: Path) -> None:
     path, key = tmp_path / "r.avro", ReleaseKey.held(b"a key of the tests, which is no secret")
     ranking, _ = pair("week")
-    publish(str(path), ranking, b'{"report": "week", "key_id": "%s", "windows": []}' % key.key_id().encode(), False)
+    publish(str(path), ranking, manifest(report="week", key_id=key.key_id()), False)
     assert obstacle(str(path), Release(key, "week")) is None
     keys = [ReleaseKey.fresh(), ReleaseKey("env:NO_SUCH_KEY")]
     for release in [Release(key, "other"), *(Release(other, "week") for other in keys)]:
@@ -125,7 +125,7 @@ def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(Refusal, match="exists and is kept"):
             publish(path, *pair("d"), False)
         assert bucket.names() == ["out/r.avro", "out/r.manifest.json"] and bucket.get("out/r.avro") == pair("c")[0]
-        monkeypatch.setattr(publishing, "is_whole", lambda path: False)
+        monkeypatch.setattr(store, "pair_at", lambda path: Pair(None, None))
         with pytest.raises(RuntimeError, match="another run has published"):
             publish(path, *pair("e"), True)
 
@@ -152,7 +152,7 @@ def test_the_same_arguments_resume_a_killed_run(tmp_path: Path, moment: str) -> 
              "--mechanism", "joint", "--k", "3", "--epsilon", "1", "--output", f"{tmp_path}/out/r.jsonl",
              "--release-key", f"file:{tmp_path}/key", "--release-id", "week", *ledger]  # fmt: skip
     script = f"""import os, signal, sys
-import private_topk.pipelines.publishing as p
+import private_topk.pipelines.release.store as p
 import private_topk.pipelines.sinks.files as f
 {_KILLED[moment]}
 from private_topk.pipelines import cli

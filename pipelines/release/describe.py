@@ -1,0 +1,164 @@
+"""The manifest of a report, as far as it is known before its job starts."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.release.manifest import (
+    Against,
+    Amounts,
+    Budget,
+    ListedItems,
+    Manifest,
+    Privacy,
+    RankedGroups,
+    Share,
+    Weights,
+    Zcdp,
+)
+from private_topk.transforms.mechanisms.weighted import UNIT
+from private_topk.transforms.stated import number, stated
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.report_spec import ReportSpec
+    from private_topk.transforms.spec import TopK
+
+__all__ = ["manifest_of"]
+
+_PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
+_Record = TypeVar("_Record")
+
+
+def manifest_of(
+    spec: ReportSpec,
+    runner: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    reading: Mapping[str, Any] | None = None,
+    integer_items: bool = False,
+    dataset: str | None = None,
+) -> Manifest:
+    """The manifest of a report as known before its job starts: without the key's id, which is read where the key is,
+    and without an answer.
+
+    Args:
+        columns: the names of the columns that are read, by role; and `reading`, how, where that is not the default.
+        integer_items: items are published as integers.
+        dataset: whose budget is charged, where one is.
+    """
+    top_k, release, period = spec.top_k, spec.release, spec.period
+    mechanism, counts = top_k.mechanism, top_k.publish_counts
+    private = mechanism.guarantee.privacy != "none" and release.key.is_secret
+    found = tuple(place.rpartition("/")[2] for field, place in top_k.listed() if field == "found")
+    groups = top_k.groups
+    everything = spec.over_all_windows
+    zcdp = None if mechanism.guarantee.privacy == "none" else cost_of(top_k)
+    manifest = Manifest(
+        private=private,
+        mechanism=mechanism.about.name,
+        answer=mechanism.guarantee.answer,
+        parameters=mechanism.parameters(),
+        k=top_k.k,
+        max_items_per_user=top_k.max_items_per_user,
+        max_windows_per_user=top_k.max_windows_per_user,
+        against=_as(Against, top_k.risers),
+        amounts=_as(Amounts, top_k.amounts),
+        weights=_weights(top_k),
+        privacy=_privacy(spec) if private else None,
+        report=release.id,
+        key_id=None,
+        groups=_as(RankedGroups, groups, rankings_of_a_user=top_k.rankings_of_a_user()),
+        counts_rounded_to=None if counts is None else counts.round_to,
+        counts_hidden_below=None if counts is None else counts.hide_below,
+        others_published=counts is not None and counts.others is not None,
+        domain=_as(ListedItems, top_k.domain),
+        columns=None if columns is None else dict(columns),
+        reading=dict(reading) if reading else None,
+        item_type="int64" if integer_items else None,
+        delta_of_a_shared_hash=_of_a_shared_hash(top_k),
+        zcdp_of_a_window=None if zcdp is None else Zcdp(rho=_rounded(zcdp.rho), delta=_rounded(zcdp.rest)),
+        all_windows=everything and Budget(epsilon=_rounded(everything[0]), delta=_rounded(everything[1])),
+        time_zone=None if period is None or period.zone == "UTC" else period.zone,
+        dataset=dataset,
+        found=found or None,
+        runner=runner,
+        versions={"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
+    )
+    return Manifest.decode(manifest.encode())  # equal to what a file gives back
+
+
+def _as(kind: type[_Record], value: Any, **more: object) -> _Record | None:  # noqa: ANN401 - what describes itself
+    return None if value is None else msgspec.convert(value.describe() | more, kind)
+
+
+def _privacy(spec: ReportSpec) -> Privacy:
+    """Unit, total and share."""
+    top_k, privacy = spec.top_k, spec.privacy
+    parameters, counts = top_k.mechanism.parameters(), top_k.publish_counts
+    window: dict[str, Any] = {
+        "epsilon": top_k.epsilon(),
+        "delta": top_k.delta(),
+        "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
+        "noisy_counts": counts and counts.parameters(),
+    }
+    unit = UNITS[privacy.unit] + (" and the one before it" if privacy.pairs and privacy.unit == "user-window" else "")
+    promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": unit}
+    if privacy.total is None:
+        return Privacy(**window, **promise, guarantee="approximate" if window["delta"] else "pure")
+    pure = privacy.accounting == "basic" and not window["delta"]
+    each = privacy.windows // (privacy.each or 1)
+    return Privacy(
+        epsilon=stated(privacy.total.epsilon),
+        delta=0.0 if pure else stated(privacy.total.delta),
+        **promise,
+        guarantee="pure" if pure else "approximate",
+        windows=privacy.of or each,
+        windows_of_a_user=None if privacy.of is None else each,
+        rankings_of_a_user_in_a_window=privacy.each,
+        accounting=privacy.accounting,
+        share_of_a_window=Share(**window),
+    )
+
+
+def _rounded(budget: Fraction) -> float:
+    """Up, to six digits: the last bits of what was given as a float say nothing."""
+    return float(number(budget))
+
+
+def _weights(spec: TopK) -> Weights | None:
+    weighting = spec.mechanism.weighting
+    if weighting is None:
+        return None
+    noise = float(f"{float(weighting.noise / UNIT):.6g}") if spec.mechanism.guarantee.publishes_weights else None
+    return Weights(of_a_user_with_t_items=f"min(1, sqrt({weighting.whole_items} / t))", noise_stddev=noise)
+
+
+def _of_a_shared_hash(spec: TopK) -> float:
+    """The most that each other user adds to delta, since two users may share a hash.
+
+    Proof. Compare two data sets under one key. Unless whoever joins shares a hash with one of the n others, they are
+    neighbours as hashes too. The probability of an answer is a mean over keys: at most exp(epsilon) times that of the
+    other data set, and the part of the keys where a hash is shared, at most n / 2**64. Under "swap" either of two users
+    may share one: twice as many. Where no bound chooses among a user's rows, two users who count as one move scores
+    no more than the one who joins: nothing is added.
+    """
+    bounded = spec.max_items_per_user or spec.max_windows_per_user or spec.groups is not None
+    swapped = spec.mechanism.parameter("neighbours", "add-remove") == "swap"
+    return 2.0 ** (-63 if swapped else -64) if bounded else 0.0
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,260 @@
+"""The manifest: what was published and how, for anyone who reads the ranking. Nothing private.
+
+It is read through its type alone: JSON that does not fit it is no manifest. What does not apply is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from datetime import datetime, timezone
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from private_topk.transforms.release import Ranking
+
+__all__ = [
+    "Against", "Amounts", "Budget", "ListedItems", "Manifest", "Privacy", "QuestionFacts", "RankedGroups",
+    "SeriesFacts", "Share", "Weights", "Window", "Zcdp", "first_difference", "in_order",
+]  # fmt: skip
+
+Whole = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Exact = int | float | str
+"""A number as it was given: a text where no float is just that."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a manifest."""
+
+
+class Budget(Record, frozen=True, kw_only=True):
+    epsilon: Annotated[float, Meta(gt=0)]
+    delta: Annotated[float, Meta(ge=0)]
+
+
+class Share(Budget, frozen=True, kw_only=True):
+    """What one window has spent, and of it the ranking and the noisy counts."""
+
+    ranking: dict[str, Any]
+    noisy_counts: dict[str, Any] | None
+
+
+class Privacy(Budget, frozen=True, kw_only=True):
+    """The promise: of every window, or where `windows` is given, of so many together.
+
+    Args:
+        windows_of_a_user: in how many of them a user counts, where that is not in all.
+        ranking, noisy_counts: as of a `Share`, where the promise is of every window.
+    """
+
+    neighbours: Literal["add-remove", "swap"]
+    unit: str
+    guarantee: Literal["pure", "approximate"]
+    ranking: dict[str, Any] | None = None
+    noisy_counts: dict[str, Any] | None = None
+    windows: Positive | None = None
+    windows_of_a_user: Positive | None = None
+    rankings_of_a_user_in_a_window: Positive | None = None
+    accounting: str | None = None
+    share_of_a_window: Share | None = None
+
+    def __post_init__(self) -> None:
+        if (self.windows is None) != (self.share_of_a_window is None):
+            raise ValueError("a total is of so many windows, each with its share")
+
+    @property
+    def publishes_counts(self) -> bool:
+        share = self.share_of_a_window
+        return bool(self.noisy_counts if share is None else share.noisy_counts)
+
+
+class ListedItems(Record, frozen=True, kw_only=True):
+    """A domain, or the list of groups."""
+
+    kind: Literal["public", "range", "unknown"]
+    size: Positive | None = None
+    sha256: str | None = None
+    start: int | None = None
+    stop: int | None = None
+    catalogue: ListedItems | None = None
+    by_group: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "public" and self.size is None or self.kind == "range" and None in (self.start, self.stop):
+            raise ValueError("a public list has a size, and a range its bounds")
+
+    @property
+    def number(self) -> int | None:
+        """How many items there are; None if nobody knows."""
+        return self.stop - self.start if self.start is not None and self.stop is not None else self.size
+
+
+class RankedGroups(ListedItems, frozen=True, kw_only=True):
+    """The groups, of which each has a ranking.
+
+    Args:
+        per_user: in how many of them a user counts in a window.
+        rankings_of_a_user: for how many rankings of a window a user has paid.
+    """
+
+    per_user: Positive
+    rankings_of_a_user: Positive
+
+
+class Amounts(Record, frozen=True, kw_only=True):
+    max_value: Exact
+    value_resolution: Exact
+
+    @property
+    def fractional(self) -> bool:
+        return Fraction(str(self.value_resolution)).denominator > 1
+
+
+class Against(Record, frozen=True, kw_only=True):
+    window: str
+    weight: Exact
+
+
+class Weights(Record, frozen=True, kw_only=True):
+    of_a_user_with_t_items: str
+    noise_stddev: float | None = None
+
+
+class Zcdp(Record, frozen=True, kw_only=True):
+    rho: float
+    delta: float
+
+
+class Window(Record, frozen=True, kw_only=True):
+    """A window, or one group of it. How many items were returned is part of what is published."""
+
+    start: Moment | None
+    end: Moment | None
+    group: str | None = None
+    group_number: Whole | None = None
+    returned: Whole
+    noise_stddev: float | None = None
+    noise_95: int | float | None = None
+
+
+class SeriesFacts(Record, frozen=True, kw_only=True):
+    """What all releases have in common that are shown as one series."""
+
+    private: bool = True
+    mechanism: str
+    answer: Literal["sequence", "set"]
+    parameters: dict[str, Any]
+    k: Positive | None
+    max_items_per_user: Positive | None
+    max_windows_per_user: Positive | None = None
+    against: Against | None = None
+    amounts: Amounts | None = None
+    weights: Weights | None = None
+    privacy: Privacy | None = None
+
+    def __post_init__(self) -> None:
+        if self.private == (self.privacy is None):
+            raise ValueError("a ranking promises something, or is not private")
+
+
+class QuestionFacts(SeriesFacts, frozen=True, kw_only=True):
+    """What a release id may stand for once: another ranking under it and its key must have the same. Its windows are
+    compared apart, as a folder may have more.
+    """
+
+    report: str | None
+    key_id: str | None
+    groups: RankedGroups | None = None
+    counts_rounded_to: Positive | None = None
+    counts_hidden_below: int | None = None
+    others_published: bool = False
+    domain: ListedItems | None
+    columns: dict[str, str] | None = None
+    reading: dict[str, Any] | None = None
+    item_type: str | None = None
+
+
+class Manifest(QuestionFacts, frozen=True, kw_only=True):
+    """The record beside a ranking: its question, and below what follows from it, or is of the answer.
+
+    Raises:
+        ValueError: its parts contradict each other.
+    """
+
+    delta_of_a_shared_hash: float | None = None
+    zcdp_of_a_window: Zcdp | None = None
+    all_windows: Budget | None = None
+    time_zone: str | None = None
+    dataset: str | None = None
+    found: tuple[str, ...] | None = None
+    runner: str | None = None
+    versions: dict[str, str] | None = None
+    released: str | None = None
+    output: str | None = None
+    ranking_sha256: str | None = None
+    windows: tuple[Window, ...] = ()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Manifest:
+        """The manifest that a file holds. Raises ValueError if it is none."""
+        try:
+            return _DECODER.decode(content)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"this is no manifest: {error}") from None
+
+    def encode(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest as JSON holds it."""
+        facts: dict[str, Any] = msgspec.to_builtins(self)
+        return facts
+
+    def with_answer(self, rankings: Iterable[Ranking]) -> Manifest:
+        """The manifest with the windows of an answer."""
+        windows = tuple(
+            Window(
+                start=ranking.window.start,
+                end=ranking.window.end,
+                group=ranking.group,
+                group_number=ranking.group_number,
+                returned=len(ranking.items),
+                noise_stddev=ranking.noise and ranking.noise.stddev,
+                noise_95=ranking.noise and ranking.noise.within_95,
+            )
+            for ranking in in_order(rankings)
+        )
+        return msgspec.structs.replace(self, windows=windows, released=f"{datetime.now(timezone.utc):%Y-%m-%d}")
+
+    def at(self, path: str, ranking: bytes) -> Manifest:
+        """The manifest of a ranking file with this content."""
+        digest = hashlib.sha256(ranking).hexdigest()
+        return msgspec.structs.replace(self, output=path.rpartition("/")[2], ranking_sha256=digest)
+
+    def is_of(self, ranking: bytes) -> bool:
+        """Whether a ranking file is the one that this is the manifest of."""
+        return self.ranking_sha256 == hashlib.sha256(ranking).hexdigest()
+
+    def bounds(self) -> set[tuple[datetime | None, datetime | None]]:
+        return {(window.start, window.end) for window in self.windows}
+
+
+_DECODER = msgspec.json.Decoder(Manifest)
+
+
+def first_difference(
+    one: SeriesFacts, other: SeriesFacts, of: type[SeriesFacts], but: Collection[str] = ()
+) -> str | None:
+    """The first field of a kind of facts, but for some, by which two manifests differ; None where they are the same."""
+    names = (field.name for field in msgspec.structs.fields(of) if field.name not in but)
+    return next((name for name in names if getattr(one, name) != getattr(other, name)), None)
+
+
+def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
+    """Rankings in the order in which they are published, however they arrive."""
+    return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))

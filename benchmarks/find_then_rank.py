@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.counts import FOLDER
 from benchmarks.hidden import DELTA, LIMIT, Pairs, bounded, pairs_of
-from private_topk.pipelines.budget.sharing import Reach, share_out
+from private_topk.pipelines.budget.sharing import Composition, share_out
 from private_topk.transforms.mechanisms import (
     CdpPeeling,
     Joint,
@@ -116,7 +116,7 @@ class Total:
         if self.unit != "user":
             return mechanism
         spare = None if "delta" in mechanism.parameters() else self.delta
-        return share_out(mechanism, k, None, spare, Reach("user", 1, self.periods)).mechanism
+        return share_out(mechanism, k, None, spare, Composition("user", 1, self.periods)).mechanism
 
     def unknown(self, k: int) -> Iterable[Mechanism]:
         given = self.epsilon, self.delta

@@ -29,7 +29,7 @@ def tell(more_tea: bool) -> str:
 request = Request(
     dataset="orders",
     unit="user-window",
-    report=NAME,
+    release_id=NAME,
     key_id=KEY.key_id(),
     fingerprint=hmac.digest(KEY.derive("input"), Path("orders.csv").read_bytes(), "sha256").hex(),
     parameters={"mechanism": "randomised response", "truth": "3/4"},

@@ -174,11 +174,9 @@ def _key(reference: str) -> Finding:
 def _ledger(url: str) -> Finding:
     """Whether the ledger can be charged: reading takes the same lock, so it fails without permission to write."""
     from private_topk.pipelines.budget.ledger import Ledger
-    from private_topk.pipelines.budget.records import RELEASES
 
     try:
-        budgets, entries = Ledger(url).read()
+        books = Ledger(url).read()
     except Refusal as error:
         return Finding("ledger", "wrong", error.shown(lambda _: "the ledger"))
-    charges = sum(entry.outcome in RELEASES for entry in entries)
-    return Finding("ledger", "ok", f"can be charged: {len(budgets)} budgets, {charges} charges")
+    return Finding("ledger", "ok", f"can be charged: {len(books.budgets)} budgets, {len(books.charges)} charges")

@@ -216,4 +216,4 @@ def account_of(options: Options) -> Account | None:
         return None
     if ledger is None or dataset is None:
         raise Refusal("ledger", "and {dataset} go together: where spending is kept, and whose budget it is")
-    return Account(ledger, dataset, options.get("series", ""))
+    return Account(ledger, dataset, options.get("report_name"))

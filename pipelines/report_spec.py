@@ -7,7 +7,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.pipelines.budget.composition import Total, check_epsilon
-from private_topk.pipelines.budget.sharing import Privacy, Reach, cost_of, over_windows, share_out, windows_of_a_user
+from private_topk.pipelines.budget.sharing import (
+    Composition,
+    Privacy,
+    cost_of,
+    over_windows,
+    share_out,
+    windows_of_a_user,
+)
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.identity import TAG
 from private_topk.pipelines.lists import domain_of, groups_of
@@ -94,17 +101,17 @@ def resolve(
     number, most = len(period) if period else 1, top_k.max_windows_per_user
     if most is not None:
         _check_bound(top_k, period, privacy_unit, horizon)
-    reach = Reach(
+    composition = Composition(
         unit=privacy_unit,
         windows=number,
         horizon=horizon,
         overlap=1 if period is None else period.overlap if top_k.risers is None else min(number, RISERS_THAT_SHARE),
         most=most,
         rankings=top_k.rankings_of_a_user(),
-        alone=top_k.rankings_of_a_newcomer(),
+        groups_if_added=top_k.rankings_of_a_newcomer(),
         bounded=top_k.risers is None and top_k.bounds_a_user(),
     )
-    shared = share_out(top_k.mechanism, top_k.most, top_k.publish_counts, spare_delta, reach, held)
+    shared = share_out(top_k.mechanism, top_k.most, top_k.publish_counts, spare_delta, composition, held)
     top_k = replace(top_k, mechanism=shared.mechanism, publish_counts=shared.counts)
     privacy = shared.privacy if top_k.risers is None else replace(shared.privacy, pairs=True)
     return ReportSpec(top_k, period, release or Release.fresh(), privacy)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.budget.account import Windows
 from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.identity import identity_of, named
 from private_topk.pipelines.report import Report
@@ -39,15 +39,15 @@ def request_of(report: Report, dataset: str) -> Request:
     return Request(
         dataset=dataset,
         unit=spec.privacy.unit,
-        report=spec.release.id,
+        release_id=spec.release.id,
         key_id=key_id,
         fingerprint=fingerprint,
         parameters={**spec.top_k.parameters(), "asked": identity_of(spec), "draws": DRAWS},
         windows=windows,
         cost=cost_of(spec.top_k),
-        reach=reach,
+        windows_of_a_user=reach,
         rows=_rows(report),
-        series=report.account.series if report.account else "",
+        report_name=report.account.report_name if report.account else None,
     )
 
 

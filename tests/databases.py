@@ -100,7 +100,9 @@ def let_pass(url: str, time: timedelta) -> None:
     """All that a ledger has noted becomes older by some time, which may be negative: no test can move a real clock."""
     engine = sql.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sql.pool.NullPool)
     with engine.begin() as connection:
-        for table, column in (("budgets", "created"), ("charges", "charged"), ("charges", "finished")):
+        for table, column in (("budgets", "created"), ("charges", "charged"), ("charges", "finished"),
+                              ("reservations", "reserved"), ("reservations", "given_back"),
+                              ("renewals", "began")):  # fmt: skip
             noted = set(connection.scalars(sql.text(f"select {column} from private_topk_{table}"))) - {None}
             update = sql.text(f"update private_topk_{table} set {column} = :then where {column} = :text")
             for text in sorted(noted, reverse=time < timedelta()):  # so that no row is moved twice

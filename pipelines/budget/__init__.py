@@ -5,24 +5,24 @@ Arithmetic and a database: nothing here knows Beam or a command line, so any pip
 
 from __future__ import annotations
 
-from private_topk.pipelines.budget.account import Budget, Windows
+from private_topk.pipelines.budget.accounting import Budget, Entry, Reservation
 from private_topk.pipelines.budget.composition import Cost, Total
-from private_topk.pipelines.budget.ledger import Account, Ledger, Receipt, charge
-from private_topk.pipelines.budget.planning import Plan, plan
-from private_topk.pipelines.budget.records import Entry, Request
-from private_topk.pipelines.budget.sharing import Privacy, Reach, Shared, share_out
+from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request, charge
+from private_topk.pipelines.budget.sharing import Composition, Plan, Privacy, Shared, plan, share_out
+from private_topk.pipelines.budget.windows import Windows
 
 __all__ = [
     "Account",
     "Budget",
+    "ChargeReceipt",
+    "Composition",
     "Cost",
     "Entry",
     "Ledger",
     "Plan",
     "Privacy",
-    "Reach",
-    "Receipt",
     "Request",
+    "Reservation",
     "Shared",
     "Total",
     "Windows",

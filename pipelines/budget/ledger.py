@@ -5,35 +5,37 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from private_topk.pipelines.budget.account import Budget, Spent, Windows, explain, heaviest
-from private_topk.pipelines.budget.composition import Cost
-from private_topk.pipelines.budget.counted import counted
-from private_topk.pipelines.budget.records import (
-    GIVEN_BACK,
-    RELEASES,
-    RENEWED,
-    RESERVED,
+from private_topk.pipelines.budget.accounting import (
+    Books,
+    Budget,
     Entry,
     NoBudget,
-    Request,
-    check_legible,
-    moment,
+    Renewal,
+    Reservation,
+    Spent,
+    budget_usage,
+    explain,
+    heaviest,
 )
+from private_topk.pipelines.budget.composition import Cost
+from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal, literal, verbatim
 from private_topk.transforms.windows import utc_text
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.tables import Connection
 
-__all__ = ["Account", "Entry", "Ledger", "NoBudget", "Receipt", "Request", "charge", "tell_operator"]
+__all__ = ["Account", "ChargeReceipt", "Entry", "Ledger", "NoBudget", "Request", "charge", "tell_operator"]
 
 _RESUME = ("the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
            "and draw from the same key and input")  # fmt: skip
@@ -41,11 +43,72 @@ _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may diff
 
 
 @dataclass(frozen=True)
-class Receipt:
+class Request:
+    """A release about to be made.
+
+    Args:
+        dataset: the name of the budget that pays.
+        unit: the privacy unit in terms of which the cost is stated.
+        release_id: its name, under which it is repeated. `key_id` names its key and never is the key.
+        fingerprint: of the input, keyed by the release key.
+        parameters: all that the answer depends on but key, id and data, with the name of the `mechanism`; must be JSON.
+        windows: those that are published.
+        cost: of one of the windows.
+        rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
+            of its first charge, since by another column of users or of times the same rows would have spent nothing.
+        windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
+        report_name: the report for which the budget may have something reserved, if it is a release of one.
+    """
+
+    dataset: str
+    unit: str
+    release_id: str
+    key_id: str
+    fingerprint: str
+    parameters: Mapping[str, Any] = field(repr=False)
+    windows: Windows
+    cost: Cost
+    rows: Mapping[str, str] = field(default_factory=dict)
+    windows_of_a_user: int | None = None
+    report_name: str | None = None
+
+    @property
+    def question(self) -> str:
+        """All that tells one request under a release id from another."""
+        return json.dumps({**self.parameters, "windows": self.windows.plain()}, sort_keys=True)
+
+    def entry(self, number: int = 0) -> Entry:
+        """The charge of that number. Raises ValueError, or such, for parameters of which none can be made."""
+        given, k = self.parameters, self.parameters.get("k")
+        named = ("dataset", "unit", "release_id", "key_id", "fingerprint", "question", "rows", "report_name")
+        return Entry(
+            self.windows,
+            self.cost,
+            self.windows_of_a_user,
+            self._weight(),
+            bounded=given.get("max_items_per_user") is not None or given.get("groups") is not None,
+            id=number,
+            mechanism=None if given.get("mechanism") is None else str(given["mechanism"]),
+            k=k if type(k) is int and 0 < k < 1 << 63 else None,
+            neighbours=str(given.get("neighbours", "add-remove")),
+            **{name: getattr(self, name) for name in named},
+        )
+
+    def _weight(self) -> Fraction | None:
+        """What `Charge` takes, of risers."""
+        against = self.parameters.get("against")
+        if not isinstance(against, dict) or against.get("window") != "previous":
+            return None
+        weight = Fraction(str(against["weight"]))
+        return weight**2 if self.cost.gdp and weight > 0 else weight
+
+
+@dataclass(frozen=True)
+class ChargeReceipt:
     """How a release was let through.
 
     Args:
-        entry: the charge.
+        entry: the number of the charge.
         outcome: None for a new charge; for the repeat of an earlier one, how that had ended.
         charged: when.
         used: for a new charge, the used part of the budget of its unit.
@@ -73,76 +136,75 @@ class Ledger:
         self._database = Database(url)
 
     def create(self, budget: Budget) -> None:
-        """Open a budget. Raises Refusal if the dataset has one for that unit, or charges of other neighbours."""
+        """Open a budget. Raises Refusal if the dataset has one for that unit."""
         self._database.make()
-        with self._database.alone() as connection:
-            if any(other.unit == budget.unit for other in connection.budgets(budget.dataset)):
+        with self._database.locked() as connection:
+            if any(other.unit == budget.unit for other in connection.books(budget.dataset).budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise Refusal("", f"{which}: it cannot be changed, since releases were promised under it")
-            connection.add_budget(budget, _told(connection.now()))
+            connection.add(replace(budget, created=_told(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
-        with self._database.alone() as connection:
-            return _own(connection, connection.budgets(dataset), dataset, unit)
+        with self._database.locked() as connection:
+            return _own(connection, connection.books(dataset), dataset, unit)
 
-    def read(self, dataset: str | None = None) -> tuple[list[Budget], list[Entry]]:
-        """All budgets, and all charges in order, of one dataset or of all."""
-        with self._database.alone() as connection:
-            whose = {"dataset": dataset} if dataset else {}
-            return connection.budgets(dataset), connection.entries(**whose)
+    def read(self, dataset: str | None = None) -> Books:
+        """All that is held of one dataset, or of all."""
+        with self._database.locked() as connection:
+            return connection.books(dataset)
 
-    def find(self, report: str, key_id: str) -> list[Entry]:
+    def find(self, release_id: str, key_id: str) -> list[Entry]:
         """The charges of a release id under a key, in any dataset."""
-        with self._database.alone() as connection:
-            return connection.entries(report=report, key_id=key_id)
+        with self._database.locked() as connection:
+            return connection.charges(release_id=release_id, key_id=key_id)
 
-    def charge(self, request: Request) -> Receipt:
+    def charge(self, request: Request) -> ChargeReceipt:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
 
         Raises:
             Refusal: the budget does not suffice (with the arithmetic), there is none of the request's unit, the id was
                 used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
-        with self._database.alone() as connection:
+        with self._database.locked() as connection:
             found = _settled(connection, request)
-            if isinstance(found, Receipt):
+            if isinstance(found, ChargeReceipt):
                 return found
-            (read, used), now = found, _told(connection.now())
-            return Receipt(connection.add(read, now), None, now, used)
+            (entry, used), now = found, _told(connection.now())
+            connection.add(replace(entry, charged=now))
+            return ChargeReceipt(entry.id, None, now, used)
 
-    def quote(self, request: Request) -> Receipt | Fraction | None:
+    def quote(self, request: Request) -> ChargeReceipt | Fraction | None:
         """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
         part of the budget that would be used, None where that cannot be said. Raises Refusal as `charge` does.
         """
-        with self._database.alone() as connection:
+        with self._database.locked() as connection:
             found = _settled(connection, request)
-            return found if isinstance(found, Receipt) else found[1]
+            return found if isinstance(found, ChargeReceipt) else found[1]
 
-    def reserve(self, request: Request) -> None:
-        """Reserve for a report what a request for its horizon, as one window, costs (`counted`).
+    def reserve(self, asked: Reservation, neighbours: str = "add-remove") -> None:
+        """Reserve for a report what its whole horizon costs (`budget_usage`).
 
         Raises Refusal if that does not fit, or something is reserved for it.
         """
-        check_legible(request)
-        with self._database.alone() as connection:
-            entries, budgets = connection.entries(dataset=request.dataset), connection.budgets(request.dataset)
-            found = _reserved(entries, request.series)
-            if found:
-                rule = f"{verbatim(request.series)} has a reservation of {found[0].charged}"
+        with self._database.locked() as connection:
+            books, now = connection.books(asked.dataset), connection.now()
+            if found := _reserved(books, asked.report_name):
+                rule = f"{verbatim(asked.report_name)} has a reservation of {found[0].reserved}"
                 raise Refusal("", rule, "give it back first")
-            own = _own(connection, budgets, request.dataset, request.unit)
-            _check_clock(connection.now(), entries, RENEWED)
-            read = _best_reading(request, [own], entries, RESERVED)[0]
-            connection.add(read, _told(connection.now()), RESERVED)
+            own = _own(connection, books, asked.dataset, "user")
+            _check_clock(now, books.renewals)
+            _check_neighbours([own], neighbours)
+            asked = replace(_legible(asked), id=connection.next_id(Reservation), reserved=_told(now))
+            connection.add(_best_reading(asked, "user", [own], books)[0])
 
-    def give_back(self, dataset: str, series: str) -> None:
+    def give_back(self, dataset: str, report_name: str) -> None:
         """Give back what is reserved for a report and not spent. Raises Refusal if nothing is."""
-        with self._database.alone() as connection:
-            found = _reserved(connection.entries(dataset=dataset), series)
+        with self._database.locked() as connection:
+            found = _reserved(connection.books(dataset), report_name)
             if not found:
-                raise Refusal("", f"nothing is reserved for {verbatim(series)}")
-            connection.finish(found[0].id, GIVEN_BACK, _told(connection.now()))
+                raise Refusal("", f"nothing is reserved for {verbatim(report_name)}")
+            connection.give_back(found[0].id, _told(connection.now()))
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:
         """Begin a new period of a budget, in which the whole of it can be spent again.
@@ -150,26 +212,23 @@ class Ledger:
         Raises Refusal unless the last one has lasted so long by the database's clock, or where that clock is not to be
         trusted since it lies before a charge; and for another length than that of the first renewal.
         """
-        with self._database.alone() as connection:
-            own = _own(connection, connection.budgets(dataset), dataset, unit)
-            entries = connection.entries(dataset=dataset)
-            last, now = counted(own, entries), connection.now()
+        with self._database.locked() as connection:
+            books, now = connection.books(dataset), connection.now()
+            last = budget_usage(_own(connection, books, dataset, unit), books)
             said = str(length).removesuffix(", 0:00:00")
             if last.length is not None and last.length != length:
                 first = f"{last.length / timedelta(days=1):g}d"
                 raise Refusal("period", f"must be {first}, as in the first renewal, got {said}")
-            _check_clock(now, entries)
+            _check_clock(now, [*books.charges, *books.reservations, *books.renewals])
             if now < moment(last.since) + length:
                 rule = f"is not over: it began on {last.since} and lasts {said}"
                 raise Refusal("period", rule, "earlier a period would hold more than one budget")
-            words, marks = f"a new period of at least {said}", {"seconds": length // timedelta(seconds=1)}
-            zero = Cost(Fraction(0), Fraction(0), Fraction(0))
-            request = Request(dataset, unit, words, "", "", marks, Windows.of(None), zero)
-            connection.add(request, _told(now), RENEWED)
+            last_charge = connection.next_id(Entry) - 1
+            connection.add(Renewal(dataset, unit, _told(now), length, last_charge, connection.next_id(Renewal)))
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""
-        with self._database.alone() as connection:
+        with self._database.locked() as connection:
             connection.finish(entry, outcome, _told(connection.now()))
 
 
@@ -180,12 +239,12 @@ class Account:
     Args:
         ledger: its database's URL.
         dataset: the name of the budget in it.
-        series: the report for which something may be reserved there.
+        report_name: the report for which something may be reserved there.
     """
 
     ledger: str
     dataset: str
-    series: str = ""
+    report_name: str | None = None
 
     def budget(self, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal if there is none."""
@@ -203,8 +262,8 @@ def charge(
     ledger: Ledger | str,
     tell: Callable[[str], None] = tell_operator,
     resume: str = _RESUME,
-    check: Callable[[Receipt], None] = lambda _: None,
-) -> Iterator[Receipt]:
+    check: Callable[[ChargeReceipt], None] = lambda _: None,
+) -> Iterator[ChargeReceipt]:
     """Charge a release, run the block that makes it, and note how it ended.
 
     Goes around any job, of Beam or not. What it promises holds if the block answers from nothing but what the request
@@ -242,7 +301,7 @@ def charge(
     _note(books, receipt, "released", tell)
 
 
-def _note(books: Ledger, receipt: Receipt, outcome: str, tell: Callable[[str], None]) -> None:
+def _note(books: Ledger, receipt: ChargeReceipt, outcome: str, tell: Callable[[str], None]) -> None:
     try:
         books.finish(receipt.entry, outcome)
     except Refusal as error:  # what is out is out, and what went wrong is not this
@@ -250,41 +309,58 @@ def _note(books: Ledger, receipt: Receipt, outcome: str, tell: Callable[[str], N
         tell(f"that it was {outcome} could not be noted, and it stays as started: {error}; {again}")
 
 
-def _let_through(request: Request, receipt: Receipt) -> str:
+def _let_through(request: Request, receipt: ChargeReceipt) -> str:
     if receipt.outcome is None:
         used = f"; {float(receipt.used):.1%} of the budget is used" if receipt.used is not None else ""
-        return f"charged {request.report} to dataset {request.dataset}{used}"
+        return f"charged {request.release_id} to dataset {request.dataset}{used}"
     if receipt.outcome == "released":
-        return f"{request.report} was released before, charged on {receipt.charged}: repeating it costs nothing"
-    return f"resuming {request.report}, charged on {receipt.charged} and not finished: costs nothing"
+        return f"{request.release_id} was released before, charged on {receipt.charged}: repeating it costs nothing"
+    return f"resuming {request.release_id}, charged on {receipt.charged} and not finished: costs nothing"
 
 
-def _settled(connection: Connection, request: Request) -> Receipt | tuple[Request, Fraction | None]:
-    """The receipt of an earlier charge that the request repeats; or the request as it is to be written down, and how
+def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[Entry, Fraction | None]:
+    """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
     much of its budget is used then. Raises Refusal as `charge` does.
     """
-    check_legible(request)
-    for entry in connection.entries(report=request.report, key_id=request.key_id):
-        earlier = entry.request
+    asked = _legible(request)
+    for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
-            raise _other_input(request, entry)
-        if request.repeats(earlier):
-            return Receipt(entry.id, entry.outcome, entry.charged)
-    entries, budgets = connection.entries(dataset=request.dataset), connection.budgets(request.dataset)
-    _check_clock(connection.now(), entries, RENEWED)
-    _check_rows(request, entries)
-    _own(connection, budgets, request.dataset, request.unit)
-    if any(budget.unit == "user-window" and budget.neighbours == "add-remove" for budget in budgets):
-        _check_parts(request, [entry for entry in entries if entry.outcome in RELEASES])
-    return _best_reading(request, budgets, entries, RELEASES[0])
+            raise _other_input(request, earlier)
+        if asked.repeats(earlier):
+            return ChargeReceipt(earlier.id, earlier.outcome, earlier.charged)
+    books = connection.books(request.dataset)
+    _check_clock(connection.now(), books.renewals)
+    _check_rows(asked, books.charges)
+    _own(connection, books, request.dataset, request.unit)
+    _check_neighbours(books.budgets, asked.neighbours)
+    if asked.neighbours == "add-remove" and any(budget.unit == "user-window" for budget in books.budgets):
+        _check_parts(asked, books.charges)
+    return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books.budgets, books)
 
 
-def _reserved(entries: list[Entry], series: str) -> list[Entry]:
-    return [entry for entry in entries if entry.outcome == RESERVED and entry.request.series == series]
+_Asked = TypeVar("_Asked", Entry, Reservation)
 
 
-def _own(connection: Connection, budgets: list[Budget], dataset: str, unit: str) -> Budget:
-    found = {budget.unit: budget for budget in budgets}
+def _legible(asked: Request | Reservation) -> Any:  # noqa: ANN401
+    """What is to be written down. Raises Refusal unless it says the same when a later charge reads it."""
+    try:
+        record = asked.entry() if isinstance(asked, Request) else asked
+        check_legible(record)
+    except (*BROKEN, Refusal):
+        raise Refusal(
+            "request",
+            "must be one that a ledger can hold: parameters that are JSON, with texts as names; costs from 0 to 10^30 "
+            "and deltas up to 1, of up to 4,000 digits; `windows_of_a_user` of 1 up to the number of windows",
+        ) from None
+    return record
+
+
+def _reserved(books: Books, report_name: str) -> list[Reservation]:
+    return [each for each in books.reservations if each.report_name == report_name and each.given_back is None]
+
+
+def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budget:
+    found = {budget.unit: budget for budget in books.budgets}
     if not found:
         there = verbatim(", ".join(connection.datasets()) or "none")
         raise NoBudget("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
@@ -299,93 +375,102 @@ def _told(now: datetime) -> str:
     return utc_text(now, "seconds")
 
 
-def _check_clock(now: datetime, entries: list[Entry], *outcomes: str) -> None:
-    """Raise Refusal where the clock lies before what it noted of entries: of those with some outcomes, or of all.
+def _check_clock(now: datetime, held: Iterable[Entry | Reservation | Renewal]) -> None:
+    """Raise Refusal where the clock lies before what it noted.
 
     A clock that is ahead cannot be told from the truth. But a period that began by such a clock is not spent from
     before its time has come, and none begins by a clock that its charges contradict.
     """
-    for entry in entries:
-        noted = max(entry.charged, entry.finished or entry.charged, key=moment)
-        if (not outcomes or entry.outcome in outcomes) and moment(noted) > now + _APART:
-            what = f"when it noted {verbatim(entry.request.report)} of {verbatim(entry.request.dataset)}"
+    for each in held:
+        if isinstance(each, Renewal):
+            noted, what = each.began, "a new period"
+        elif isinstance(each, Reservation):
+            noted, what = each.given_back or each.reserved, f"a reservation for {each.report_name}"
+        else:
+            noted, what = max(each.charged, each.finished or each.charged, key=moment), each.release_id
+        if moment(noted) > now + _APART:
+            what = f"when it noted {verbatim(what)} of {verbatim(each.dataset)}"
             rule = f"has a clock that stands at {_told(now)}, and stood at {noted} {what}"
             raise Refusal("ledger", rule, "set the database's clock right; if it was ahead then, wait for that time")
 
 
-def _other_input(request: Request, entry: Entry) -> Refusal:
+def _other_input(request: Request, earlier: Entry) -> Refusal:
     return Refusal(
         "release_id",
-        f"{verbatim(request.report)} was used on {verbatim(entry.charged)} for other input or, of a stream, another "
-        f"output (dataset {verbatim(entry.request.dataset)}). Whether two answers under one id differ would tell "
+        f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
+        f"another output (dataset {verbatim(earlier.dataset)}). Whether two answers under one id differ would tell "
         "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
     )
 
 
-def _check_rows(request: Request, entries: list[Entry]) -> None:
+def _check_rows(asked: Entry, charges: list[Entry]) -> None:
     """Raise Refusal where the rows are read otherwise than before: the sums are over the same users and times only."""
-    for name, given in request.rows.items():
-        for entry in entries:
-            kept = entry.request.rows.get(name, given)
+    for name, given in asked.rows.items():
+        for entry in charges:
+            kept = entry.rows.get(name, given)
             if kept != given:
-                rule = f"must be {kept} for dataset {request.dataset}, as in its charge of {entry.charged}, got {given}"
+                rule = f"must be {kept} for dataset {asked.dataset}, as in its charge of {entry.charged}, got {given}"
                 remedy = "read otherwise, the same rows would be charged as if they were others"
                 raise Refusal(name, verbatim(rule), remedy)
 
 
-def _check_parts(request: Request, entries: list[Entry]) -> None:
+def _check_parts(asked: Entry, charges: list[Entry]) -> None:
     """Raise Refusal where a window cuts through a window of the same or another release, in which a bound decides what
     counts of a user: without the rows of the one, the user is replaced in the other, which no add-remove covers.
     """
-    pairs = [(request, request, "each other")]
-    for entry in entries:
-        whose = f"those of {entry.request.report}, charged on {entry.charged}"
-        pairs += [(request, entry.request, whose), (entry.request, request, whose)]
+    pairs = [(asked, asked, "each other")]
+    for entry in charges:
+        whose = f"those of {entry.release_id}, charged on {entry.charged}"
+        pairs += [(asked, entry, whose), (entry, asked, whose)]
     for one, other, whose in pairs:
-        if one.bounded is not None and one.bounded.cut_by(other.windows):
+        if one.bounded_windows is not None and one.bounded_windows.cut_by(other.windows):
             rule = f"must not cut through {whose}: a bound on what counts of a user then lets other rows count, and "
             remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} swap"
             raise Refusal("window", verbatim(rule + "the user is replaced there"), remedy)
 
 
-def _best_reading(
-    request: Request, budgets: list[Budget], entries: list[Entry], outcome: str
-) -> tuple[Request, Fraction | None]:
-    """The request with its cost read as it uses least of its unit's budget, and how much of that is used then.
+def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
+    for budget in budgets:
+        if budget.neighbours != neighbours:
+            rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
+            raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
+
+
+def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books) -> tuple[_Asked, Fraction | None]:
+    """What is asked with its cost read as it uses least of its unit's budget, and how much of that is used then.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
     down stays, whatever comes after.
 
     Raises:
-        Refusal: no reading fits every budget of the dataset.
+        Refusal: no reading fits every budget.
     """
-    found: list[tuple[Request, Fraction | None]] = []
-    refusal = None
-    for cost in request.cost.readings():
-        read = replace(request, cost=cost)
+    found: list[tuple[_Asked, Fraction | None]] = []
+    refusals = []
+    for cost in asked.cost.readings():
+        read = replace(asked, cost=cost)
         try:
-            used = {budget.unit: _check(budget, entries, read, outcome) for budget in budgets}
+            used = {budget.unit: _used_with(budget, books, read) for budget in budgets}
         except Refusal as error:
-            refusal = refusal or error
+            refusals.append(error)
         else:
-            found.append((read, used.get(request.unit)))
+            found.append((read, used.get(unit)))
     if not found:
-        assert refusal is not None
-        raise refusal
+        raise refusals[0]
     return min(found, key=lambda reading: reading[1] or 0)
 
 
-def _check(budget: Budget, entries: list[Entry], request: Request, outcome: str) -> Fraction:
-    """The part of the budget that is used or reserved with the request. Raises Refusal if that is too much."""
-    neighbours = request.parameters.get("neighbours", "add-remove")
-    if budget.neighbours != neighbours:
-        rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
-        raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
-    found = counted(budget, [*entries, Entry(0, request, "", None, outcome)])
-    charges = found.all if outcome in RELEASES else [*found.charges, *found.reserved.values()]
-    reached = heaviest(budget, charges, request.windows)
+def _used_with(budget: Budget, books: Books, asked: Entry | Reservation) -> Fraction:
+    """The part of the budget that is used or reserved with what is asked. Raises Refusal if that is too much."""
+    if isinstance(asked, Reservation):
+        usage = budget_usage(budget, books._replace(reservations=[*books.reservations, asked]))
+        charges = [*usage.charges, *usage.reserved.values()]
+    else:
+        usage = budget_usage(budget, books._replace(charges=[*books.charges, asked]))
+        charges = usage.all
+    reached = heaviest(budget, charges, asked.windows)
     if not budget.fits(Spent.of(reached)):
-        before, asked, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
-        others = [series for series in found.reserved if series != request.series]
-        raise Refusal("", literal(explain(budget, before, asked, after, others)))
+        before, more, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
+        others = [name for name in usage.reserved if name != asked.report_name]
+        raise Refusal("", literal(explain(budget, before, more, after, others)))
     return budget.used(Spent.of(heaviest(budget, charges)))

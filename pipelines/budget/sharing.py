@@ -7,6 +7,7 @@ three quarters and the noisy counts one. Adding up, a window may spend 4 / 2 = 2
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has 
     from private_topk.transforms.spec import TopK
 
 __all__ = [
-    "LEDGER_ACCOUNTINGS", "Privacy", "Reach", "Shared", "Split", "check_sizes", "cost_of", "over_windows",
+    "LEDGER_ACCOUNTINGS", "Composition", "Plan", "Privacy", "Shared", "Split", "cost_of", "over_windows", "plan",
     "share_out", "windows_of_a_user",
 ]  # fmt: skip
 
@@ -98,7 +99,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Composition:
     """What of a report the rows of one privacy unit can change, and so what shares one budget.
 
     Args:
@@ -108,7 +109,7 @@ class Reach:
         overlap: how many windows the rows of one window are in: more than 1 for sliding ones (`Period.overlap`).
         most: with the unit `user`, a user counts in at most so many of the windows; None for all.
         rankings: how many rankings of a window one user can change: each is paid for as a window is.
-        alone: how many, where the user is in the window before or after the change and not in both.
+        groups_if_added: how many, where the user is in the window before or after the change and not in both.
         bounded: a bound decides which rows of a user count in a window. Of windows that overlap the rows of one are a
             part of a user's in the next, where others then count in their place: the user is replaced there and does
             not go, which only `swap` covers.
@@ -120,7 +121,7 @@ class Reach:
     overlap: int = 1
     most: int | None = None
     rankings: int = 1
-    alone: int = 1
+    groups_if_added: int = 1
     bounded: bool = False
 
     def of(self) -> int:
@@ -137,7 +138,7 @@ class Reach:
         of = self.of()
         if self.unit == "user-window":
             return self.overlap * self.rankings
-        return windows_of_a_user(of, self.most, mechanism, self.rankings, self.alone) * self.rankings
+        return windows_of_a_user(of, self.most, mechanism, self.rankings, self.groups_if_added) * self.rankings
 
 
 def share_out(
@@ -145,7 +146,7 @@ def share_out(
     k: int,
     counts: CountBudget | None = None,
     spare_delta: float | Fraction | None = None,
-    reach: Reach = Reach(),
+    composition: Composition = Composition(),
     held: Total | None = None,
 ) -> Shared:
     """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
@@ -154,7 +155,7 @@ def share_out(
         mechanism, counts: with the budget as it was given: of every window, or with the unit `user` of all together.
         k: how many items a window publishes.
         spare_delta: a delta given to a mechanism that has none of its own: it pays for composing only.
-        reach: what shares the budget.
+        composition: what shares the budget.
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
 
     Raises:
@@ -162,16 +163,16 @@ def share_out(
 
     Cost: 10 to 100 ms where a total is split.
     """
-    unit = reach.unit
+    unit = composition.unit
     if unit not in UNITS:
         raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
-    check_sizes(mechanism, counts, spare_delta, held)
+    _check_sizes(mechanism, counts, spare_delta, held)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
-    if unit == "user-window" and reach.overlap > 1 and reach.bounded and added:
+    if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:
         raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
                       "counts of a user: without the rows of one window others of the user count in the next",
                       "give {neighbours} swap, or {privacy_unit} user")  # fmt: skip
-    number = reach.paid_for(mechanism)
+    number = composition.paid_for(mechanism)
     if unit == "user-window" and number == 1:
         if spare_delta is not None:
             raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
@@ -179,16 +180,68 @@ def share_out(
     check_windows(number, "horizon")
     split = Split(mechanism, k, counts, spare_delta)
     total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
-    of = None if reach.most is None else reach.of()
+    of = None if composition.most is None else composition.of()
     if number == 1:  # the one share is the total, as it was given
         return Shared(Privacy(unit, 1, total, "basic", of=of), mechanism, counts)
     share = best_share(_found(split, spendable, number, held is not None))
-    each = reach.rankings if reach.rankings > 1 else None
+    each = composition.rankings if composition.rankings > 1 else None
     privacy = Privacy(unit, number, total, share.accounting, each, of)
     return Shared(privacy, *split.window(share.epsilon, share.delta))
 
 
-def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each: int = 1, alone: int = 1) -> int:
+@dataclass(frozen=True)
+class Plan:
+    """A total over n windows that one user can be in.
+
+    Args:
+        shares: the largest share of one window under every accounting that applies, in the order of `ACCOUNTINGS`.
+        mechanism, counts: of one window at the best share: what a run of that total draws with.
+    """
+
+    total: Total
+    windows: int
+    shares: Mapping[str, Share]
+    mechanism: Mechanism
+    counts: CountBudget | None = None
+
+    @property
+    def best(self) -> Share:
+        """The share with the least noise."""
+        return best_share(dict(self.shares))
+
+
+def plan(
+    mechanism: Mechanism,
+    k: int,
+    spare_delta: float | Fraction | None = None,
+    *,
+    windows: int,
+    counts: CountBudget | None = None,
+) -> Plan:
+    """What each of n windows may spend of a mechanism's whole budget.
+
+    Args:
+        mechanism: with the total as its epsilon, and as its delta where it has one.
+        k: how many items a window publishes.
+        spare_delta: a delta for composing, with a mechanism that has none of its own.
+        counts: the total of the noisy counts, where these are published.
+
+    Raises:
+        Refusal: a parameter breaks its rule.
+
+    Cost: 10 to 100 ms.
+    """
+    check_windows(windows, "windows")
+    _check_sizes(mechanism, counts, spare_delta)
+    split = Split(mechanism, k, counts, spare_delta)
+    found = shares(split.price, split.spendable, windows)
+    best = best_share(found)
+    return Plan(split.total, windows, found, *split.window(best.epsilon, best.delta))
+
+
+def windows_of_a_user(
+    windows: int, most: int | None, mechanism: Mechanism, each: int = 1, groups_if_added: int = 1
+) -> int:
     """For how many of so many windows to pay, where a user counts in at most `most` of them.
 
     One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
@@ -199,7 +252,7 @@ def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each
     Args:
         most: None where a user counts in every window that they are active in.
         each: for how many rankings of a window to pay where the user is in it before and after.
-        alone: how many change where the user is in it before or after.
+        groups_if_added: how many change where the user is in it before or after.
 
     Returns:
         So many windows of `each` rankings as hold all that change.
@@ -213,10 +266,10 @@ def windows_of_a_user(windows: int, most: int | None, mechanism: Mechanism, each
     if mechanism.rankings_moved(1) == 1:
         return most
     both = max(2 * most - windows, 0)
-    return -(-(both * each + 2 * (most - both) * alone) // each)
+    return -(-(both * each + 2 * (most - both) * groups_if_added) // each)
 
 
-def check_sizes(
+def _check_sizes(
     mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None, held: Total | None = None
 ) -> None:
     """Raise Refusal for numbers that no arithmetic on budgets should have to bear, or for a delta above a ledger's."""

@@ -1,26 +1,26 @@
-"""What is spent of a budget, reserved and left: as numbers, and in a sentence for whoever signs."""
+"""What is spent of a budget, reserved and left: as numbers, in a sentence for whoever signs, and as a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from private_topk.pipelines.budget.account import Budget, Spent, heaviest, most
+from private_topk.pipelines.budget.accounting import Books, Budget, Spent, budget_usage, heaviest, most
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
-from private_topk.pipelines.budget.counted import counted
-from private_topk.pipelines.budget.records import Entry
+from private_topk.pipelines.budget.rows import moment
+from private_topk.pipelines.pictures import figure_in
 from private_topk.transforms.stated import number
 
-__all__ = ["in_numbers", "sentence", "statement"]
+__all__ = ["in_numbers", "plot", "sentence", "statement"]
 
 _DAY = timedelta(days=1)
 
 
-def statement(budget: Budget, entries: Sequence[Entry]) -> dict[str, Any]:
+def statement(budget: Budget, books: Books) -> dict[str, Any]:
     """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window."""
-    found = counted(budget, entries)
+    found = budget_usage(budget, books)
     sums, left = most(budget.unit, found.charges), budget.left(most(budget.unit, found.all))
     return {
         "dataset": budget.dataset,
@@ -29,7 +29,7 @@ def statement(budget: Budget, entries: Sequence[Entry]) -> dict[str, Any]:
         "period": {"number": found.period, "since": found.since, "days": found.length and found.length / _DAY},
         "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
         "spent": _stated(budget, sums),
-        "reserved": {series: _stated(budget, most("user", [charge])) for series, charge in found.reserved.items()},
+        "reserved": {name: _stated(budget, most("user", [charge])) for name, charge in found.reserved.items()},
         "left": {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")},
         "used": budget.used(Spent.of(heaviest(budget, found.all))),
         "charges": len(found.charges),
@@ -42,11 +42,11 @@ def _stated(budget: Budget, sums: Spent) -> dict[str, Fraction]:
     return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho}
 
 
-def sentence(budget: Budget, entries: Sequence[Entry]) -> str:
+def sentence(budget: Budget, books: Books) -> str:
     """The budget with what all releases have spent of it so far, each as one guarantee."""
-    found = statement(budget, entries)
+    found = statement(budget, books)
     charges = "1 release has" if found["charges"] == 1 else f"{found['charges']} releases have"
-    reserved = "".join(f"; {in_numbers(sums)} is reserved for {series}" for series, sums in found["reserved"].items())
+    reserved = "".join(f"; {in_numbers(sums)} is reserved for {name}" for name, sums in found["reserved"].items())
     where = "" if budget.unit == "user" else " in no window more than"
     period = f", in period {found['period']['number']}" if found["period"]["days"] is not None else ""
     return (f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
@@ -56,3 +56,34 @@ def sentence(budget: Budget, entries: Sequence[Entry]) -> str:
 
 def in_numbers(stated: dict[str, Fraction]) -> str:
     return f"epsilon {number(stated['epsilon'])}, delta {number(stated['delta'])}"
+
+
+def plot(books: Books, path: str) -> None:
+    """Draw the used part of every budget after each charge. Raises Refusal if it cannot be drawn or written."""
+    with figure_in(path, 8, 4.5) as figure:
+        axes = figure.subplots()
+        for budget in books.budgets:
+            times, used = zip(*_course(budget, books), strict=True)
+            label = f"{budget.dataset}, {budget.unit}"
+            axes.step(times, used, where="post", marker="o", markersize=3, label=label)
+        axes.axhline(1, color="black", linewidth=1, linestyle="--")
+        axes.set_ylim(0, 1.05)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set_ylabel("of the budget used")
+        axes.set_xlabel("charged (UTC)")
+        figure.legend(loc="outside upper left", frameon=False, ncols=2)
+        figure.autofmt_xdate()
+
+
+def _course(budget: Budget, books: Books) -> Iterator[tuple[datetime, float]]:
+    """The used part of a budget from each of its charges and renewals on."""
+    yield moment(budget.created), 0.0
+    charges = [(entry.id, 0, entry.charged) for entry in books.charges if entry.dataset == budget.dataset]
+    renewals = [(each.last_charge, 1, each.began) for each in books.renewals if each.dataset == budget.dataset]
+    for last, renewed, noted in sorted(charges + renewals):
+        so_far = books._replace(
+            charges=[entry for entry in books.charges if entry.id <= last],
+            renewals=[each for each in books.renewals if each.last_charge < last + renewed],
+        )
+        spent = heaviest(budget, budget_usage(budget, so_far).charges)
+        yield moment(noted), float(budget.used(Spent.of(spent)))

@@ -1,22 +1,95 @@
-"""The tables of a ledger, and connections to it of which one at a time charges."""
+"""The tables of a ledger, and connections to it of which one at a time charges.
+
+A change of the tables is one more step of `_STEPS`; docs/budget.md says what the columns hold.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sql
 
-from private_topk.pipelines.budget.account import Budget
-from private_topk.pipelines.budget.records import Entry, NoBudget, Request, budget_in, columns_of, entry_in
+from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal, Reservation
+from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
 from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["Connection", "Database"]
 
-_VERSION = 1
+_STEPS = {
+    2: """
+create table private_topk_budgets (
+    dataset varchar(200) not null,
+    unit varchar(20) not null,
+    neighbours varchar(20) not null,
+    epsilon text not null,
+    delta text not null,
+    release_delta text not null,
+    created varchar(40) not null,
+    primary key (dataset, unit)
+);
+create table private_topk_charges (
+    id integer primary key,
+    dataset varchar(200) not null,
+    unit varchar(20) not null,
+    release_id text not null,
+    key_id varchar(32) not null,
+    fingerprint varchar(64) not null,
+    question text not null,
+    mechanism text,
+    k bigint,
+    neighbours text not null,
+    user_column text,
+    time_column text,
+    time_unit text,
+    report_name text,
+    windows text not null,
+    windows_of_a_user bigint,
+    weight text,
+    bounded boolean not null,
+    epsilon text not null,
+    delta text not null,
+    rho text not null,
+    rest text not null,
+    charged varchar(40) not null,
+    finished varchar(40),
+    outcome varchar(20) not null
+);
+create index private_topk_charges_of_datasets on private_topk_charges (dataset);
+create index private_topk_charges_of_releases on private_topk_charges (release_id);
+create table private_topk_reservations (
+    id integer primary key,
+    dataset varchar(200) not null,
+    report_name text not null,
+    windows text not null,
+    epsilon text not null,
+    delta text not null,
+    rho text not null,
+    rest text not null,
+    reserved varchar(40) not null,
+    given_back varchar(40)
+);
+create table private_topk_renewals (
+    id integer primary key,
+    dataset varchar(200) not null,
+    unit varchar(20) not null,
+    began varchar(40) not null,
+    seconds bigint not null,
+    last_charge integer not null
+)""",
+}
+"""SQL of both databases by the version that it leads to: run in this order, each once, under the ledger's lock.
+
+Budgets are exact rationals, so they are text: no database rounds them. Version 1 was of no release.
+"""
+
+_LEDGER = sql.table("private_topk_ledger", sql.column("version"))
+"""One row: whoever holds its lock is the only one to charge."""
+_TABLES = {Budget: "budgets", Entry: "charges", Reservation: "reservations", Renewal: "renewals"}
+_T = TypeVar("_T", bound="Budget | Entry | Reservation | Renewal")
 _ATTEMPTS = 3
 _DRIVERS = "for PostgreSQL, pip install 'private-topk[ledger]'"
 _PATIENCE = 120  # seconds to wait for others' charges; each takes some milliseconds
@@ -42,47 +115,9 @@ _KINDS = {
     "postgresql": _Kind({"isolation_level": "READ COMMITTED"}, "extract(epoch from clock_timestamp())"),
 }
 
-_META = sql.MetaData()
-_LEDGER = sql.Table("private_topk_ledger", _META, sql.Column("version", sql.Integer, primary_key=True))
-"""One row: whoever holds its lock is the only one to charge."""
-
-_BUDGETS = sql.Table(
-    "private_topk_budgets",
-    _META,
-    sql.Column("dataset", sql.String(200), primary_key=True),
-    sql.Column("unit", sql.String(20), primary_key=True),
-    sql.Column("neighbours", sql.String(20), nullable=False),
-    # Budgets are exact rationals, so they are text: no database rounds them.
-    sql.Column("epsilon", sql.Text, nullable=False),
-    sql.Column("delta", sql.Text, nullable=False),
-    sql.Column("release_delta", sql.Text, nullable=False),
-    sql.Column("created", sql.String(40), nullable=False),
-)
-
-_CHARGES = sql.Table(
-    "private_topk_charges",
-    _META,
-    sql.Column("id", sql.Integer, primary_key=True),
-    sql.Column("dataset", sql.String(200), nullable=False, index=True),
-    sql.Column("unit", sql.String(20), nullable=False),
-    sql.Column("report", sql.String(500), nullable=False, index=True),
-    sql.Column("key_id", sql.String(32), nullable=False),
-    sql.Column("fingerprint", sql.String(64), nullable=False),
-    sql.Column("parameters", sql.Text, nullable=False),
-    sql.Column("mechanism", sql.String(50), nullable=False),
-    sql.Column("windows", sql.Text, nullable=False),
-    sql.Column("epsilon", sql.Text, nullable=False),
-    sql.Column("delta", sql.Text, nullable=False),
-    sql.Column("rho", sql.Text, nullable=False),
-    sql.Column("rest", sql.Text, nullable=False),
-    sql.Column("charged", sql.String(40), nullable=False),
-    sql.Column("finished", sql.String(40)),
-    sql.Column("outcome", sql.String(20), nullable=False),
-)
-
 
 class Connection:
-    """What is read and written within one transaction of a ledger."""
+    """What is read and written within one transaction of a ledger. Raises Refusal for a damaged row."""
 
     def __init__(self, connection: sql.Connection, ledger: str) -> None:
         self._connection, self._ledger = connection, ledger
@@ -94,34 +129,53 @@ class Connection:
 
     def datasets(self) -> list[str]:
         """The names of all datasets that have a budget."""
-        return sorted(set(map(str, self._connection.scalars(sql.select(_BUDGETS.c.dataset)))))
+        return sorted(map(str, self._connection.scalars(sql.text("select distinct dataset from private_topk_budgets"))))
 
-    def budgets(self, dataset: str | None) -> list[Budget]:
-        """The budgets of one dataset, or of all. Raises Refusal for a damaged row."""
-        query = _BUDGETS.select().order_by(_BUDGETS.c.dataset, _BUDGETS.c.unit)
-        if dataset is not None:
-            query = query.where(_BUDGETS.c.dataset == dataset)
-        return [budget_in(row, self._ledger) for row in self._connection.execute(query)]
+    def books(self, dataset: str | None) -> Books:
+        """All that is held of one dataset, or of all."""
+        of = {} if dataset is None else {"dataset": dataset}
+        return Books(
+            self._held(Budget, of), self._held(Entry, of), self._held(Reservation, of), self._held(Renewal, of)
+        )
 
-    def entries(self, **equal: str) -> list[Entry]:
-        """The charges with these values in their columns, in order. Raises Refusal for a damaged row."""
-        query = _CHARGES.select().order_by(_CHARGES.c.id).filter_by(**equal)
-        return [entry_in(row, self._ledger) for row in self._connection.execute(query)]
+    def charges(self, **equal: str) -> list[Entry]:
+        """The charges with these values in their columns."""
+        return self._held(Entry, equal)
 
-    def add_budget(self, budget: Budget, created: str) -> None:
-        self._connection.execute(_BUDGETS.insert().values(**columns_of(budget), created=created))
+    def add(self, new: Budget | Entry | Reservation | Renewal) -> None:
+        row = row_of(new)
+        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        into = f"insert into private_topk_{_TABLES[type(new)]} ({names}) values ({marks})"
+        self._connection.execute(sql.text(into), row)
 
-    def add(self, request: Request, charged: str, outcome: str = "started") -> int:
-        """The number of the new entry."""
-        row = _CHARGES.insert().values(**request.columns(), charged=charged, outcome=outcome)
-        key = self._connection.execute(row).inserted_primary_key
-        assert key is not None
-        return int(key[0])
+    def next_id(self, kind: type) -> int:
+        """The number of the next row of a kind."""
+        return 1 + (self._connection.scalar(sql.text(f"select max(id) from private_topk_{_TABLES[kind]}")) or 0)
 
-    def finish(self, entry: int, outcome: str, finished: str) -> None:
+    def finish(self, charge: int, outcome: str, now: str) -> None:
         """Note how a charge ended. One that was released stays so."""
-        still = _CHARGES.update().where(_CHARGES.c.id == entry, _CHARGES.c.outcome != "released")
-        self._connection.execute(still.values(outcome=outcome, finished=finished))
+        done = "set outcome = :outcome, finished = :now where id = :id and outcome <> 'released'"
+        update = sql.text(f"update private_topk_charges {done}")
+        self._connection.execute(update, {"id": charge, "outcome": outcome, "now": now})
+
+    def give_back(self, reservation: int, now: str) -> None:
+        update = sql.text("update private_topk_reservations set given_back = :now where id = :id")
+        self._connection.execute(update, {"id": reservation, "now": now})
+
+    def _held(self, kind: type[_T], equal: Mapping[str, str]) -> list[_T]:
+        where = " and ".join(["1 = 1", *(f"{name} = :{name}" for name in equal)])
+        order = "dataset, unit" if kind is Budget else "id"
+        query = sql.text(f"select * from private_topk_{_TABLES[kind]} where {where} order by {order}")
+        return [self._read(kind, row) for row in self._connection.execute(query, equal)]
+
+    def _read(self, kind: type[_T], row: sql.Row) -> _T:
+        try:
+            return record_in(kind, row)
+        except BROKEN:
+            name = f"the {row.unit} budget" if kind is Budget else f"{_TABLES[kind][:-1]} {row.id}"
+            rule = f"{self._ledger} is damaged: {name} of dataset {row.dataset} cannot be read"
+            raise Refusal("ledger", verbatim(f"{rule}, so what was spent is not known"),
+                          "restore the row from a backup of the ledger") from None  # fmt: skip
 
 
 class Database:
@@ -163,34 +217,40 @@ class Database:
         for attempt in range(_ATTEMPTS):  # another `create` may be making them at this moment
             try:
                 with self._engine.begin() as connection:
-                    _META.create_all(connection)
+                    connection.execute(sql.text("create table if not exists private_topk_ledger (version integer)"))
                     if connection.scalar(sql.select(_LEDGER.c.version)) is None:
-                        connection.execute(_LEDGER.insert().values(version=_VERSION))
+                        connection.execute(_LEDGER.insert().values(version=0))
+                    self._bring_up_to_date(connection)
                 return
             except sql.exc.DBAPIError as error:
                 if attempt == _ATTEMPTS - 1:
                     raise self._unusable(error) from None
 
     @contextmanager
-    def alone(self) -> Iterator[Connection]:
+    def locked(self) -> Iterator[Connection]:
         """A connection on which nobody else charges until the block ends; undone if it raises."""
         if self.file is not None and not os.path.exists(self.file):
             raise NoBudget("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
-        with self._transaction() as connection:
-            if not sql.inspect(connection).has_table(_LEDGER.name):
-                raise NoBudget("ledger", f"{self._said} holds no budgets", "make one with `private-topk budget create`")
-            version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
-            if version != _VERSION:
-                raise Refusal("ledger", f"{self._said} has format {version}, this version reads {_VERSION}")
-            yield Connection(connection, self.name)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sql.Connection]:
         try:
             with self._engine.begin() as connection:
-                yield connection
+                if not sql.inspect(connection).has_table(_LEDGER.name):
+                    there = f"{self._said} holds no budgets"
+                    raise NoBudget("ledger", there, "make one with `private-topk budget create`")
+                self._bring_up_to_date(connection)
+                yield Connection(connection, self.name)
         except sql.exc.DBAPIError as error:
             raise self._unusable(error) from None
+
+    def _bring_up_to_date(self, connection: sql.Connection) -> None:
+        """Take the ledger's lock, and the steps that are left. Raises Refusal for a version that is not known."""
+        version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
+        if version not in (0, *_STEPS):
+            rule = f"{self._said} has tables of version {version}, and this private-topk reads version {max(_STEPS)}"
+            raise Refusal("ledger", rule, "use the private-topk that made it, or open its budgets in a new ledger")
+        for number in range(max(version + 1, min(_STEPS)), max(_STEPS) + 1):
+            for statement in _STEPS[number].split(";"):
+                connection.execute(sql.text(statement))
+            connection.execute(_LEDGER.update().values(version=number))
 
     def _unusable(self, error: sql.exc.DBAPIError) -> Refusal:
         reason = str(error.orig).strip().partition("\n")[0]

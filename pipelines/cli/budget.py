@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from datetime import timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.account import Budget, most
+from private_topk.pipelines.budget.accounting import Books, Budget, Entry, Reservation, most
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.budget.records import RELEASES
-from private_topk.pipelines.budget.statement import in_numbers, statement
+from private_topk.pipelines.budget.statement import in_numbers, plot, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -20,7 +19,7 @@ from private_topk.transforms.errors import Refusal, did_you_mean, printable, ver
 from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.ledger import Entry, Ledger
+    from private_topk.pipelines.budget.ledger import Ledger
 
 __all__ = ["ACTIONS", "COMMANDS"]
 
@@ -92,24 +91,19 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
         check_plot(arguments.plot)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
-    budgets, entries = _read(arguments)
-    charges = {
-        id(budget): [entry for entry in entries if entry.request.dataset == budget.dataset] for budget in budgets
-    }
-    unfinished = [entry for entry in entries if entry.outcome in RELEASES and entry.outcome != "released"]
+    books = _read(arguments)
+    unfinished = [entry for entry in books.charges if entry.outcome != "released"]
     if arguments.json:
-        print_json({"budgets": [statement(budget, charges[id(budget)]) for budget in budgets],
+        print_json({"budgets": [statement(budget, books) for budget in books.budgets],
                     "unfinished": [_charge(entry) for entry in unfinished]})  # fmt: skip
     else:
-        for budget in budgets:
-            print("\n".join(_lines(budget, charges[id(budget)])) + "\n")
+        for budget in books.budgets:
+            print("\n".join(_lines(budget, books)) + "\n")
         for entry in unfinished:
-            print(f"not finished: {entry.request.report} of {entry.request.dataset}, charged {entry.charged} "
+            print(f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
                   f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
     if arguments.plot is not None:
-        from private_topk.pipelines.budget.plot import plot
-
-        plot(budgets, entries, arguments.plot)
+        plot(books, arguments.plot)
         print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
 
 
@@ -130,59 +124,69 @@ def _renew(arguments: Namespace, others: list[str]) -> None:
 
 
 def _tell(url: str, dataset: str, unit: str, arguments: Namespace) -> None:
-    budgets, entries = _ledger(url).read(dataset)
-    [budget] = (budget for budget in budgets if budget.unit == unit)
+    books = _ledger(url).read(dataset)
+    [budget] = (budget for budget in books.budgets if budget.unit == unit)
     if arguments.json:
-        print_json(statement(budget, entries))
+        print_json(statement(budget, books))
     else:
-        print("\n".join(_lines(budget, entries)))
+        print("\n".join(_lines(budget, books)))
 
 
 def _history(arguments: Namespace, others: list[str]) -> None:
-    """Print every charge, oldest first."""
-    _, entries = _read(arguments)
+    """Print every charge, oldest first, and what was reserved and renewed."""
+    books = _read(arguments)
     if arguments.json:
-        print_json({"charges": [_charge(entry) for entry in entries]})
+        print_json({
+            "charges": [_charge(entry) for entry in books.charges],
+            "reservations": [_reservation(each) for each in books.reservations],
+            "renewals": [{"began": each.began, "dataset": each.dataset, "privacy_unit": each.unit,
+                          "days": each.length / timedelta(days=1)} for each in books.renewals],
+        })  # fmt: skip
         return
-    rows = [_HEAD, *(_row(entry) for entry in entries)]
+    rows = [_HEAD, *(_row(entry) for entry in books.charges)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for each in books.reservations:
+        ended = f", given back {each.given_back}" if each.given_back else ""
+        name = printable(each.report_name)
+        print(f"reserved {each.reserved}: {in_numbers(_reservation(each))} of {each.dataset} for {name}{ended}")
+    for began in books.renewals:
+        days = began.length / timedelta(days=1)
+        print(f"renewed {began.began}: {began.dataset}, {began.unit}, for at least {days:g} days")
 
 
 _HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key outcome".split()
 
 
 def _row(entry: Entry) -> list[str]:
-    request, parameters = entry.request, entry.request.parameters
     return [
-        entry.charged.removesuffix("+00:00"), request.dataset, request.unit, request.report,
-        str(parameters.get("mechanism", "")), _asked_for(parameters), request.windows.words(),
-        *("-" if value is None else shown(value) for value in _sums(entry).values()),
-        request.key_id, entry.outcome,
+        entry.charged.removesuffix("+00:00"), entry.dataset, entry.unit, entry.release_id, entry.mechanism or "",
+        "-" if entry.k is None else str(entry.k), entry.windows.words(),
+        *("-" if value is None else shown(value) for value in _sums(entry).values()), entry.key_id, entry.outcome,
     ]  # fmt: skip
-
-
-def _asked_for(parameters: Mapping[str, Any]) -> str:
-    """The k of a ranking: "all" where items are found, nothing where a job of another kind was charged."""
-    return "" if "k" not in parameters else "all" if parameters["k"] is None else str(parameters["k"])
 
 
 def _charge(entry: Entry) -> dict[str, Any]:
     """A charge as JSON."""
-    request, parameters = entry.request, entry.request.parameters
     return {
-        "charged": entry.charged, "dataset": request.dataset, "privacy_unit": request.unit, "report": request.report,
-        "mechanism": parameters.get("mechanism"), "k": parameters.get("k"), "windows": request.windows.words(),
-        **_sums(entry), "key_id": request.key_id, "outcome": entry.outcome,
+        "charged": entry.charged, "dataset": entry.dataset, "privacy_unit": entry.unit, "report": entry.release_id,
+        "mechanism": entry.mechanism, "k": entry.k, "windows": entry.windows.words(), **_sums(entry),
+        "key_id": entry.key_id, "outcome": entry.outcome,
+    }  # fmt: skip
+
+
+def _reservation(each: Reservation) -> dict[str, Any]:
+    """A reservation as JSON."""
+    return {
+        "reserved": each.reserved, "dataset": each.dataset, "report": each.report_name, "windows": each.windows.words(),
+        "epsilon": each.cost.epsilon, "rho": each.cost.rho, "delta": each.cost.delta, "given_back": each.given_back,
     }  # fmt: skip
 
 
 def _sums(entry: Entry) -> dict[str, Fraction | None]:
     """What a charge adds to the sums of its unit."""
-    if entry.outcome not in RELEASES:
-        return dict.fromkeys(("epsilon", "rho", "delta"))
-    spent = most(entry.request.unit, [entry.charge])
+    spent = most(entry.unit, [entry])
     return {"epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.rest}
 
 
@@ -192,15 +196,15 @@ def _ledger(url: str) -> Ledger:
     return Ledger(url)
 
 
-def _read(arguments: Namespace) -> tuple[list[Budget], list[Entry]]:
-    budgets, entries = _ledger(arguments.ledger).read(arguments.dataset)
-    if arguments.dataset is not None and not budgets:
+def _read(arguments: Namespace) -> Books:
+    books = _ledger(arguments.ledger).read(arguments.dataset)
+    if arguments.dataset is not None and not books.budgets:
         raise Refusal("dataset", f"{verbatim(arguments.dataset)} has no budget in this ledger")
-    return budgets, entries
+    return books
 
 
-def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
-    found = statement(budget, entries)
+def _lines(budget: Budget, books: Books) -> list[str]:
+    found = statement(budget, books)
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += " and what is reserved" if found["reserved"] else ""
@@ -209,7 +213,7 @@ def _lines(budget: Budget, entries: list[Entry]) -> list[str]:
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
-        *(f"  reserved  {in_numbers(sums)} for {printable(series)}" for series, sums in found["reserved"].items()),
+        *(f"  reserved  {in_numbers(sums)} for {printable(name)}" for name, sums in found["reserved"].items()),
         f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
     if budget.unit == "user-window":

@@ -20,7 +20,7 @@ from private_topk.transforms.options import Option, Options, require
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.planning import Plan
+    from private_topk.pipelines.budget.sharing import Plan
     from private_topk.pipelines.preview import Expected, GroupsPreview, Outlook, Preview, Setting
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
@@ -238,8 +238,7 @@ def _run(arguments: Arguments, preview: Preview, best: Outlook, **settled: str) 
 def _plan(arguments: Arguments, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.pipelines.budget.composition import check_windows
-    from private_topk.pipelines.budget.planning import plan
-    from private_topk.pipelines.budget.sharing import windows_of_a_user
+    from private_topk.pipelines.budget.sharing import plan, windows_of_a_user
     from private_topk.pipelines.drawing import mechanism_of
 
     options, windows = options_of(arguments), arguments.windows

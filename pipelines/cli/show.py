@@ -102,15 +102,15 @@ def _books(report: PublishedReport, url: str) -> str:
     if manifest is None or manifest.dataset is None:
         raise Refusal("ledger", "does not apply: the manifest names no dataset that was charged", "leave it out")
     dataset = manifest.dataset
-    budgets, entries = Ledger(url).read(dataset)
-    if not budgets:
+    books = Ledger(url).read(dataset)
+    if not books.budgets:
         raise Refusal("ledger", f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
                       "give the ledger that was charged")  # fmt: skip
-    known = {(entry.request.report, entry.request.key_id) for entry in entries}
+    known = {(entry.release_id, entry.key_id) for entry in books.charges}
     for release in {row["release_id"] for row in report.rows} | {manifest.report} - {None}:
         if (release, manifest.key_id) not in known:
             raise Refusal("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
-    return " ".join(sentence(budget, entries) for budget in budgets)
+    return " ".join(sentence(budget, books) for budget in books.budgets)
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

@@ -157,9 +157,9 @@ def _refuse_known(options: Options, path: str) -> None:
         raise Refusal("ledger", "needs {release_key}: the ledger knows its inputs under the key of their releases only",
                       "give the key, so that a file that was the input of one is told")  # fmt: skip
     key = ReleaseKey.parse(options["release_key"])
-    entries = [entry for entry in Ledger(options["ledger"]).read()[1] if entry.request.key_id == key.key_id()]
-    fingerprints = {entry.request.fingerprint for entry in entries}
-    read = {tuple(sorted(entry.request.rows.items())) for entry in entries}
+    charges = [entry for entry in Ledger(options["ledger"]).read().charges if entry.key_id == key.key_id()]
+    fingerprints = {entry.fingerprint for entry in charges}
+    read = {tuple(sorted(entry.rows.items())) for entry in charges}
     for rows, item in product(read, {*_header(path), "item"}):
         named: dict[str, Any] = {**dict(rows), "item_column": item}
         columns = Columns(**{name.removesuffix("_column"): value for name, value in named.items()})

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon, check_windows
-from private_topk.pipelines.budget.sharing import Reach, Shared, share_out
+from private_topk.pipelines.budget.sharing import Composition, Shared, share_out
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
@@ -31,7 +31,7 @@ class Setting:
         unknown_domain: the items are not public.
         parameters: of mechanisms, by name; those that take one get it.
         publish_counts: the noisy counts take their part of the budget.
-        privacy_unit, windows, horizon, overlap, held: as `share_out` and its `Reach` take them.
+        privacy_unit, windows, horizon, overlap, held: as `share_out` and its `Composition` take them.
         groups_per_user: in how many groups of a window a user counts, each with a ranking, or None without groups.
         amounts: amounts are added up, instead of counting users.
         max_windows_per_user: a user counts in at most so many of the windows, or of the horizon.
@@ -103,15 +103,16 @@ class Setting:
         """The budget shared out as in a run."""
         each = 1 if self.groups_per_user is None else mechanism.rankings_moved(self.groups_per_user)
         bounds = (self.max_items_per_user, self.groups_per_user, mechanism.weighting)
-        reach = Reach(
+        composition = Composition(
             unit=self.privacy_unit,
             windows=self.windows,
             horizon=self.horizon,
             overlap=self.overlap,
             most=self.max_windows_per_user,
             rankings=each,
-            alone=self.groups_per_user or 1,
+            groups_if_added=self.groups_per_user or 1,
             bounded=any(bound is not None for bound in bounds),
         )
         composes = self.privacy_unit == "user" or self.overlap * each > 1
-        return share_out(mechanism, self.k, self.publish_counts, spare_delta if composes else None, reach, self.held)
+        spare_delta = spare_delta if composes else None
+        return share_out(mechanism, self.k, self.publish_counts, spare_delta, composition, self.held)

@@ -31,7 +31,7 @@ from private_topk.transforms.errors import Refusal, printable, verbatim
 from private_topk.transforms.windows import Period, from_microseconds, utc_text
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
-    from private_topk.pipelines.budget.ledger import Receipt
+    from private_topk.pipelines.budget.ledger import ChargeReceipt
 
 __all__ = [
     "Announcer",
@@ -142,7 +142,7 @@ def check_all_published(report: Report, again: str, before: int | None = None) -
         raise Unfinished(what_is_published(report, again, before)) from lost
 
 
-def check_repeat(report: Report, receipt: Receipt) -> None:
+def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
     """Raise Refusal if running a charged stream again could give a second answer for the charge of the first.
 
     Bounded inputs are identified by their contents, and give the same ranking again, anywhere. The rows of a stream may

@@ -75,7 +75,7 @@ class Periods:
                 options[option.name] = self._value(name, number)
         period = schedule.period(number)
         options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
-        options["series"] = self._file.name
+        options["report_name"] = self._file.name
         options["time_zone"] = schedule.zone.key
         if "against" in options:
             options["against_from"] = schedule.before(number)

@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
-from private_topk.pipelines.budget.account import Windows
-from private_topk.pipelines.budget.ledger import Account, Ledger, Request, tell_operator
+from private_topk.pipelines.budget.accounting import Reservation
+from private_topk.pipelines.budget.ledger import Account, Ledger, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
 from private_topk.pipelines.preview.from_options import forewarned, warn
 from private_topk.pipelines.process import Unfinished
 from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
-from private_topk.pipelines.report_file.ahead import ahead
+from private_topk.pipelines.report_file.future_charges import future_charges
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.report_spec import amounts_of, counts_of, spec_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
@@ -74,7 +75,7 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             self._forewarn(report, self.options(number), number)
-            for _, text, warns in ahead(self, report, number):
+            for _, text, warns in future_charges(self, report, number):
                 if warns:
                     tell_operator(text)
             return run(report, launch, "call the report again", show_exact_counters=exact_counters)
@@ -88,7 +89,7 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             expected = self._forewarn(report, self.options(number), number)
-            more = (fact[:2] for fact in ahead(self, report, number))
+            more = (fact[:2] for fact in future_charges(self, report, number))
             tell(report, launch, chain([("recall", expected)], more))
 
     def reserve(self, give_back: bool = False) -> Account:
@@ -105,10 +106,9 @@ class ScheduledReport(Periods):
             if options.get("privacy_unit") != "user":
                 raise Refusal("privacy_unit", "must be user: with user-window every period has a budget of its own")
             top_k = spec_of(options, account.budget("user").total).top_k
-            windows = Windows.of(Period(options["period_from"], last["period_to"]))
-            asked = Request(account.dataset, "user", self.name, "", "", top_k.parameters(), windows,
-                            periods * cost_of(top_k))  # fmt: skip
-            Ledger(account.ledger).reserve(replace(asked, series=self.name))
+            horizon = Windows.of(Period(options["period_from"], last["period_to"]))
+            asked = Reservation(account.dataset, self.name, horizon, periods * cost_of(top_k))
+            Ledger(account.ledger).reserve(asked, top_k.mechanism.parameter("neighbours", "add-remove"))
             return account
 
     def _check_place(self, number: int) -> None:

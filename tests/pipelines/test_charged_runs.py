@@ -77,11 +77,8 @@ def test_a_run_is_charged_once_and_refused_when_the_budget_is_spent(
     assert main([*run, "--overwrite"]) == 2
     assert "was used on" in capsys.readouterr().err
     assert (place / "a.csv").read_bytes() == first
-    [entry] = Ledger(url).read()[1]
-    assert (
-        entry.outcome == "released"
-        and entry.request.key_id == json.loads((place / "a.manifest.json").read_text())["key_id"]
-    )
+    [entry] = Ledger(url).read().charges
+    assert entry.outcome == "released" and entry.key_id == json.loads((place / "a.manifest.json").read_text())["key_id"]
 
 
 def test_input_is_recognised_by_content_and_the_ledger_does_not_disclose_it(place: Path) -> None:
@@ -94,8 +91,8 @@ def test_input_is_recognised_by_content_and_the_ledger_does_not_disclose_it(plac
     assert main([*again, "--item-column", "user", "--domain-column", "user"]) == 2, "other columns are other input"
     (place / "key").write_text("another key that is long enough")
     assert main(again) == 0
-    one, two = Ledger(url).read()[1]
-    assert one.request.fingerprint != two.request.fingerprint, "without the key nobody can compare inputs"
+    one, two = Ledger(url).read().charges
+    assert one.fingerprint != two.fingerprint, "without the key nobody can compare inputs"
 
 
 @pytest.mark.long
@@ -107,13 +104,13 @@ def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
     run = arguments("a", *with_ledger(url, "--epsilon", "1"))
     kill_when_charged(*run)
     assert not (place / "a.csv").exists()
-    assert ledger.read()[1][0].outcome == "started"
+    assert ledger.read().charges[0].outcome == "started"
     capsys.readouterr()
     assert main(["budget", "show", "--ledger", url]) == 0
     assert "not finished: a of plays" in capsys.readouterr().out
     assert main(run) == 0
     assert "resuming a" in capsys.readouterr().err
-    [entry] = ledger.read()[1]
+    [entry] = ledger.read().charges
     assert entry.outcome == "released"
     resumed = (place / "a.csv").read_bytes()
     assert main([*arguments("a", "--epsilon", "1"), "--overwrite"]) == 0
@@ -132,7 +129,7 @@ def test_a_failed_run_says_how_to_resume(
     monkeypatch.setattr("private_topk.pipelines.sinks.files.publish", full)
     assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
     assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
-    assert [entry.outcome for entry in Ledger(url).read()[1]] == ["failed"]
+    assert [entry.outcome for entry in Ledger(url).read().charges] == ["failed"]
 
 
 def test_a_user_s_total_is_split_and_the_manifest_says_so(place: Path) -> None:
@@ -307,4 +304,4 @@ def test_a_budget_is_not_evaded_by_reading_the_rows_otherwise(place: Path, capsy
         assert run("b", *more) == 2
         assert said in capsys.readouterr().err
         assert not list(place.glob("b.*"))
-    assert len(Ledger(url).read()[1]) == 1
+    assert len(Ledger(url).read().charges) == 1

@@ -102,7 +102,7 @@ def ranking_at(path: str) -> str | None:
 
 
 def outcomes() -> list[str]:
-    return sorted(entry.outcome for entry in Ledger("sqlite:///b.db").read("d")[1])
+    return sorted(entry.outcome for entry in Ledger("sqlite:///b.db").read("d").charges)
 
 
 @pytest.mark.long

@@ -140,7 +140,7 @@ def books(published: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: p
 
 
 def charges() -> list[int]:
-    return [len(Ledger(f"sqlite:///{name}").read()[1]) for name in ("b.db", "b2.db")]
+    return [len(Ledger(f"sqlite:///{name}").read().charges) for name in ("b.db", "b2.db")]
 
 
 def files() -> dict[str, bytes]:

@@ -388,7 +388,7 @@ def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monk
     assert rank(ROWS, **asked) == once
     assert (once.manifest.dataset, once.manifest.columns) == ("d", {"user": "listener", "item": "track"})
     assert once.manifest.zcdp_of_a_window == Zcdp(rho=0.125, delta=0.0)  # of one exponential draw: epsilon**2 / 8
-    assert len(Ledger(books["ledger"]).read("d")[1]) == 1
+    assert len(Ledger(books["ledger"]).read("d").charges) == 1
     changes = (
         {"k": 2}, {"mechanism": Joint(0.5)}, {"release": Release(release.key, "another cell")},
         {"release": None}, {"release": Release(ReleaseKey.fresh(), "a cell")}, {"dataset": None}, {"dataset": "nobody"},
@@ -398,7 +398,7 @@ def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monk
             rank(ROWS, **{**asked, **change})
     with pytest.raises(Refusal, match="for other input"):
         rank(ROWS.head(5), **asked)
-    assert len(Ledger(books["ledger"]).read("d")[1]) == 1
+    assert len(Ledger(books["ledger"]).read("d").charges) == 1
 
 
 HOSTILE = "<script>alert(1)</script>"

@@ -44,7 +44,7 @@ def charged(tmp_path: Path) -> Report:
 
 
 def charges(report: Report) -> list[str]:
-    return [entry.outcome for entry in Ledger(report.account.ledger).read()[1]]
+    return [entry.outcome for entry in Ledger(report.account.ledger).read().charges]
 
 
 def test_a_template_is_not_charged_when_it_is_made(charged: Report) -> None:

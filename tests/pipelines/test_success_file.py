@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def charged() -> int:
-    return len(Ledger("sqlite:///b.db").read("d")[1])
+    return len(Ledger("sqlite:///b.db").read("d").charges)
 
 
 def run(*more: str) -> Done:

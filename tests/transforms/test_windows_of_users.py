@@ -19,9 +19,10 @@ from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_topk.pipelines.budget.account import Charge, Windows
+from private_topk.pipelines.budget.accounting import Charge
 from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.sharing import windows_of_a_user
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.report_spec import ReportSpec, reach_of, resolve
 from private_topk.transforms import (
     Amounts,

@@ -61,7 +61,7 @@ def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None
     with pytest.raises(Refusal, match="does not suffice"):
         job()
     assert (place / "answer").read_text() == answer
-    assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
+    assert [entry.outcome for entry in Ledger(URL).read().charges] == ["released"]
 
 
 def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path) -> None:
@@ -71,12 +71,12 @@ def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path
     for interrupt in (RuntimeError, KeyboardInterrupt):
         with pytest.raises(interrupt), charge(request(), ledger, said.append):
             raise interrupt
-    assert [entry.outcome for entry in ledger.read()[1]] == ["failed"]
+    assert [entry.outcome for entry in ledger.read().charges] == ["failed"]
     assert said[0] == "charged a to dataset orders; 100.0% of the budget is used"
     assert said[1].startswith("the charge stays") and said[2].startswith("resuming a")
     with charge(request(), URL, said.append) as receipt:
         assert receipt.outcome == "failed"
-    assert [entry.outcome for entry in ledger.read()[1]] == ["released"]
+    assert [entry.outcome for entry in ledger.read().charges] == ["released"]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -96,7 +96,7 @@ def test_a_ledger_that_is_gone_at_the_end_changes_nothing_of_how_it_ended(place:
     (place / "away").rename(place / "budget.db")
     with charge(request(), URL, told.append) as receipt:
         assert receipt.outcome == "started"
-    assert [entry.outcome for entry in Ledger(URL).read()[1]] == ["released"]
+    assert [entry.outcome for entry in Ledger(URL).read().charges] == ["released"]
 
 
 def test_a_block_that_cannot_be_paid_for_does_not_run(place: Path) -> None:
@@ -104,5 +104,5 @@ def test_a_block_that_cannot_be_paid_for_does_not_run(place: Path) -> None:
     ran = []
     with pytest.raises(Refusal, match="does not suffice"), charge(request(epsilon=2), URL):
         ran.append(1)
-    assert not ran and Ledger(URL).read()[1] == []
+    assert not ran and Ledger(URL).read().charges == []
     assert Account(URL, "orders").budget("user-window").total.epsilon == 1

@@ -13,7 +13,7 @@ import pytest
 from mpmath import mp
 from scipy import integrate, stats
 
-from private_topk.pipelines.budget.account import Budget
+from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import (
     Cost,
     Price,

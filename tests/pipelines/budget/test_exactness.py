@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget import Budget, Cost, Ledger, Reach, Request, Total, Windows, share_out
+from private_topk.pipelines.budget import Budget, Composition, Cost, Ledger, Request, Total, Windows, share_out
 from private_topk.pipelines.budget.composition import shares
 from private_topk.pipelines.budget.sharing import Split
 from private_topk.pipelines.cli import main
@@ -47,7 +47,7 @@ def test_nine_tenths_and_one_tenth_are_one(place: Path) -> None:
     assert run("a", *charged("--epsilon", "0.9")) == 0
     assert run("b", *charged("--epsilon", "0.1")) == 0
     assert run("c", *charged("--epsilon", "1e-9")) == 2
-    costs = [entry.request.cost.epsilon for entry in Ledger(URL).read()[1]]
+    costs = [entry.cost.epsilon for entry in Ledger(URL).read().charges]
     assert costs == [Fraction(9, 10), Fraction(1, 10)]
     assert json.loads((place / "b.manifest.json").read_text())["privacy"]["epsilon"] == 0.1
 
@@ -90,7 +90,7 @@ def test_shares_never_sum_to_more_than_the_decimal(epsilon: str, windows: int, h
     total = Fraction(epsilon)
     ledgers = Total(2 * total) if held else None
     counts = CountBudget(total)
-    shared = share_out(JOINT(total), 3, counts, reach=Reach("user", windows), held=ledgers)
+    shared = share_out(JOINT(total), 3, counts, composition=Composition("user", windows), held=ledgers)
     assert shared.counts is not None
     share = Fraction(shared.mechanism.parameter("epsilon")) + Fraction(shared.counts.epsilon)
     assert 2 * total * (1 - Fraction(1, 2**50)) <= windows * share <= 2 * total
@@ -99,7 +99,7 @@ def test_shares_never_sum_to_more_than_the_decimal(epsilon: str, windows: int, h
 
 
 def test_the_others_have_their_part_of_every_share() -> None:
-    shared = share_out(JOINT(4), 3, CountBudget(2, others=1), reach=Reach("user", 4))
+    shared = share_out(JOINT(4), 3, CountBudget(2, others=1), composition=Composition("user", 4))
     assert shared.privacy.total == Total(Fraction(7))
     assert (shared.mechanism, shared.counts) == (JOINT(1.0), CountBudget(0.5, others=0.25))
     assert Cost.of_counts(CountBudget(2, others=1)).epsilon == 3

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Spent
+from private_topk.pipelines.budget.accounting import Budget, Spent
 from private_topk.pipelines.budget.composition import Cost, Total, rho_within
 
 NORMAL = NormalDist()

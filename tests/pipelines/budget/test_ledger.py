@@ -13,9 +13,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Windows
+from private_topk.pipelines.budget.accounting import Budget, Reservation
 from private_topk.pipelines.budget.composition import Cost, Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
@@ -33,7 +34,7 @@ def budget(epsilon: str = "1", delta: str = "0", unit: str = "user-window", **mo
 def request(report: str, epsilon: float = 0.25, windows: Windows | None = None, **more: object) -> Request:
     parameters = {"mechanism": "joint", "k": 10, "epsilon": epsilon, "neighbours": "add-remove"}
     values = {
-        "dataset": "plays", "unit": "user-window", "report": report, "key_id": "k1", "fingerprint": "f1",
+        "dataset": "plays", "unit": "user-window", "release_id": report, "key_id": "k1", "fingerprint": "f1",
         "parameters": parameters, "windows": windows or weeks(1), "cost": Cost.of(JOINT(epsilon), 10),
     }  # fmt: skip
     return Request(**{**values, **more})
@@ -54,7 +55,7 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     assert ledger.charge(request("d")).used == 1
     with pytest.raises(Refusal, match="nothing is left"):
         ledger.charge(request("e", 1e-9))
-    assert [entry.request.report for entry in ledger.read("plays")[1]] == ["a", "b", "c", "d"]
+    assert [entry.release_id for entry in ledger.read("plays").charges] == ["a", "b", "c", "d"]
 
 
 def test_what_is_read_is_what_was_charged(url: str) -> None:
@@ -65,10 +66,10 @@ def test_what_is_read_is_what_was_charged(url: str) -> None:
     let_pass(url, DAY)
     ledger.finish(receipt.entry, "released")
     ledger.finish(receipt.entry, "failed")
-    [read], [entry] = ledger.read()
+    [read], [entry], *_ = ledger.read()
     assert (read.total, read.neighbours, read.unit) == (Total(1, Fraction("1e-6"), Fraction("5e-7")), "swap", "user")
-    assert entry.request.cost == Cost(Fraction(0.1), Fraction(0), Fraction(0.1) ** 2 / 8)
-    assert (entry.request.windows, entry.request.parameters["k"]) == (weeks(4), 3)
+    assert entry.cost == Cost(Fraction(0.1), Fraction(0), Fraction(0.1) ** 2 / 8)
+    assert (entry.windows, entry.k) == (weeks(4), 3)
     charged, ended = (
         datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (entry.charged, str(entry.finished))
     )
@@ -87,7 +88,7 @@ def test_a_repeat_costs_nothing_and_anything_else_costs(url: str) -> None:
     assert ledger.charge(request("a", parameters=other)).used == 0.5
     assert ledger.charge(request("a", key_id="k2", fingerprint="f2")).used == 0.75
     assert ledger.charge(request("a", windows=weeks(2))).used == 1
-    assert len(ledger.read()[1]) == 4
+    assert len(ledger.read().charges) == 4
 
 
 def test_the_same_id_over_other_input_is_refused(url: str) -> None:
@@ -140,7 +141,7 @@ def test_calendars_add_up_with_other_windows_where_they_overlap(url: str) -> Non
     hour = datetime(2026, 10, 31, 23, tzinfo=timezone.utc)
     assert ledger.charge(request("an hour", 0.5, Windows.of(Period(hour, hour + DAY / 24)))).used == 1
     assert ledger.charge(request("months", 0.5, Windows.of(months))).outcome == "started", "a repeat is known"
-    assert ledger.read()[1][0].request.windows == Windows.of(months)
+    assert ledger.read().charges[0].windows == Windows.of(months)
 
 
 def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> None:
@@ -195,7 +196,7 @@ def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
         ledger.charge(request("a", dataset="songs"))
     with pytest.raises(Refusal, match="dataset plays has no budget for privacy_unit user, only for user-window"):
         ledger.charge(request("a", unit="user"))
-    assert ledger.read()[1] == []
+    assert ledger.read().charges == []
 
 
 def answer(url: str, pipe: Connection) -> None:
@@ -209,10 +210,14 @@ def answer(url: str, pipe: Connection) -> None:
                 pipe.send("created")
             elif order == "reserve":
                 half = Cost.of_any(Fraction(1, 2), Fraction(0))
-                ledger.reserve(request("series", cost=half, unit="user", series="series"))
+                ledger.reserve(Reservation("plays", "series", weeks(1), half))
                 pipe.send("reserved")
             else:
-                who = {"series": order.partition(" ")[0], "unit": "user"} if ledger.read()[0][0].unit == "user" else {}
+                who = (
+                    {"report_name": order.partition(" ")[0], "unit": "user"}
+                    if ledger.read().budgets[0].unit == "user"
+                    else {}
+                )
                 pipe.send("repeat" if ledger.charge(request(order, **who)).outcome else "charged")
         except Refusal as error:
             expected = any(words in str(error) for words in ("not suffice", "already", "has a reservation"))
@@ -259,7 +264,7 @@ def test_ten_processes_at_once(url: str) -> None:
         assert workers.do([f"late {n}" for n in range(10)]) == ["refused"] * 10
     finally:
         workers.stop()
-    assert len(Ledger(url).read()[1]) == 4
+    assert len(Ledger(url).read().charges) == 4
 
 
 def at_once(url: str) -> list[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Windows
+from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
@@ -68,7 +69,9 @@ def test_windows_that_are_cut_are_told_by_their_moments() -> None:
         assert one.cut_by(other) == cut, (one.words(), other.words())
 
 
-def request(report: str, windows: Windows, bound: int | None, neighbours: str = "add-remove", **more: str) -> Request:
+def request(
+    report: str, windows: Windows, bound: int | None, neighbours: str = "add-remove", **more: object
+) -> Request:
     parameters = {"mechanism": "joint", "neighbours": neighbours, "max_items_per_user": bound, **more}
     cost = Cost.of(Joint(0.25), 10)
     return Request("plays", "user-window", report, "key", report, parameters, windows, cost)
@@ -122,7 +125,7 @@ def test_risers_are_bounded_in_each_of_their_two_windows(tmp_path: Path) -> None
     """Neighbouring pairs share a whole window, which is bounded by itself; a week across two is a part of both."""
     books = ledger(tmp_path)
     pairs = Windows.pairs(Risers(1).reads(period("2026-02-02", "7d")))
-    books.charge(request("risers", pairs, 2, against="previous"))
+    books.charge(request("risers", pairs, 2, against=Risers(1).describe()))
     books.charge(request("weekly", WEEKS, 2))
     with pytest.raises(Refusal, match="cut through those of risers"):
         books.charge(request("across", CUTTING, None))

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Spent, Windows
+from private_topk.pipelines.budget.accounting import Books, Budget, Reservation, Spent, budget_usage
 from private_topk.pipelines.budget.composition import Cost
-from private_topk.pipelines.budget.counted import counted
 from private_topk.pipelines.budget.ledger import Ledger, Request
-from private_topk.pipelines.budget.records import RELEASES, Entry
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import Refusal
 from tests.databases import let_pass
@@ -36,13 +35,14 @@ KINDS = {
 }
 
 
-def request(report: str, cost: Cost, week: int = 0, series: str = "", number: int = 1) -> Request:
-    return Request("plays", "user", report, "k", "f", {"mechanism": "mine"}, weeks(number, week), cost, series=series)
+def request(release: str, cost: Cost, week: int = 0, report: str | None = None) -> Request:
+    asked = {"mechanism": "mine"}
+    return Request("plays", "user", release, "k", "f", asked, weeks(1, week), cost, report_name=report)
 
 
-def reservation(series: str, each: Cost, first: int, number: int) -> Request:
+def reservation(report: str, each: Cost, first: int, number: int) -> Reservation:
     start = MONDAY + first * 7 * DAY
-    return replace(request(series, number * each, series=series), windows=span(start, start + number * 7 * DAY))
+    return Reservation("plays", report, span(start, start + number * 7 * DAY), number * each)
 
 
 def span(start: datetime, end: datetime) -> Windows:
@@ -61,7 +61,7 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
     ledger.create(Budget.of("plays", 2, Fraction(delta), unit="user"))
     budget = ledger.budget("plays", "user")
     owed: dict[str, tuple[Cost, list[int]]] = {}
-    others = 0
+    others, before = 0, 0
 
     def allowed(made: Request) -> bool:
         try:
@@ -70,12 +70,13 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
             assert "does not suffice" in str(error)
             return False
         finally:
-            in_period(budget, ledger)
+            in_period(budget, ledger, before)
         return True
 
     for step in range(40):
         if step == 20:
             let_pass(url, YEAR)
+            before = len(ledger.read().charges)
             ledger.renew("plays", "user", YEAR)
         if step % 8 == 0:
             name, each, number = f"report {step}", kinds[state.randint(len(kinds))], int(state.randint(1, 5))
@@ -85,7 +86,7 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
                 assert "does not suffice" in str(error)
             else:
                 owed[name] = (each, list(range(step, step + number)))
-                in_period(budget, ledger)
+                in_period(budget, ledger, before)
         elif state.randint(3) and owed:
             name = list(owed)[state.randint(len(owed))]
             each, left = owed[name]
@@ -98,16 +99,17 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
         others += 1
     for name, (each, left) in owed.items():
         assert all([allowed(request(f"{name}/{week}", each, week, name)) for week in left])
-    assert not counted(budget, ledger.read()[1]).reserved, "all of it is spent"
+    assert not budget_usage(budget, ledger.read()).reserved, "all of it is spent"
     assert others and owed
 
 
-def in_period(budget: Budget, ledger: Ledger) -> None:
-    """What was charged since the last renewal fits, by itself and with what is reserved."""
-    entries = ledger.read("plays")[1]
-    since = max((entry.id for entry in entries if entry.outcome == "renewed"), default=0)
-    charges = [entry.charge for entry in entries if entry.outcome in RELEASES and entry.id > since]
-    found = counted(budget, entries)
+def in_period(budget: Budget, ledger: Ledger, before: int) -> None:
+    """What was charged since the last renewal, before which there were so many charges, fits: by itself and with what
+    is reserved.
+    """
+    books = ledger.read("plays")
+    charges = books.charges[before:]
+    found = budget_usage(budget, books)
     assert found.charges == charges
     assert budget.fits(Spent.of((charge.reached(), charge.cost) for charge in charges))
     assert budget.fits(Spent.of((1, charge.cost) for charge in found.all))
@@ -118,8 +120,8 @@ def test_noise_that_was_charged_by_rho_keeps_epsilons_from_adding_up() -> None:
     budget = Budget.of("plays", 1, Fraction("1e-6"), unit="user")
     noise = KINDS["gaussian"]
     reserved = reservation("r", noise.readings()[1], 0, 2)
-    entries = [Entry(1, reserved, "", None, "reserved"), Entry(2, request("r/0", noise, 0, "r"), "", None, "started")]
-    assert not Spent.of((1, charge.cost) for charge in counted(budget, entries).all).adds_up
+    books = Books([budget], [request("r/0", noise, 0, "r").entry(1)], [reserved], [])
+    assert not Spent.of((1, charge.cost) for charge in budget_usage(budget, books).all).adds_up
 
 
 def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
@@ -128,8 +130,10 @@ def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
     ledger.charge(request("r/old", PURE, 0, "r"))
     ledger.charge(request("r/4", PURE, 4, "r"))
     ledger.reserve(reservation("r", PURE, 4, 4))
-    [budget], entries = ledger.read()
-    assert counted(budget, entries).reserved["r"].cost.epsilon == Fraction(3, 10), "a period of it is published"
+    books = ledger.read()
+    assert budget_usage(books.budgets[0], books).reserved["r"].cost.epsilon == Fraction(3, 10), (
+        "a period of it is published"
+    )
     with pytest.raises(Refusal, match=r"0.5 spent \+ 0.6 asked = 1.1, over 1(.|\n)*reserved for r counts as spent"):
         ledger.charge(request("other", Cost.of_any(Fraction(6, 10), Fraction(0))))
     with pytest.raises(Refusal, match="r has a reservation of"):
@@ -177,9 +181,11 @@ def test_a_renewal_takes_its_period_and_its_length(url: str) -> None:
     with pytest.raises(Refusal, match="period must be 365d, as in the first renewal, got 1 day"):
         ledger.renew("plays", "user", DAY)
     ledger.renew("plays", "user", YEAR)
-    found = counted(ledger.budget("plays", "user"), ledger.read()[1])
-    assert (found.period, found.since, found.length) == (3, ledger.read()[1][-1].charged, YEAR)
-    assert [entry.outcome for entry in ledger.read()[1]] == ["started", "renewed", "renewed", "started", "renewed"]
+    books = ledger.read()
+    found = budget_usage(ledger.budget("plays", "user"), books)
+    assert (found.period, found.since, found.length) == (3, books.renewals[-1].began, YEAR)
+    assert [entry.release_id for entry in books.charges] == ["a", "b"] and found.charges == []
+    assert [(each.unit, each.last_charge) for each in books.renewals] == [("user", 1), ("user-window", 1), ("user", 2)]
 
 
 def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: str) -> None:
@@ -230,7 +236,7 @@ def test_a_server_has_the_clock_and_not_those_who_call(url: str, capsys: pytest.
     books = ["--ledger", url, "--dataset", "plays", "--privacy-unit", "user"]
     assert main(["budget", "create", *books, "--epsilon", "0.1"]) == 0
     Ledger(url).charge(request("a", PURE))
-    noted = datetime.fromisoformat(Ledger(url).read()[1][0].charged.replace("Z", "+00:00"))
+    noted = datetime.fromisoformat(Ledger(url).read().charges[0].charged.replace("Z", "+00:00"))
     assert abs(datetime.now(timezone.utc) - 400 * DAY - noted) < HOUR
     assert main(["budget", "renew", *books, "--period", "365d"]) == 2
     assert "--period is not over: it began on" in capsys.readouterr().err
@@ -265,13 +271,23 @@ def test_a_report_file_reserves_its_horizon(folder: Path, capsys: pytest.Capture
     assert main(["budget", "reserve", file, "--give-back"]) == 0
     assert "left      one release of epsilon 1.5\n" in capsys.readouterr().out
     assert main(["budget", "history", "--ledger", url]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[1][-5:] == ["-", "-", "-", "given", "back"] and rows[2][-5] == "0.25"
+    _, *charges, told = capsys.readouterr().out.splitlines()
+    assert [line.split()[-5] for line in charges] == ["0.25", "0.25"]
+    assert told.startswith("reserved 20") and ": epsilon 1, delta 0 of users for weekly, given back 20" in told
     assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 2
     assert "--period is not over: it began on" in capsys.readouterr().err
     let_pass(url, YEAR)
     assert main(["budget", "renew", "--ledger", url, "--dataset", "users", "--period", "365d", *create[-2:]]) == 0
     said = capsys.readouterr().out
     assert main(["budget", "history", "--ledger", url]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split().count("all") == 1, "all rows, and no k"
+    assert capsys.readouterr().out.splitlines()[-1].endswith("Z: users, user, for at least 365 days")
+    assert main(["budget", "history", "--ledger", url, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    [reserved], [renewed] = found["reservations"], found["renewals"]
+    assert (reserved["report"], reserved["epsilon"], renewed["privacy_unit"], renewed["days"]) == (
+        "weekly",
+        1,
+        "user",
+        365,
+    )
     assert "0.0% used by 0 charges" in said and "a user in n periods is protected by n times the total" in said

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows, heaviest, most
+from private_topk.pipelines.budget.accounting import Budget, Charge, Spent, heaviest, most
 from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from tests.pipelines.budget.test_windows import some_period
 from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget import Budget, Cost, Reach, Total, plan, share_out
-from private_topk.pipelines.budget.account import Spent
+from private_topk.pipelines.budget import Budget, Composition, Cost, Total, plan, share_out
+from private_topk.pipelines.budget.accounting import Spent
 from private_topk.pipelines.budget.composition import rho_within, share_under
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
@@ -141,7 +141,7 @@ def noise(mechanism: Mechanism, k: int = 10) -> float:
 def now(name: str) -> list[float]:
     """The scale of the noise of a window, as a run shares the total out."""
     mechanism = MECHANISMS[name.partition(",")[0]](epsilon=EPSILON, delta=MICRO, **BEFORE[name][0])  # type: ignore[call-arg]
-    return [noise(share_out(mechanism, 10, reach=Reach("user", windows)).mechanism) for windows in WINDOWS]
+    return [noise(share_out(mechanism, 10, composition=Composition("user", windows)).mechanism) for windows in WINDOWS]
 
 
 WANTED = {
@@ -167,7 +167,9 @@ def test_plan_run_and_ledger_share_alike(windows: int) -> None:
     mechanism = LIMIT(EPSILON, MICRO)  # type: ignore[call-arg]
     planned = plan(mechanism, 10, windows=windows)
     held = Budget.of("plays", EPSILON, MICRO, unit="user")
-    shared = [share_out(mechanism, 10, reach=Reach("user", windows), held=total) for total in (None, held.total)]
+    shared = [
+        share_out(mechanism, 10, composition=Composition("user", windows), held=total) for total in (None, held.total)
+    ]
     assert planned.best.accounting == "zcdp" == shared[0].privacy.accounting == shared[1].privacy.accounting
     assert planned.mechanism == shared[0].mechanism == shared[1].mechanism
     cost = Cost.of(planned.mechanism, 10)

@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.account import Budget, Charge, Spent, Windows, heaviest
+from private_topk.pipelines.budget.accounting import Budget, Charge, Spent, heaviest
 from private_topk.pipelines.budget.composition import Cost, Total
 from private_topk.pipelines.budget.ledger import Request
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import CdpPeeling, Gaussian, Joint
 from private_topk.transforms.metric import Risers
@@ -89,7 +90,7 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
     parameters, total = {"against": Risers(weight).describe()}, Total(Fraction(99), Fraction(1, 2))
     for mechanism, part in ((Joint(1.0), weight), (CdpPeeling(1.0, 1e-6), weight), (Gaussian(1.0, 1e-6), weight**2)):
         cost = Cost.of(mechanism, 1)
-        charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).charge
+        charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).entry()
         edges = [edge.tolist() for edge in Windows.of(reads).bounds()]
         sums = [
             sum((part * (n < last) + (n > 0)) / (1 + part) for n, (a, b) in enumerate(zip(*edges, strict=True))

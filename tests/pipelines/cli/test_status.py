@@ -54,7 +54,7 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
     # A test runner's workers ignore SIGINT, which a child would inherit.
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     process = subprocess.Popen(endless(*kept), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
-    while not Ledger("sqlite:///b.db").read()[1]:
+    while not Ledger("sqlite:///b.db").read().charges:
         assert process.poll() is None
         time.sleep(0.05)
     time.sleep(0.5)
@@ -65,7 +65,7 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
         f"private-topk: {word}; nothing is published. To go on with this very release, run again with the same " in err
     )
     assert err.endswith("--release-id the id\n") and "the charge stays" in err and "secret" not in err
-    assert [entry.outcome for entry in Ledger("sqlite:///b.db").read()[1]] == ["failed"]
+    assert [entry.outcome for entry in Ledger("sqlite:///b.db").read().charges] == ["failed"]
     # What was read may be on record already, beside the rankings.
     assert {path.name for path in folder.iterdir()} - {"out"} == before and not list(folder.glob("out/[!.]*"))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import private_topk
-from private_topk.pipelines.budget.sharing import Reach, share_out
+from private_topk.pipelines.budget.sharing import Composition, share_out
 from private_topk.pipelines.preview import (
     Estimate,
     InAmounts,
@@ -95,7 +95,7 @@ def test_the_share_of_a_window_is_that_of_a_run() -> None:
     setting = Setting(10, 1.0, 1e-6, privacy_unit="user", horizon=52)
     for name, kind in (("joint", Joint(1.0)), ("cdp-peeling", CdpPeeling(1.0, 1e-6))):
         spare = 1e-6 if name == "joint" else None
-        assert setting.share_of(name) == share_out(kind, 10, None, spare, Reach("user", horizon=52))
+        assert setting.share_of(name) == share_out(kind, 10, None, spare, Composition("user", horizon=52))
     pure = replace(setting, delta=None)
     assert pure.share_of("joint").mechanism.parameter("epsilon") == pytest.approx(1 / 52)
     found = preview(GAPS, setting, mechanism=("joint",), draws=2)

@@ -48,7 +48,7 @@ def report(folder: Path, *more: str, file: str = "weekly.yaml") -> int:
 
 
 def outcomes(folder: Path) -> list[str]:
-    return [entry.outcome for entry in Ledger(f"sqlite:///{folder}/budget.db").read()[1]]
+    return [entry.outcome for entry in Ledger(f"sqlite:///{folder}/budget.db").read().charges]
 
 
 def outputs(folder: Path) -> dict[str, bytes]:

@@ -14,9 +14,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.account import Windows
+from private_topk.pipelines.budget.accounting import Entry
 from private_topk.pipelines.budget.composition import Cost as BudgetCost
-from private_topk.pipelines.budget.records import Request, entry_in
+from private_topk.pipelines.budget.ledger import Request
+from private_topk.pipelines.budget.rows import record_in, row_of
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms import Period, Risers
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
@@ -124,15 +126,15 @@ def parts(mechanism: Mechanism, k: int, before: int, now: int) -> list[Fraction]
     pair = Windows.pairs(Period(JANUARY, MARCH, CalendarWindows("month")))
     against = {"against": Risers(Fraction(before, now)).describe(), "mechanism": mechanism.about.name}
     request = Request("d", "user-window", "r", "", "", against, pair, BudgetCost.of(mechanism, k))
-    row = SimpleNamespace(**request.columns(), id=1, charged="2026-01-05T00:00:00Z", finished=None, outcome="started")
-    charge = entry_in(row, "").charge  # as a later charge finds it
+    row = row_of(replace(request.entry(1), charged="2026-01-05T00:00:00Z"))
+    charge = record_in(Entry, SimpleNamespace(**row))  # as a later charge finds it
     return [Fraction(charge.reached(number)) for number in charge.overlapping(*months.bounds()).tolist()]
 
 
 @pytest.mark.parametrize(("before", "now"), [(1, 1), (1, 2)])
 @pytest.mark.parametrize("mechanism", TYPED, ids=repr)
 def test_a_riser_of_one_of_its_windows_costs_a_part(mechanism: Mechanism, before: int, now: int) -> None:
-    """As `budget.account.Charge` says."""
+    """As `budget.accounting.Charge` says."""
     for k, relation in itertools.product((1, 2, 5), ("add-remove", "swap")):
         risers = replace(mechanism, neighbours=relation, cap=before + now, falls=before)
         paid = parts(risers, k, before, now)

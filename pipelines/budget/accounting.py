@@ -1,120 +1,43 @@
-"""The arithmetic of a ledger: what the charges of a dataset cost one user, and whether one more fits."""
+"""What the charges of a dataset cost one user together, what counts against a budget, and whether one more fits."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from private_topk.pipelines.budget.composition import UNITS, Cost, Total, check_delta, check_epsilon, rho_within
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
-from private_topk.transforms.windows import Period, from_microseconds
-from private_topk.transforms.windows.windowing import Instants, Run
+from private_topk.transforms.windows.windowing import Instants
 
-__all__ = ["Budget", "Charge", "Spent", "Windows", "explain", "heaviest", "most"]
+__all__ = [
+    "Books", "Budget", "BudgetUsage", "Charge", "Entry", "NoBudget", "Renewal", "Reservation", "Spent", "budget_usage",
+    "explain", "heaviest", "most",
+]  # fmt: skip
 
-_EVER = 1 << 61
 _MOST_DIGITS = 60
 
 
-@dataclass(frozen=True, order=True)
-class Windows:
-    """Windows of event time as a ledger holds them: by their moments, so that nothing that changes later changes them.
+@dataclass(frozen=True)
+class Charge:
+    """What one release costs a user who is in one of its windows.
 
     Args:
-        runs: regular windows, runs in order of time. One window of all rows reaches from -2**61 to 2**61.
-    """
-
-    runs: tuple[Run, ...]
-
-    @classmethod
-    def of(cls, period: Period | None) -> Windows:
-        """The windows of a period; of None, one of all rows whatever their time."""
-        return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
-
-    @classmethod
-    def pairs(cls, reads: Period) -> Windows:
-        """Each window of a period together with the one before it, of the second window on."""
-        if len(reads.runs) == 1:
-            run = reads.runs[0]
-            return cls((run._replace(size=run.size + run.step, number=run.number - 1),))
-        bounds = zip(reads.starts[:-1].tolist(), reads.starts[1:].tolist(), reads.ends[1:].tolist(), strict=True)
-        return cls(tuple(Run(start, end, end - start, middle - start, 1) for start, middle, end in bounds))
-
-    @classmethod
-    def read(cls, text: str) -> Windows:
-        """What `text` wrote. Raises ValueError for anything else."""
-        found = json.loads(text)
-        runs = found if isinstance(found, list) and found and isinstance(found[0], list) else [found]
-        if not all(isinstance(run, list) and len(run) == 5 and all(type(n) is int for n in run) for run in runs):
-            raise ValueError("not windows")
-        windows = cls(tuple(Run(*run) for run in runs))
-        if not all(run.size > 0 and run.step > 0 and run.number > 0 and run.start < run.end for run in windows.runs):
-            raise ValueError("not windows")
-        return windows
-
-    def plain(self) -> list[Any]:
-        """As JSON: five numbers for regular windows, as ledgers have always held them; a list of such for others."""
-        return list(self.runs[0]) if len(self.runs) == 1 else [list(run) for run in self.runs]
-
-    @property
-    def number(self) -> int:
-        return sum(run.number for run in self.runs)
-
-    def bounds(self) -> tuple[Instants, Instants]:
-        """Start and end of every window, shape (number,) each."""
-        starts, ends = zip(*(run.bounds() for run in self.runs), strict=True)
-        return np.concatenate(starts), np.concatenate(ends)
-
-    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
-        """How many of these windows overlap each of the given stretches, shape as given."""
-        return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)
-
-    def cut_by(self, others: Windows) -> bool:
-        """Whether one of these windows overlaps one of the others and is not wholly in it."""
-        own_starts, own_ends = (np.sort(bounds) for bounds in self.bounds())
-        starts, ends = others.bounds()
-        within = np.searchsorted(own_ends, ends, "right") - np.searchsorted(own_starts, starts, "left")
-        return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
-
-    def halves(self) -> tuple[Windows, Windows]:
-        """Of pairs, the first windows and the second ones, which start a step later."""
-        first = (run._replace(size=run.step) for run in self.runs)
-        second = (run._replace(start=run.start + run.step, size=run.size - run.step) for run in self.runs)
-        return Windows(tuple(first)), Windows(tuple(second))
-
-    def words(self) -> str:
-        """How a person reads them."""
-        sizes = sorted({run.size for run in self.runs})
-        if sizes[-1] > _EVER:
-            return "all rows"
-        moments = (from_microseconds(at) for at in (self.runs[0].start, self.runs[-1].end))
-        start, end = (moment.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00") for moment in moments)
-        lengths = _length(sizes[0]) if len(sizes) == 1 else f"{_length(sizes[0])} to {_length(sizes[-1])}"
-        return f"{start} to {end}" if self.number == 1 else f"{self.number} windows of {lengths}, {start} to {end}"
-
-
-def _length(size: int) -> str:
-    return str(timedelta(microseconds=size)).removesuffix(", 0:00:00")
-
-
-class Charge(NamedTuple):
-    """One release: what every one of its windows costs a user who is in it.
-
-    Args:
-        reach: how many of its windows one user can change, where that is bounded; None for all.
+        cost: of one window.
+        windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
         weight: of risers, whose windows are pairs: what rows of the first window of one cost beside those of the
-            second, which together cost `cost`. None where rows of either may cost as much as both.
+            second, which together cost `cost`. Where that has a `rest`, rows of either may cost as much as both.
+        bounded: a bound decides which rows of a user count in a window.
 
     Rows of one window are in two rankings of risers of weight p / q: they move scores by at most q in the one and p in
     the other, where noise is calibrated to p + q. So what they meet is the same mechanism with less to spend.
@@ -131,15 +54,35 @@ class Charge(NamedTuple):
 
     windows: Windows
     cost: Cost
-    reach: int | None = None
+    windows_of_a_user: int | None = None
     weight: Fraction | None = None
+    bounded: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a bound or a weight that is none."""
+        most = 1 if self.windows_of_a_user is None else self.windows_of_a_user
+        if not 1 <= most <= self.windows.number or not 0 <= (self.weight or 0) <= 1:
+            raise ValueError("a charge has a bound of 1 up to the number of its windows, and a weight from 0 to 1")
+
+    @property
+    def by_parts(self) -> Fraction | None:
+        """The weight, where rows of either window of a pair cost a part."""
+        return None if self.cost.rest else self.weight
+
+    @property
+    def bounded_windows(self) -> Windows | None:
+        """The windows in each of which a bound decides which rows of a user count, if there is a bound."""
+        if not self.bounded or self.weight is None:
+            return self.windows if self.bounded else None
+        first, second = self.windows.halves()
+        return Windows(first.runs + second.runs)
 
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
         """How many of its windows overlap each of the given stretches, in the parts that `reached` takes."""
-        if self.weight is None:
+        if self.by_parts is None:
             return self.windows.overlapping(starts, ends)
         first, second = (half.overlapping(starts, ends) for half in self.windows.halves())
-        return self.weight.numerator * first + self.weight.denominator * second
+        return self.by_parts.numerator * first + self.by_parts.denominator * second
 
     def reached(self, overlapping: int | None = None) -> int | Fraction:
         """How many of its windows change with the rows of one user.
@@ -150,13 +93,90 @@ class Charge(NamedTuple):
                 before and in b after counts in abs(a - b) others more or fewer. That is up to two for each that
                 overlaps, or for each that the bound allows.
         """
+        most = self.windows_of_a_user
         if overlapping is None:
-            return self.windows.number if self.reach is None else self.reach
-        if self.weight is not None:
-            return Fraction(overlapping, self.weight.numerator + self.weight.denominator)
-        if self.reach is None:
+            return self.windows.number if most is None else most
+        if self.by_parts is not None:
+            return Fraction(overlapping, self.by_parts.numerator + self.by_parts.denominator)
+        if most is None:
             return overlapping
-        return min(2 * overlapping, 2 * self.reach, self.windows.number if overlapping else 0)
+        return min(2 * overlapping, 2 * most, self.windows.number if overlapping else 0)
+
+
+class NoBudget(Refusal):
+    """The error of a budget that was never opened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Charge):
+    """The charge of a release, as a ledger holds it.
+
+    Args:
+        id: its number; charges are numbered in the order in which they were made.
+        unit: the privacy unit in terms of which the cost is stated.
+        release_id, key_id, fingerprint, rows, report_name: as in `Request`.
+        question: JSON of all that the answer depends on but key, id and data; it is compared and not read.
+        mechanism, k: of a ranking, where these were named.
+        charged, finished: moments in UTC.
+        outcome: "started", "released" or "failed".
+    """
+
+    id: int
+    dataset: str
+    unit: str
+    release_id: str
+    key_id: str
+    fingerprint: str
+    question: str
+    mechanism: str | None
+    k: int | None
+    neighbours: str
+    rows: Mapping[str, str]
+    report_name: str | None
+    charged: str = ""
+    finished: str | None = None
+    outcome: str = "started"
+
+    def repeats(self, earlier: Entry) -> bool:
+        """Whether this is the earlier release again, of which every answer is known: it draws the same, once more."""
+        cheaper = self.cost.epsilon <= earlier.cost.epsilon and self.cost.delta <= earlier.cost.delta
+        return self.question == earlier.question and cheaper
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What is set aside for a report in the `user` budget.
+
+    Args:
+        windows: the whole horizon of the report, as one window.
+        cost: of all that is published in it.
+        given_back: when what was not spent of it was given back, if it was.
+    """
+
+    dataset: str
+    report_name: str
+    windows: Windows
+    cost: Cost
+    id: int = 0
+    reserved: str = ""
+    given_back: str | None = None
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """The beginning of a new period of a budget, in which the whole of it can be spent again.
+
+    Args:
+        length: how long the period lasts at least.
+        last_charge: the number of the last charge of the period before, 0 for none.
+    """
+
+    dataset: str
+    unit: str
+    began: str
+    length: timedelta
+    last_charge: int
+    id: int = 0
 
 
 @dataclass(frozen=True)
@@ -304,6 +324,79 @@ class Budget:
         return Spent(added, rest, rho, rest)
 
 
+class Books(NamedTuple):
+    """What a ledger holds, of one dataset or of all: each in the order in which it was written."""
+
+    budgets: list[Budget]
+    charges: list[Entry]
+    reservations: list[Reservation]
+    renewals: list[Renewal]
+
+
+@dataclass(frozen=True)
+class BudgetUsage:
+    """What counts against a budget.
+
+    Args:
+        charges: of the releases of the current period.
+        reserved: by report, what is reserved for it and not yet spent.
+        period: the number of the current period, from 1.
+        since: when it began.
+        length: how long each lasts at least; None before the first renewal.
+    """
+
+    charges: Sequence[Charge]
+    reserved: Mapping[str, Charge]
+    period: int
+    since: str
+    length: timedelta | None
+
+    @property
+    def all(self) -> list[Charge]:
+        return [*self.reserved.values(), *self.charges]
+
+
+def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
+    """What counts against a budget, of what is charged and reserved in its dataset.
+
+    A reservation is the charge of a report's whole horizon, made in advance. Of a report counts, in every sum, the
+    larger of what is reserved and what it was charged within that horizon.
+
+    What is charged stays within the budget. Proof: none of its sums is above that of what counts, and it adds up where
+    that does. Charges and reservations are written one after the other, each only if what counts then fits. So what is
+    charged fits at every moment, and `Budget` asks for no more, whoever chose what and after seeing what. And what is
+    reserved can be spent: while the report has been charged no more than is reserved, its charges leave the sums of
+    what counts as they are, and these fit.
+    """
+    charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
+    reserved = {} if budget.unit != "user" else {
+        reservation.report_name: unspent for reservation in books.reservations
+        if reservation.dataset == budget.dataset and reservation.given_back is None
+        and (unspent := _unspent(reservation, charges)) is not None
+    }  # fmt: skip
+    renewals = [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
+    if not renewals:
+        return BudgetUsage(charges, reserved, 1, budget.created, None)
+    last = renewals[-1]
+    current = [entry for entry in charges if entry.id > last.last_charge]
+    return BudgetUsage(current, reserved, len(renewals) + 1, last.began, last.length)
+
+
+def _unspent(reservation: Reservation, charges: Iterable[Entry]) -> Charge | None:
+    """By how much each of the reserved sums is above that of the report's releases in the horizon; None if by none."""
+    horizon, cost = reservation.windows, reservation.cost
+    spent = Spent.of(
+        (entry.reached(), entry.cost)
+        for entry in charges
+        if entry.report_name == reservation.report_name and horizon.overlapping(*entry.windows.bounds()).any()
+    )
+    epsilon, rho, rest = (max(getattr(cost, name) - getattr(spent, name), Fraction(0))
+                          for name in ("epsilon", "rho", "rest"))  # fmt: skip
+    if not (epsilon or rho or rest):
+        return None
+    return Charge(horizon, Cost(epsilon, rest + cost.delta - cost.rest, rho, rest))
+
+
 def heaviest(
     budget: Budget, charges: Sequence[Charge], near: Windows | None = None
 ) -> list[tuple[int | Fraction, Cost]]:
@@ -341,7 +434,7 @@ def _units(
 
 def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     """The distinct rows of: how many windows of each charge overlap one window, shape (distinct, charges)."""
-    kinds = {(charge.windows, charge.weight): charge for charge in charges}
+    kinds = {(charge.windows, charge.by_parts): charge for charge in charges}
     if not kinds:
         return np.zeros((0, 0), np.int64)
     bounds = (windows.bounds() for windows in dict.fromkeys(windows for windows, _ in kinds))
@@ -351,7 +444,7 @@ def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
         starts, ends = starts[chosen], ends[chosen]
     counts = np.stack([kind.overlapping(starts, ends) for kind in kinds.values()], axis=1)
     places = {kind: place for place, kind in enumerate(kinds)}
-    return np.unique(counts, axis=0)[:, [places[charge.windows, charge.weight] for charge in charges]]
+    return np.unique(counts, axis=0)[:, [places[charge.windows, charge.by_parts] for charge in charges]]
 
 
 def explain(budget: Budget, before: Spent, asked: Spent, after: Spent, reserved: Sequence[str] = ()) -> str:

@@ -1,19 +1,23 @@
-"""Rows of a ledger: how a dataset is read, what older ledgers hold, and what damage is told."""
+"""Rows of a ledger: how a dataset is read, what its tables hold, and what damage is told."""
 
 from __future__ import annotations
 
-import json
+import re
 import sqlite3
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sql
+from sqlalchemy import inspect
 
-from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Windows
+from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Reservation, Windows, tables
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import Refusal
+from tests.databases import let_pass
 
 ROWS = {"user_column": "user", "time_column": "time", "time_unit": "s"}
 
@@ -47,31 +51,18 @@ def test_a_dataset_is_read_as_by_its_first_charge(ledger: Ledger, field: str) ->
     assert refused.value.field == field
     assert ledger.charge(request("c", ROWS)).outcome is None
     assert ledger.charge(request("a", ROWS)).outcome == "started"
-    assert len(ledger.read()[1]) == 2 and dict(ledger.read()[1][0].request.rows) == ROWS
+    assert len(ledger.read().charges) == 2 and dict(ledger.read().charges[0].rows) == ROWS
 
 
 def test_what_the_first_charge_left_open_is_settled_by_the_next(ledger: Ledger) -> None:
-    """All rows at once need no time column; a ledger from before columns were kept names none."""
-    ledger.charge(request("old"))
+    """All rows at once need no time column, and a job of one's own may name none."""
+    ledger.charge(request("a job"))
     ledger.charge(request("all rows", {"user_column": "user"}))
     ledger.charge(request("weeks", ROWS))
     with pytest.raises(Refusal, match="time_column must be time"):
         ledger.charge(request("other weeks", {**ROWS, "time_column": "added"}))
     with pytest.raises(Refusal, match="user_column must be user"):
         ledger.charge(request("other users", {"user_column": "item"}))
-
-
-def test_what_is_written_for_requests_without_rows_is_what_ever_was(ledger: Ledger) -> None:
-    """So charges of older ledgers are recognised when they are repeated."""
-    asked = request("a")
-    ledger.charge(asked)
-    connection = sqlite3.connect("budget.db")
-    [row] = connection.execute("select parameters, windows, epsilon, delta, rho, rest from private_topk_charges")
-    connection.close()
-    ever = json.dumps({"mechanism": "mine", "windows": asked.windows.plain()}, sort_keys=True)
-    assert row == (ever, json.dumps([-(1 << 61), 1 << 61, 1 << 62, 1 << 62, 1]), "1", "0", str(asked.cost.rho), "0")
-    change("rho", "1/2")  # as it was written once
-    assert ledger.charge(request("a", ROWS)).outcome == "started", "the same request, now with its columns"
 
 
 def test_the_same_name_for_a_larger_epsilon_is_no_repeat(ledger: Ledger) -> None:
@@ -92,40 +83,32 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     ledger.charge(ask("by its rho", little))
     with pytest.raises(Refusal, match="epsilons do not add up here"):
         ledger.charge(ask("by its epsilon", much))
-    assert ledger.read("noise")[1][0].request.cost == little
+    assert ledger.read("noise").charges[0].cost == little
     ledger.create(Budget.of("fresh", 1, Fraction("1e-6"), unit="user"))
     fresh = Request("fresh", "user", "c", "k", "other rows", {"mechanism": "mine"}, Windows.of(None), much)
     assert ledger.charge(fresh).used == Fraction(4, 5)
-    assert ledger.read("fresh")[1][0].request.cost == Cost.of_any(much.epsilon, much.delta)
+    assert ledger.read("fresh").charges[0].cost == Cost.of_any(much.epsilon, much.delta)
     assert ledger.charge(fresh).outcome == "started", "recognised by what it asks, however it was read"
 
 
 @pytest.mark.parametrize(("mechanism", "weight"), [("gaussian", "1/4"), ("cdp-peeling", "1/2")])
-def test_parts_of_risers_are_those_of_their_law_in_older_charges_too(
-    ledger: Ledger, mechanism: str, weight: str
-) -> None:
-    """That of a square where the noise is Gaussian, which older charges tell by their mechanism alone."""
+def test_parts_of_risers_are_those_of_their_law(ledger: Ledger, mechanism: str, weight: str) -> None:
+    """That of a square where the noise is Gaussian."""
     cost = Cost(Fraction(1), Fraction("1e-6"), Fraction(1, 100), gdp=mechanism == "gaussian")
     against = {"mechanism": mechanism, "against": {"window": "previous", "weight": "1/2"}}
     ledger.create(Budget.of("risers", 9, 1e-5))
     ledger.charge(Request("risers", "user-window", "a", "k", "f", against, Windows.of(None), cost))
-    [new] = ledger.read("risers")[1]
-    [(text,)] = sqlite3.connect("budget.db").execute("select parameters from private_topk_charges").fetchall()
-    change("parameters", json.dumps({k: v for k, v in json.loads(text).items() if k != "as one Gaussian"}))
-    [old] = ledger.read("risers")[1]
-    assert new.charge.weight == old.charge.weight == Fraction(weight)
-    change("parameters", json.dumps({**json.loads(text), "as one Gaussian": "perhaps"}))
-    with pytest.raises(Refusal, match="charge 1 of dataset risers cannot be read"):
-        ledger.read("risers")
+    assert ledger.read("risers").charges[0].weight == Fraction(weight)
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
     [
         ("epsilon", "x"), ("epsilon", "-1"), ("epsilon", ""), ("epsilon", "1/0"), ("epsilon", "1e999999999"),
-        ("epsilon", b"\xff"), ("delta", "nan"), ("rho", "0.1"), ("rest", "1"), ("parameters", "{"),
-        ("epsilon", "9" * 500), ("rho", "9" * 500),
-        ("parameters", "[1]"), ("parameters", "[]"), ("parameters", "[" * 100_000),
+        ("epsilon", b"\xff"), ("delta", "nan"), ("rho", "0.1"), ("rest", "1"), ("windows", "["),
+        ("epsilon", "9" * 500), ("rho", "9" * 500), ("windows", "[" * 100_000), ("charged", "yesterday"), ("k", 1.5),
+        ("windows_of_a_user", 0), ("windows_of_a_user", 2), ("weight", "-1"), ("weight", "2"), ("bounded", 2),
+        ("bounded", "perhaps"), ("user_column", b"user"), ("report_name", b"weekly"), ("fingerprint", b"f"),
         ("windows", "[1,2]"), ("windows", "null"), ("windows", "[0,10,0,0,1]"),
     ],
 )  # fmt: skip
@@ -169,19 +152,19 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
     "change",
     [
         {"parameters": {"mechanism": object()}}, {"parameters": {5: "x"}}, {"parameters": ["mechanism"]},
-        {"parameters": {"windows of a user": "none"}}, {"reach": 0}, {"reach": 2},
+        {"windows_of_a_user": 0}, {"windows_of_a_user": 2}, {"windows_of_a_user": 1.0}, {"rows": {"item_column": "x"}},
         *({"parameters": {"against": {"window": "previous", "weight": weight}}} for weight in (-1, 2, "1/0", None)),
         {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
         {"cost": Cost.of_any(Fraction(10**40), Fraction(0))}, {"cost": Cost.of_any(Fraction(1), Fraction(2))},
     ],
-    ids=["parameters"] * 4 + ["reach"] * 2 + ["weight"] * 4 + ["cost"] * 3,
+    ids=["parameters"] * 3 + ["windows_of_a_user"] * 3 + ["rows"] + ["weight"] * 4 + ["cost"] * 3,
 )  # fmt: skip
 def test_nothing_is_charged_that_could_not_be_read_again(ledger: Ledger, change: dict[str, Any]) -> None:
     """One such row would refuse every later charge of its dataset, as a damaged one does."""
     for ask in (ledger.charge, ledger.quote):
         with pytest.raises(Refusal, match="request must be one that a ledger can hold: parameters that are JSON"):
             ask(replace(request("a"), **change))
-    assert ledger.read("plays")[1] == []
+    assert ledger.read("plays").charges == []
 
 
 def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pytest.CaptureFixture) -> None:
@@ -189,6 +172,76 @@ def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pyte
     for more in ([], ["--json"]):
         assert main(["budget", "history", "--ledger", "sqlite:///budget.db", *more]) == 0
         assert "user-window" in capsys.readouterr().out
+
+
+def test_a_reservation_that_could_not_be_read_again_is_refused(ledger: Ledger) -> None:
+    ledger.create(Budget.of("plays", 9, unit="user"))
+    for cost in (Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1)), Cost.of_any(Fraction(1), Fraction(2))):
+        with pytest.raises(Refusal, match="request must be one that a ledger can hold"):
+            ledger.reserve(Reservation("plays", "weekly", Windows.of(None), cost))
+    assert ledger.read("plays").reservations == []
+
+
+@pytest.mark.parametrize(("table", "column", "value"), [
+    ("reservations", "epsilon", "x"), ("reservations", "windows", "[]"), ("reservations", "reserved", "late"),
+    ("reservations", "given_back", "late"), ("reservations", "report_name", b"x"),
+    ("renewals", "began", "soon"), ("renewals", "seconds", "x"), ("renewals", "last_charge", "x"),
+    ("renewals", "unit", b"user"),
+])  # fmt: skip
+def test_damaged_reservations_and_renewals_are_named(ledger: Ledger, table: str, column: str, value: object) -> None:
+    ledger.create(Budget.of("plays", 9, unit="user"))
+    ledger.reserve(Reservation("plays", "weekly", Windows.of(None), Cost.of_any(Fraction(1), Fraction(0))))
+    let_pass("sqlite:///budget.db", timedelta(days=9))
+    ledger.renew("plays", "user", timedelta(days=9))
+    change(column, value, table)
+    with pytest.raises(Refusal, match=f"is damaged: {table[:-1]} 1 of dataset plays cannot be read"):
+        ledger.charge(request("a"))
+
+
+def run(url: str, *statements: str) -> None:
+    engine = sql.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sql.pool.NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sql.text(statement))
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_tables_of_another_version_are_refused_and_kept(url: str, version: int) -> None:
+    """1 is what no release has made, 3 what a later one will."""
+    Ledger(url).create(Budget.of("plays", 9))
+    run(url, f"update private_topk_ledger set version = {version}")
+    for use in (lambda: Ledger(url).read(), lambda: Ledger(url).create(Budget.of("more", 9))):
+        with pytest.raises(Refusal, match=f"ledger .* has tables of version {version}, and this .* reads version 2"):
+            use()
+    run(url, "update private_topk_ledger set version = 2")
+    assert [budget.dataset for budget in Ledger(url).read().budgets] == ["plays"]
+
+
+def test_the_steps_that_are_left_are_taken_once_and_keep_what_is_held(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever comes first with the version that has them."""
+    Ledger(url).create(Budget.of("plays", 9))
+    Ledger(url).charge(request("a"))
+    before = Ledger(url).read()
+    monkeypatch.setitem(tables._STEPS, 3, "alter table private_topk_charges add column note text;"
+                                          "update private_topk_charges set note = report_name")  # fmt: skip
+    monkeypatch.setitem(tables._STEPS, 4, "update private_topk_charges set k = 7")
+    assert Ledger(url).read().charges == [replace(before.charges[0], k=7)]
+    Ledger(url).charge(request("b"))
+    assert [entry.k for entry in Ledger(url).read().charges] == [7, None]
+
+
+def test_the_page_names_every_column(url: str) -> None:
+    """docs/budget.md, for operators who look at the tables by SQL."""
+    Ledger(url).create(Budget.of("plays", 9))
+    page = (Path(__file__).parents[3] / "docs" / "budget.md").read_text().partition("### The tables")[2]
+    engine = sql.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sql.pool.NullPool)
+    told = dict(re.findall(r"^- `private_topk_(\w+)`: ((?:`\w+`,?\s+)*`\w+`)", page, re.MULTILINE))
+    held = {name: inspect(engine).get_columns(f"private_topk_{name}") for name in told}
+    assert {f"private_topk_{name}" for name in told} == set(inspect(engine).get_table_names())
+    for name, columns in held.items():
+        assert re.findall(r"\w+", told[name]) == [column["name"] for column in columns], name
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from private_topk.pipelines.budget.account import Spent, heaviest
-from private_topk.pipelines.budget.counted import counted
-from private_topk.pipelines.budget.ledger import Ledger, Receipt
-from private_topk.pipelines.budget.records import RELEASES
+from private_topk.pipelines.budget.accounting import Spent, budget_usage, heaviest
+from private_topk.pipelines.budget.ledger import ChargeReceipt, Ledger
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.requests import request_of
 from private_topk.transforms.stated import number
 
-__all__ = ["ahead"]
+__all__ = ["future_charges"]
 
 
-def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
+def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
     """Whether a period that was charged before would be charged again, and whether the periods left still fit.
 
     Reads the input, for its identity, only if the release was charged before. Raises Refusal as the charge would.
@@ -28,22 +26,22 @@ def ahead(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, 
     account, spec, horizon = report.account, report.spec, periods.schedule.horizon
     if account is None:
         return
-    books, cost = Ledger(account.ledger), cost_of(spec.top_k)
-    earlier = books.find(spec.release.id, spec.release.key.key_id())
-    costs = not (earlier and isinstance(books.quote(request_of(report, account.dataset)), Receipt))
+    ledger, cost = Ledger(account.ledger), cost_of(spec.top_k)
+    earlier = ledger.find(spec.release.id, spec.release.key.key_id())
+    costs = not (earlier and isinstance(ledger.quote(request_of(report, account.dataset)), ChargeReceipt))
     if earlier and costs:
         yield ("again", f"{spec.release.id} was charged on {earlier[0].charged} for another question: this one "
                     f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
                     True)  # fmt: skip
-    entries = books.read(account.dataset)[1]
-    names = {entry.request.report.partition(CORRECTION)[0] for entry in entries if entry.outcome in RELEASES}
+    books = ledger.read(account.dataset)
+    names = {entry.release_id.partition(CORRECTION)[0] for entry in books.charges}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
     if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon:
         return
-    budget = books.budget(account.dataset, "user")
-    counts = counted(budget, entries)
-    reserved = [charge for series, charge in counts.reserved.items() if series != account.series]
-    spent, left = heaviest(budget, [*counts.charges, *reserved]), horizon - len(known)
+    budget = ledger.budget(account.dataset, "user")
+    usage = budget_usage(budget, books)
+    reserved = [charge for name, charge in usage.reserved.items() if name != account.report_name]
+    spent, left = heaviest(budget, [*usage.charges, *reserved]), horizon - len(known)
     now, then = (min(budget.used(Spent.of([*spent, (windows, each)])) for each in cost.readings())
                  for windows in (costs, costs + left))  # fmt: skip
     yield ("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "

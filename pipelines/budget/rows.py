@@ -1,0 +1,117 @@
+"""Rows of a ledger's tables: a record's fields are the columns, and what a row says is checked when it is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import Field, fields
+from datetime import datetime, timedelta
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from private_topk.pipelines.budget.accounting import Budget, Entry, Renewal, Reservation
+from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.windows import Windows
+
+__all__ = ["BROKEN", "check_legible", "moment", "record_in", "row_of"]
+
+BROKEN = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, ZeroDivisionError)
+"""The errors of a row that holds no record."""
+
+_COSTS, _TOTALS = ("epsilon", "delta", "rho", "rest"), ("epsilon", "delta", "release_delta")
+_ROWS = ("user_column", "time_column", "time_unit")
+_MOMENTS = ("created", "charged", "finished", "reserved", "given_back", "began")
+_MOST = 10**30  # a sum of such epsilons can still be told as a float
+_NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
+_T = TypeVar("_T")
+
+
+def row_of(record: Budget | Entry | Reservation | Renewal) -> dict[str, Any]:
+    """A record as the columns of a row. Raises ValueError for names of columns that no ledger has."""
+    row: dict[str, Any] = {}
+    for name, value in vars(record).items():
+        if isinstance(value, Cost | Total):
+            parts = _COSTS if isinstance(value, Cost) else _TOTALS
+            row |= {part: str(getattr(value, part) or 0) for part in parts}
+        elif isinstance(value, Windows):
+            row[name] = json.dumps(value.plain())
+        elif isinstance(value, timedelta):
+            row["seconds"] = value // timedelta(seconds=1)
+        elif name == "rows":
+            if not set(value) <= set(_ROWS):
+                raise ValueError
+            row |= {column: value.get(column) for column in _ROWS}
+        else:
+            row[name] = str(value) if isinstance(value, Fraction) else value
+    return row
+
+
+def record_in(kind: type[_T], row: Any) -> _T:  # noqa: ANN401 - a database row
+    """The record of a row. Raises one of `BROKEN` where it holds none."""
+    return kind(**{each.name: _READ.get(each.name, _plain)(row, each) for each in fields(kind)})  # type: ignore[arg-type]
+
+
+def check_legible(record: Entry | Reservation) -> None:
+    """Raise one of `BROKEN` unless the row of a record says the same when a later charge reads it."""
+    row = row_of(record)
+    row |= {name: "1970-01-01T00:00:00Z" for name in _MOMENTS if row.get(name) == ""}
+    if row_of(record_in(type(record), SimpleNamespace(**row))) != row:
+        raise ValueError
+
+
+def moment(text: str) -> datetime:
+    """The moment that a ledger has noted. Raises ValueError for a text that is none."""
+    read = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if read.tzinfo is None:
+        raise ValueError
+    return read
+
+
+def _plain(row: Any, of: Field) -> Any:  # noqa: ANN401
+    """What a column holds, which must be as its field is declared."""
+    value = getattr(row, of.name)
+    if ("None" if value is None else type(value).__name__) not in str(of.type).split(" | "):
+        raise ValueError
+    if of.name in _MOMENTS and value is not None:
+        moment(value)
+    return value
+
+
+def _cost(row: Any, _: Field) -> Cost:  # noqa: ANN401
+    cost = Cost(*(_fraction(getattr(row, part)) for part in _COSTS))
+    if not cost.rest <= cost.delta <= 1:
+        raise ValueError
+    return cost
+
+
+def _total(row: Any, _: Field) -> Total:  # noqa: ANN401
+    total = Total(*(_fraction(getattr(row, part)) for part in _TOTALS))
+    if not (0 < total.epsilon and (total.release_delta or 0) <= total.delta < 1):
+        raise ValueError
+    return total
+
+
+def _columns(row: Any, _: Field) -> dict[str, str]:  # noqa: ANN401
+    found = {name: getattr(row, name) for name in _ROWS}
+    if not all(value is None or isinstance(value, str) for value in found.values()):
+        raise ValueError
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _fraction(text: object) -> Fraction:
+    if not isinstance(text, str) or not _NUMBER.fullmatch(text) or (found := Fraction(text)) > _MOST:
+        raise ValueError
+    return found
+
+
+_READ: dict[str, Callable[[Any, Field], Any]] = {
+    "windows": lambda row, _: Windows.read(row.windows),
+    "cost": _cost,
+    "total": _total,
+    "rows": _columns,
+    "weight": lambda row, _: None if row.weight is None else _fraction(row.weight),
+    "bounded": lambda row, _: {0: False, 1: True}[row.bounded],  # SQLite has no truth values
+    "length": lambda row, _: timedelta(seconds=row.seconds),
+}

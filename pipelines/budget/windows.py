@@ -1,0 +1,98 @@
+"""Windows of event time as a ledger holds them: by their moments, so that nothing that changes later changes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from private_topk.transforms.windows import Period, from_microseconds
+from private_topk.transforms.windows.windowing import Instants, Run
+
+__all__ = ["Windows"]
+
+_EVER = 1 << 61
+
+
+@dataclass(frozen=True, order=True)
+class Windows:
+    """Windows of event time as a ledger holds them: by their moments, so that nothing that changes later changes them.
+
+    Args:
+        runs: regular windows, runs in order of time. One window of all rows reaches from -2**61 to 2**61.
+    """
+
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, period: Period | None) -> Windows:
+        """The windows of a period; of None, one of all rows whatever their time."""
+        return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
+
+    @classmethod
+    def pairs(cls, reads: Period) -> Windows:
+        """Each window of a period together with the one before it, of the second window on."""
+        if len(reads.runs) == 1:
+            run = reads.runs[0]
+            return cls((run._replace(size=run.size + run.step, number=run.number - 1),))
+        bounds = zip(reads.starts[:-1].tolist(), reads.starts[1:].tolist(), reads.ends[1:].tolist(), strict=True)
+        return cls(tuple(Run(start, end, end - start, middle - start, 1) for start, middle, end in bounds))
+
+    @classmethod
+    def read(cls, text: str) -> Windows:
+        """What `text` wrote. Raises ValueError for anything else."""
+        found = json.loads(text)
+        runs = found if isinstance(found, list) and found and isinstance(found[0], list) else [found]
+        if not all(isinstance(run, list) and len(run) == 5 and all(type(n) is int for n in run) for run in runs):
+            raise ValueError("not windows")
+        windows = cls(tuple(Run(*run) for run in runs))
+        if not all(run.size > 0 and run.step > 0 and run.number > 0 and run.start < run.end for run in windows.runs):
+            raise ValueError("not windows")
+        return windows
+
+    def plain(self) -> list[Any]:
+        """As JSON: five numbers for regular windows, as ledgers have always held them; a list of such for others."""
+        return list(self.runs[0]) if len(self.runs) == 1 else [list(run) for run in self.runs]
+
+    @property
+    def number(self) -> int:
+        return sum(run.number for run in self.runs)
+
+    def bounds(self) -> tuple[Instants, Instants]:
+        """Start and end of every window, shape (number,) each."""
+        starts, ends = zip(*(run.bounds() for run in self.runs), strict=True)
+        return np.concatenate(starts), np.concatenate(ends)
+
+    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
+        """How many of these windows overlap each of the given stretches, shape as given."""
+        return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)
+
+    def cut_by(self, others: Windows) -> bool:
+        """Whether one of these windows overlaps one of the others and is not wholly in it."""
+        own_starts, own_ends = (np.sort(bounds) for bounds in self.bounds())
+        starts, ends = others.bounds()
+        within = np.searchsorted(own_ends, ends, "right") - np.searchsorted(own_starts, starts, "left")
+        return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
+
+    def halves(self) -> tuple[Windows, Windows]:
+        """Of pairs, the first windows and the second ones, which start a step later."""
+        first = (run._replace(size=run.step) for run in self.runs)
+        second = (run._replace(start=run.start + run.step, size=run.size - run.step) for run in self.runs)
+        return Windows(tuple(first)), Windows(tuple(second))
+
+    def words(self) -> str:
+        """How a person reads them."""
+        sizes = sorted({run.size for run in self.runs})
+        if sizes[-1] > _EVER:
+            return "all rows"
+        moments = (from_microseconds(at) for at in (self.runs[0].start, self.runs[-1].end))
+        start, end = (moment.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00") for moment in moments)
+        lengths = _length(sizes[0]) if len(sizes) == 1 else f"{_length(sizes[0])} to {_length(sizes[-1])}"
+        return f"{start} to {end}" if self.number == 1 else f"{self.number} windows of {lengths}, {start} to {end}"
+
+
+def _length(size: int) -> str:
+    return str(timedelta(microseconds=size)).removesuffix(", 0:00:00")

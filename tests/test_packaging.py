@@ -109,6 +109,17 @@ def test_the_source_archive_that_beam_sends_to_workers(source: Path, tmp_path: P
     assert {f"src/{name}" for name in TEMPLATES} <= names
 
 
+@pytest.mark.parametrize("left", ["a file with the place", None])
+def test_a_copy_whose_links_were_lost_is_not_installed(left: str | None, source: Path, tmp_path: Path) -> None:
+    """As a zip unpacked without links, or a clone on a system that makes none: an empty package would be installed."""
+    copy = Path(shutil.copytree(source, tmp_path / "copy", symlinks=True))
+    (copy / "src" / "private_topk" / "runners").unlink()
+    if left is not None:
+        (copy / "src" / "private_topk" / "runners").write_text("../../runners")
+    done = subprocess.run([sys.executable, "-c", BUILD, "--version"], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 1 and "must link to runners, and symbolic links were lost" in done.stderr
+
+
 def test_the_front_names_what_most_programs_need() -> None:
     import private_topk
 

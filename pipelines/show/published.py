@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from private_topk.pipelines.release.manifest import Manifest, Window
+from private_topk.pipelines.show import certainty
 from private_topk.transforms.errors import printable
 
 __all__ = ["Listing", "PublishedReport", "table", "when"]
@@ -20,13 +22,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Listing(NamedTuple):
-    """The released items of one window, and of one group where there are several."""
+    """The released items of one window, and of one group where there are several.
+
+    Args:
+        steps: what noisy counts are multiples of before and after they are rounded; None where no manifest tells.
+    """
 
     start: datetime | None
     end: datetime | None
     group: str | None
     rows: Rows
     zone: str = "UTC"
+    steps: tuple[float, float] | None = None
 
     @property
     def items(self) -> tuple[Any, ...]:
@@ -55,6 +62,15 @@ class Listing(NamedTuple):
         if first.get("noisy_others") is None:
             return ""
         return f"all others together: about {first['noisy_others']:,} ± {first['others_95']:,}"
+
+    @property
+    def certainty(self) -> str:
+        """How sure the order is, as far as published counts tell; nothing where none are."""
+        counts = [row.get("noisy_count") for row in self.rows]
+        stddev = next((row["noise_stddev"] for row in self.rows if row.get("noise_stddev") is not None), None)
+        if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
+            return ""
+        return certainty.in_words(counts, certainty.half_width(stddev, len(counts), *self.steps))
 
     @property
     def local_start(self) -> datetime:
@@ -144,7 +160,7 @@ class PublishedReport:
             group = None if self.group is None else row.get(self.group)
             shown = {**row, "item": str(row["item"])}
             by_window.setdefault((row["window_start"], row["window_end"], group), []).append(shown)
-        return [Listing(*place, rows, self._zone) for place, rows in by_window.items()]
+        return [Listing(*place, rows, self._zone, self._steps) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""
@@ -160,6 +176,13 @@ class PublishedReport:
             return replace(self, rows=rows)
         windows = tuple(window for window in self._windows if window.group in (group, None))
         return replace(self, rows=rows, manifest=msgspec.structs.replace(self.manifest, windows=windows))
+
+    @property
+    def _steps(self) -> tuple[float, float] | None:
+        if self.manifest is None:
+            return None
+        unit = 1.0 if self.manifest.amounts is None else float(Fraction(str(self.manifest.amounts.value_resolution)))
+        return unit, float(self.manifest.counts_rounded_to or 1) if self.manifest.amounts is None else unit
 
     @property
     def _zone(self) -> str:
@@ -231,7 +254,8 @@ def table(listing: Listing) -> list[str]:
         widest = max(len(line) for line in lines)
         lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
                  for line, row in zip(lines, rows, strict=True)]  # fmt: skip
-    return [title, *lines, *([f"  {'':>{width}}  {listing.others}"] if listing.others else [])]
+    below = [line for line in (listing.others, listing.certainty) if line]
+    return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 
 
 def _range(noise: int | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from private_topk.pipelines.process import is_read_along
 from private_topk.runners import Line, say
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
             a notebook's. A JSON log is neither.
         exact: the run counted exactly.
     """
-    if done.deferred or not (_is_read_along() if asked is None else asked):
+    if done.deferred or not (is_read_along() if asked is None else asked):
         return
     try:
         lost, left = done.rows_left_out(), done.rows_are_left()
@@ -47,8 +48,3 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
 def heading(exact: bool) -> str:
     """Whom the numbers that follow are for, and what they mean."""
     return f"(operator only, never publish; {'exact' if exact else 'fewer than 100 are not told'})"
-
-
-def _is_read_along() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return sys.stderr.isatty() or hasattr(shell, "kernel")

@@ -28,6 +28,7 @@ __all__ = [
     "check_signals",
     "heard",
     "heed_signals",
+    "is_read_along",
     "level",
     "unheed_signals",
 ]
@@ -139,6 +140,12 @@ class JsonLines(io.TextIOBase):
             self._sink = self._sink or sys.stderr
             self._sink.write(json.dumps(entry, ensure_ascii=False) + "\n")
             self._sink.flush()
+
+
+def is_read_along() -> bool:
+    """Whether a person reads stderr along: it is a terminal, or the process a notebook's. A JSON log is neither."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return sys.stderr.isatty() or hasattr(shell, "kernel")
 
 
 @contextmanager

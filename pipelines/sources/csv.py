@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
+from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.pipelines.sources.names import check_names, usual_names
+from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.text import (
     Chunk,
     chunks,
@@ -132,10 +133,9 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
             rule = f"{path}: the first line must name one column {name!r}, got {names.count(name)} of {len(names)}"
             remedy = _remedy(path, other, columns) if other else "give each column a name of its own"
             raise Refusal("", verbatim(rule), remedy)
-    wanted = {*columns.names()}
-    # What stands in the first line may be data: all of it is shown if it has two of the names.
-    is_header = columns.public or len({*names} & wanted) > 1
-    check_names(path, columns, names, shown=names if is_header else usual_names(names, wanted))
+    # The first line may be a row, which is shown to the operator alone.
+    hint = "" if columns.public else "if these are values, write a line of names above the rows"
+    check_names(path, columns, names, private=not (columns.public or is_read_along()), hint=hint)
     return header
 
 

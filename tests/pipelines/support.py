@@ -160,9 +160,20 @@ class Done(NamedTuple):
     err: str
 
 
-def command(*arguments: object) -> Done:
-    """`private-topk ...` in this process."""
-    out, err = io.StringIO(), io.StringIO()
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def command(*arguments: object, terminal: bool = False) -> Done:
+    """`private-topk ...` in this process.
+
+    Args:
+        terminal: its stderr is one.
+    """
+    out, err = io.StringIO(), Terminal() if terminal else io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = cli.main([str(argument) for argument in arguments])

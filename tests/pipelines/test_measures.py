@@ -418,7 +418,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     (
         "groups",
         {"group_column": "gruop"},
-        "'gruop' is no column of one.csv: it has amount, group, item, time, user: did you mean group?",
+        "'gruop' is no column of one.csv, whose first line has 5 values, user, item, time among them, and is shown",
     ),
     ("groups", {"output": "lands.csv", "groups": "lands.csv"}, "would replace"),
     ("groups", {"output": "lists.csv", **LISTS, "k": 1}, "would replace"),

@@ -29,11 +29,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refusal(place: Path, *words: str, without: str = "") -> str:
+def refusal(place: Path, *words: str, without: str = "", terminal: bool = False) -> str:
     base = ["run", "--quiet", "--input=rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1",
             "--output=out.csv"]  # fmt: skip
     before = set(place.iterdir())
-    done = command(*(word for word in settled([*base, *words]) if word.partition("=")[0] != without or word in words))
+    given = [word for word in settled([*base, *words]) if word.partition("=")[0] != without or word in words]
+    done = command(*given, terminal=terminal)
     assert done.status == (3 if "is not there yet" in done.err else 2), (words, done)
     assert done.err.startswith("private-topk: ") and done.err.count("\n") == 1, (words, done.err)
     assert done.err.strip().isprintable() and not done.out and set(place.iterdir()) == before
@@ -129,18 +130,22 @@ def written(path: Path, columns: dict[str, list[str]]) -> None:
         getattr(frame, f"write_{path.suffix[1:]}")(path)
 
 
+HINT = "; if these are values, write a line of names above the rows"
+
+
 @pytest.mark.parametrize("file", ["p.csv", "p.tsv", "p.parquet", "p.avro", "dt=2026-01-05/p.parquet", "dt=1/p.csv"])
 def test_columns_by_other_names_are_listed_with_the_arguments_that_name_them(place: Path, file: str) -> None:
-    """Naming them as the refusal says is then enough."""
+    """Naming them as the refusal says is then enough. Those of a CSV, which may be values, are listed on a terminal."""
     written(place / file, NAMED)
     known = "dt, listener, played_at, track" if "=" in file else "listener, played_at, track"
-    rows = [f"--input={file}", *WEEKS]
-    assert refusal(place, *rows) == (
+    rows, hint = [f"--input={file}", *WEEKS], "" if file.endswith(("parquet", "avro")) else HINT
+    assert refusal(place, *rows, terminal=bool(hint)) == (
         f"--user-column 'user' is no column of {file}: it has {known}: give --user-column, --item-column and "
-        "--time-column from these names"
+        f"--time-column from these names{hint}"
     )
     named = [*rows, "--user-column=listener", "--item-column=track"]
-    assert refusal(place, *named, "--time-column=playedat").endswith(f"it has {known}: did you mean played_at?")
+    said = refusal(place, *named, "--time-column=playedat", terminal=bool(hint))
+    assert said.endswith(f"it has {known}: did you mean played_at?{hint}")
     base = ["run", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1", "--output=out.csv", "--check"]
     assert command(*base, *named, "--time-column=played_at").status == 0
     if "=" in file:
@@ -149,16 +154,18 @@ def test_columns_by_other_names_are_listed_with_the_arguments_that_name_them(pla
         assert "is a key of the path" in refusal(place, *rows, *user)
 
 
-def test_a_first_line_that_may_be_a_row_is_not_shown(place: Path) -> None:
-    """Of one that has usual names for people and things these are shown, and the others are counted."""
-    for line in ("alice,bob,never", "alice,customer,visit", "alice,track,album", "customer 1,item 2,at", "user1,id,at"):
-        (place / "bare.csv").write_text(f"{line}\n{line}\n")
-        said = refusal(place, "--input=bare.csv", *WEEKS)
-        assert "whose first line (3 values) is not shown: it may be a row: give --user-column, --item" in said
-        assert not any(value in said.partition(":")[2].split() for value in line.split(","))
-    for line, shown in (
-        ("customerId,Product Name,CREATED_AT,zyx", "CREATED_AT, Product Name, customerId and 1 more"),
-        ("alice,user_ids,tracks", "tracks, user_ids and 1 more"),
-    ):
-        (place / "named.csv").write_text(f"{line}\n")
-        assert f"named.csv: it has {shown}: give" in refusal(place, "--input=named.csv", *WEEKS)
+@pytest.mark.parametrize("line", ["alice,song,album", "customer,song,at", "user,alice,album", "user,item,alice"])
+def test_a_first_line_that_may_be_a_row_is_shown_on_a_terminal_alone(place: Path, line: str) -> None:
+    """Elsewhere it is told how many values it has, and which of the names that were asked for are among them."""
+    (place / "bare.csv").write_text(f"{line}\n{line}\n")
+    there = [value for value in line.split(",") if value in ("user", "item")]
+    among = f", {', '.join(there)} among them" if there else ""
+    missing = [f"--{name}-column" for name in ("user", "item", "time") if name not in there]
+    options = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} and {missing[-1]}"
+    rows = ["--input=bare.csv", *WEEKS]
+    for more in ([], ["--csv-quoted-newlines"], ["--show-dropped-rows"]):
+        said = refusal(place, *rows, *more)
+        assert f"of bare.csv, whose first line has 3 values{among}, and is shown on a terminal alone: " in said
+        assert f": give {options} as the line has it{HINT}" in said
+        assert not any(value in said for value in set(line.split(",")) - {*there})
+    assert f"it has {', '.join(sorted(line.split(',')))}: give" in refusal(place, *rows, terminal=True)

@@ -200,7 +200,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
     said = told(*first, "--check", status=2)
     assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
-    assert "rows.csv: it has country, item, time, user: did you mean country?\n" in said
+    assert "rows.csv, whose first line has 4 values, user, item, time among them, and is shown on a terminal" in said
     (folder / "weekly.yaml").write_text(year)
     left = "after this run the periods left (1 of 2) need 50.0% of the budget, and"
     said = told(*first, "--check")

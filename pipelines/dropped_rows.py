@@ -1,4 +1,4 @@
-"""A word to the operator: how many rows a run left out, roughly, and whether any was left. The only place that decides
+"""A word to the operator: how many rows a run left out, roughly, and where none was left. The only place that decides
 whether it is told.
 
 It is told to those who may read the rows, as whoever starts a run in a terminal may. None of it is private: no file, no
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.process import is_read_along
 from private_topk.runners import Line, say
+from private_topk.transforms.errors import printable
 
 if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
 
 __all__ = ["NONE_LEFT", "heading", "tell_dropped_rows"]
 
+_MOST_NAMED = 10
 NONE_LEFT = "no row is left: this is pure noise"
 
 
@@ -32,7 +34,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if done.deferred or not (is_read_along() if asked is None else asked):
         return
     try:
-        lost, left = done.rows_left_out(), done.rows_are_left()
+        lost, left, empty = done.rows_left_out(), done.rows_are_left(), done.empty_rankings()
     except Exception:  # whatever a runner raises that keeps no metrics, or whose server has gone
         say("rows left out: not known, as the runner does not tell", sys.stderr)
         return
@@ -40,9 +42,11 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if left is False:
         told = f"all of them{': ' if told else ''}{told}; {NONE_LEFT}"
     told = told or ("none" if exact else "none, or too few to tell")
-    say(
-        Line(f"rows left out {heading(exact)}: {told}", event="rows_left_out", left_out=lost, any_left=left), sys.stderr
-    )
+    if left is not False and empty:
+        more = " and more" if len(empty) > _MOST_NAMED else ""
+        told = f"{told}; pure noise, as nothing was counted there: {', '.join(empty[:_MOST_NAMED])}{more}"
+    facts = {"left_out": lost, "any_left": left, "nothing_counted": empty}
+    say(Line(f"rows left out {heading(exact)}: {printable(told)}", event="rows_left_out", **facts), sys.stderr)
 
 
 def heading(exact: bool) -> str:

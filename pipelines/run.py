@@ -38,7 +38,12 @@ from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.counters import exact_counters, read_left_out, read_whether_rows_are_left
+from private_topk.transforms.counters import (
+    exact_counters,
+    read_empty_rankings,
+    read_left_out,
+    read_whether_rows_are_left,
+)
 from private_topk.transforms.domain import check_digits
 from private_topk.transforms.errors import Refusal, did_you_mean, refusal_told, refused, verbatim
 from private_topk.transforms.options import Options
@@ -72,6 +77,10 @@ class Done:
     def rows_are_left(self) -> bool | None:
         """Whether any row was left to rank; None where the runner does not tell. For operators only."""
         return read_whether_rows_are_left(self.job.metrics())
+
+    def empty_rankings(self) -> list[str]:
+        """The windows and groups in which nothing was counted, or some of many. For operators only."""
+        return read_empty_rankings(self.job.metrics())
 
 
 def build(

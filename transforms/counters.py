@@ -14,10 +14,14 @@ from contextvars import ContextVar
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
-__all__ = ["LeftOutRows", "Mark", "exact_counters", "read_left_out", "read_whether_rows_are_left", "told_roughly"]
+__all__ = [
+    "EmptyRankings", "LeftOutRows", "Mark", "exact_counters", "read_empty_rankings", "read_left_out",
+    "read_whether_rows_are_left", "told_roughly",
+]  # fmt: skip
 
 _NAMESPACE, _LEFT_OUT, _ROUNDED = "private_topk", "operator_only_rows_left_out_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
+_EMPTY, _MOST_NAMED = "operator_only_rankings_of_nothing", 100
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
 _EXACT: ContextVar[bool] = ContextVar("exact counters", default=False)
 
@@ -78,6 +82,21 @@ class Mark:
             self._counter.inc()
 
 
+class EmptyRankings:
+    """The names of the windows and groups in which nothing was counted: at most the first 100 of each worker, since
+    there may be as many as a metric cannot hold. Not private: never publish it.
+    """
+
+    def __init__(self) -> None:
+        self._names, self._metric = set[str](), Metrics.string_set(_NAMESPACE, _EMPTY)
+
+    def add(self, name: str) -> None:
+        """Name one. On the worker's own thread, as above."""
+        if len(self._names) < _MOST_NAMED and name not in self._names:
+            self._names.add(name)
+            self._metric.add(name)
+
+
 def read_left_out(metrics: MetricResults) -> dict[str, str]:
     """The rows left out, from the metrics of a job, by reason: an exact count, or the largest size reached."""
     counts: Counter[str] = Counter()
@@ -92,6 +111,12 @@ def read_whether_rows_are_left(metrics: MetricResults) -> bool | None:
     """Whether any row was left to rank, from the metrics of a job that has drawn; None where they do not tell."""
     names = {name for name, count in _counters(metrics) if count}
     return _HAD_ROWS in names if names & set(_MARKS) else None
+
+
+def read_empty_rankings(metrics: MetricResults) -> list[str]:
+    """The windows and groups in which nothing was counted, from the metrics of a job: those that workers have named."""
+    sets = metrics.query(MetricsFilter().with_namespace(_NAMESPACE)).get("string_sets", ())
+    return sorted({name for entry in sets if entry.key.metric.name == _EMPTY for name in entry.committed})
 
 
 def _counters(metrics: MetricResults) -> Iterator[tuple[str, int]]:

@@ -30,7 +30,7 @@ from private_topk.transforms.completeness import (
     check_pane,
     incomplete,
 )
-from private_topk.transforms.counters import Mark
+from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -90,7 +90,7 @@ class _SelectDoFn(beam.DoFn):
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None) -> None:
         self._spec, self._release, self._plan, self._period = spec, release, plan, period
         self._fingerprint = Fingerprint(release.key)
-        self._drew = Mark(rows_left=False)
+        self._drew, self._empty = Mark(rows_left=False), EmptyRankings()
 
     def process(
         self,
@@ -105,6 +105,8 @@ class _SelectDoFn(beam.DoFn):
         for windows, tables in self._whole(group, gathered):
             for number, some in by_window(tables, windows) if counts.windows > 1 else [(0, tables)]:
                 of = ranking_key(spec.groups, counts, self._period, number, window)
+                if spec.risers is None and not any(map(len, some)):  # what rises by nothing has rows, and no count
+                    self._empty.add(of.label())
                 yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
 
     def _whole(self, group: int, gathered: Iterable[Counted]) -> Iterator[tuple[range, list[pa.RecordBatch]]]:

@@ -21,7 +21,7 @@ import pytest
 from private_topk.pipelines import cli
 from private_topk.pipelines.cli.output import guarded
 from private_topk.transforms.mechanisms import MECHANISMS
-from tests.pipelines.support import WEEKLY, avro_schema, command, options, to_avro, write
+from tests.pipelines.support import WEEKLY, avro_schema, command, options, settled, to_avro, write
 
 ITEMS = ["apple", "banana", "cherry"]
 ROWS = [{"user": f"secret user {n}", "item": ITEMS[n % 3]} for n in range(30)]
@@ -401,6 +401,33 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
     assert "no row is left: this is pure noise\n" in on_a_terminal(*asked, "--check", "--show-dropped-rows")[2]
     write(tmp_path / "rows.jsonl", an_array[1:-2].replace("}, ", "}\n"))
     assert on_a_terminal(*asked)[2] == head + "none, or too few to tell\n"
+
+
+def test_windows_and_groups_without_a_row_are_told_where_rows_left_out_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others have rows. Files, stdout and status are the same whether it is told or not."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "items.txt", "tea\ncake\n")
+    write(tmp_path / "lands.txt", "FR\nDE\n")
+    write(
+        tmp_path / "rows.csv", "user,item,time,group\nu,tea,2026-01-05,FR\nv,tea,2026-01-13,DE\nw,gin,2026-01-20,FR\n"
+    )
+    asked = ["--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "1", "--epsilon", "1"]
+    weeks = ["--window", "7d", "--from", "2026-01-05", "--to", "2026-01-26"]
+    run = ["run", *asked, *weeks, "--output", "out.csv", "--overwrite"]
+    noise = "none, or too few to tell; pure noise, as nothing was counted there: "
+    empty = "20260119T000000Z--20260126T000000Z"
+    assert on_a_terminal(*run)[2].endswith(f"{noise}{empty}\n")
+    assert command(*run).err == "" and on_a_terminal(*run, "--quiet")[2] == ""
+    event = json.loads(command(*run, "--log-format", "json", "--show-dropped-rows").err)
+    assert event["nothing_counted"] == [empty] and event["any_left"] is True
+    groups = ["--group-column", "group", "--groups", "lands.txt"]
+    first, second = "20260105T000000Z--20260112T000000Z", "20260112T000000Z--20260119T000000Z"
+    cells = f"{first}|DE, {second}|FR, {empty}|DE, {empty}|FR"
+    assert on_a_terminal(*run, *groups)[2].endswith(f"{noise}{cells}\n")
+    days = [*run, "--window", "1d"]
+    assert on_a_terminal(*settled(days))[2].endswith("20260116T000000Z--20260117T000000Z and more\n")
 
 
 def test_a_stream_and_a_report_tell_a_terminal_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

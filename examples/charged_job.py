@@ -34,7 +34,7 @@ request = Request(
     fingerprint=hmac.digest(KEY.derive("input"), Path("orders.csv").read_bytes(), "sha256").hex(),
     parameters={"mechanism": "randomised response", "truth": "3/4"},
     windows=Windows.of(None),  # all rows at once, whatever their time
-    cost=Cost.of_any(Fraction("1.0987"), Fraction(0)),  # ln 3 is a little less
+    cost=Cost(Fraction("1.0987"), Fraction(0)),  # ln 3 is a little less
 )
 with charge(request, "sqlite:///budget.db"), beam.Pipeline(FnApiRunner()) as pipeline:
     orders = pipeline | beam.io.ReadFromText("orders.csv", skip_header_lines=1)

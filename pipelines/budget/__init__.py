@@ -6,10 +6,11 @@ Arithmetic and a database: nothing here knows Beam or a command line, so any pip
 from __future__ import annotations
 
 from private_topk.pipelines.budget.accounting import Budget, Entry, Reservation
-from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request, charge
 from private_topk.pipelines.budget.sharing import Composition, Plan, Privacy, Shared, plan, share_out
 from private_topk.pipelines.budget.windows import Windows
+from private_topk.transforms.mechanisms.cost import Cost
 
 __all__ = [
     "Account",

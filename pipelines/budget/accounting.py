@@ -11,17 +11,17 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from private_topk.pipelines.budget.composition import UNITS, Cost, Total, check_delta, check_epsilon, rho_within
+from private_topk.pipelines.budget.composition import UNITS, Total, check_delta, check_epsilon, rho_within
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.mechanisms.cost import rho_of_pure
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows.windowing import Instants
 
 __all__ = [
-    "Books", "Budget", "BudgetUsage", "Charge", "Entry", "NoBudget", "Renewal", "Reservation", "Spent", "budget_usage",
+    "Books", "Budget", "BudgetUsage", "Charge", "Entry", "NoBudget", "Renewal", "Reservation", "budget_usage",
     "explain", "heaviest", "most",
 ]  # fmt: skip
 
@@ -180,35 +180,6 @@ class Renewal:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What a set of releases costs one user.
-
-    The sums of what `Cost` names, each by itself.
-    """
-
-    epsilon: Fraction = Fraction(0)
-    delta: Fraction = Fraction(0)
-    rho: Fraction = Fraction(0)
-    rest: Fraction = Fraction(0)
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether all of the releases do (`Cost.adds_up`)."""
-        return self.rest == self.delta
-
-    @classmethod
-    def of(cls, costs: Iterable[tuple[int | Fraction, Cost]]) -> Spent:
-        """The sum over pairs of how many windows are reached and what each costs."""
-        costs = [(n, cost) for n, cost in costs if n]
-        return cls(
-            sum((n * cost.epsilon for n, cost in costs), Fraction(0)),
-            sum((n * cost.delta for n, cost in costs), Fraction(0)),
-            sum((n * cost.rho for n, cost in costs), Fraction(0)),
-            sum((n * cost.rest for n, cost in costs), Fraction(0)),
-        )
-
-
-@dataclass(frozen=True)
 class Budget:
     """What a dataset may spend on one privacy unit.
 
@@ -292,21 +263,26 @@ class Budget:
         """The limit on the sum of rhos, 0 where the budget has no delta to spare for it."""
         return rho_within(self.total.epsilon, self.total.delta - self.kept)
 
-    def fits(self, spent: Spent) -> bool:
+    def fits(self, spent: Cost) -> bool:
         """Whether so much may be spent."""
         added = spent.adds_up and spent.epsilon <= self.total.epsilon
         return spent.rest <= self.kept and (added or spent.rho <= self.rho)
 
-    def used(self, spent: Spent) -> Fraction:
+    def used(self, spent: Cost) -> Fraction:
         """The used part of the budget, by whichever sum uses less; above 1 does not fit."""
+        return self.binding(spent)[0]
+
+    def binding(self, spent: Cost) -> tuple[Fraction, str]:
+        """The used part of the budget, and which sum it is of: "epsilon", "rho", or the "delta" that releases have."""
 
         def part(value: Fraction, limit: Fraction) -> Fraction:
             return value / limit if limit else Fraction(10**6 if value else 0)
 
         added = part(spent.epsilon, self.total.epsilon if spent.adds_up else Fraction(0))
-        return max(part(spent.rest, self.kept), min(added, part(spent.rho, self.rho)))
+        either = min((added, "epsilon"), (part(spent.rho, self.rho), "rho"))
+        return max(either, (part(spent.rest, self.kept), "delta"), key=lambda found: found[0])
 
-    def guarantee(self, spent: Spent) -> Total:
+    def guarantee(self, spent: Cost) -> Total:
         """So much as one (epsilon, delta): the least budget that lets it through, with delta parted as here."""
         spare = self.total.delta - self.kept
         found = [Total(spent.epsilon, spent.delta)] if spent.adds_up or not spare else []
@@ -314,14 +290,14 @@ class Budget:
             found.append(Total(max(epsilon_within(spent.rho, spare), Fraction(0)), spare + spent.rest))
         return min(found, key=lambda total: (total.epsilon, total.delta))
 
-    def left(self, spent: Spent) -> Spent:
+    def left(self, spent: Cost) -> Cost:
         """What is left of each sum, and as its epsilon that of the largest pure release that fits by either."""
         rest, rho = self.kept - spent.rest, self.rho - spent.rho
         added = self.total.epsilon - spent.epsilon if spent.adds_up else Fraction(0)
         least = Fraction(1, 2**100)
         if rho_of_pure(least) <= rho:
             added = max(added, largest(lambda epsilon: rho_of_pure(epsilon) <= rho, least))
-        return Spent(added, rest, rho, rest)
+        return Cost(*(max(left, Fraction(0)) for left in (added, rest, rho, rest)))
 
 
 class Books(NamedTuple):
@@ -385,7 +361,7 @@ def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
 def _unspent(reservation: Reservation, charges: Iterable[Entry]) -> Charge | None:
     """By how much each of the reserved sums is above that of the report's releases in the horizon; None if by none."""
     horizon, cost = reservation.windows, reservation.cost
-    spent = Spent.of(
+    spent = Cost.sum(
         (entry.reached(), entry.cost)
         for entry in charges
         if entry.report_name == reservation.report_name and horizon.overlapping(*entry.windows.bounds()).any()
@@ -405,15 +381,15 @@ def heaviest(
     Args:
         near: look only at stretches that these windows overlap.
     """
-    return max(_units(budget.unit, charges, near), key=lambda unit: budget.used(Spent.of(unit)), default=[])
+    return max(_units(budget.unit, charges, near), key=lambda unit: budget.used(Cost.sum(unit)), default=[])
 
 
-def most(unit: str, charges: Sequence[Charge]) -> Spent:
+def most(unit: str, charges: Sequence[Charge]) -> Cost:
     """The largest of every sum over all units: none has spent more, and they add up if all do."""
-    spent = [Spent.of(each) for each in _units(unit, charges)] or [Spent()]
+    spent = [Cost.sum(each) for each in _units(unit, charges)] or [Cost.sum([])]
     tail = max(each.delta - each.rest for each in spent)
     epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "rest"))
-    return Spent(epsilon, rest + tail, rho, rest)
+    return Cost(epsilon, rest + tail, rho, rest)
 
 
 def _units(
@@ -447,7 +423,7 @@ def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     return np.unique(counts, axis=0)[:, [places[charge.windows, charge.by_parts] for charge in charges]]
 
 
-def explain(budget: Budget, before: Spent, asked: Spent, after: Spent, reserved: Sequence[str] = ()) -> str:
+def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, reserved: Sequence[str] = ()) -> str:
     """The message for a release that does not fit.
 
     Args:

@@ -12,17 +12,15 @@ for which integers or ball arithmetic have *proved* that n of them stay within t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, inf
 from typing import ClassVar
 
 from flint import arb
 
-from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.cost import Cost as StatedCost
-from private_topk.transforms.mechanisms.cost import rho_of_pure
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms.cost import Cost, at_least_0
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
     bounded_range_epsilon,
@@ -31,11 +29,10 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     rho_within,
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget, cost_of_counts
 from private_topk.transforms.mechanisms.parameters import plain
 
 __all__ = [
-    "ACCOUNTINGS", "UNITS", "Cost", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",
+    "ACCOUNTINGS", "UNITS", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",
     "check_windows", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
 ]  # fmt: skip
 
@@ -53,7 +50,7 @@ _ONE = Fraction(1)
 _LEAST, _MOST, _MOST_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
 """Budgets stay within these, so that all arithmetic on them ends, and no float of them is 0 or infinite."""
 
-Price = Callable[[Fraction, Fraction], "Cost"]
+Price = Callable[[Fraction, Fraction], Cost]
 """What one window costs that may spend an epsilon and a delta; a pure one takes no notice of the delta."""
 
 
@@ -81,82 +78,7 @@ class Total:
         for name in ("epsilon", "delta", "release_delta"):
             value = getattr(self, name)
             if value is not None or name != "release_delta":
-                object.__setattr__(self, name, _at_least_0(name, value))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one release costs a user who is in it: (epsilon, delta)-DP, and rho-zCDP but for a probability of `rest`.
-
-    `bounded_range` is what the mechanism states of its log-ratios, None where it states nothing; `gdp`, that no more is
-    told than by one Gaussian of that rho. `rest` tells two kinds apart, of which a ledger must not mix the proofs
-    (`Budget`):
-
-    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP and rho-zCDP. So
-      is every pure release (delta 0), every one of which nothing but (epsilon, delta) is known, and pure draws over an
-      unknown domain: the event is that an item comes out which only one of two neighbours has among its candidates.
-    - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
-      delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
-      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `rest`.
-
-    Raises:
-        Refusal: a number is negative, or no finite number: it would give a budget back.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    rho: Fraction
-    rest: Fraction = Fraction(0)
-    bounded_range: Fraction | None = None
-    gdp: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "delta", "rho", "rest"):
-            object.__setattr__(self, name, _at_least_0(name, getattr(self, name)))
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, k: int) -> Cost:
-        """The cost of one draw of k items."""
-        return cls._as_stated(mechanism.cost(k))
-
-    @classmethod
-    def of_counts(cls, counts: CountBudget) -> Cost:
-        """The cost of publishing noisy counts of the items drawn."""
-        cost = cls._as_stated(cost_of_counts(counts.epsilon, counts.delta))
-        return cost if counts.others is None else cost + cls._as_stated(cost_of_counts(counts.others))
-
-    @classmethod
-    def _as_stated(cls, stated: StatedCost) -> Cost:
-        if stated.rho is None:
-            return cls.of_any(stated.epsilon, stated.delta)
-        return cls(stated.epsilon, stated.delta, stated.rho, stated.rest, stated.bounded_range, gdp=stated.gdp)
-
-    @classmethod
-    def of_any(cls, epsilon: Fraction, delta: Fraction) -> Cost:
-        """The cost of a release of which nothing else is known: epsilon tanh(epsilon / 2)-zCDP, but for delta.
-
-        But for a probability of delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what
-        `rho_of_pure` proves of them.
-        """
-        epsilon = _at_least_0("epsilon", epsilon)
-        return cls(epsilon, delta, rho_of_pure(epsilon) if epsilon else Fraction(0), delta)
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether its epsilon may be added to others' in a ledger: but for its `rest`, it is epsilon-DP."""
-        return self.rest == self.delta
-
-    def readings(self) -> list[Cost]:
-        """The costs it may be charged as: as it is, or as a release of which only (epsilon, delta) is known."""
-        return [self] if self.adds_up else [self, Cost.of_any(self.epsilon, self.delta)]
-
-    def __add__(self, other: Cost) -> Cost:
-        sums = (getattr(self, name) + getattr(other, name) for name in ("epsilon", "delta", "rho", "rest"))
-        return Cost(*sums, gdp=self.gdp and other.gdp)
-
-    def __rmul__(self, number: int) -> Cost:
-        """The cost of so many of these, as they add up."""
-        return Cost(*(number * getattr(self, name) for name in ("epsilon", "delta", "rho", "rest")), gdp=self.gdp)
+                object.__setattr__(self, name, at_least_0(name, value))
 
 
 @dataclass(frozen=True)
@@ -275,17 +197,6 @@ def _exponent(value: Fraction) -> int:
     """The e for which 2**e <= value < 2**(e + 1)."""
     guess = value.numerator.bit_length() - value.denominator.bit_length()
     return guess if Fraction(2) ** guess <= value else guess - 1
-
-
-def _at_least_0(name: str, value: Fraction | float) -> Fraction:
-    """A number as the fraction that it is. Raises Refusal for a negative one, or none."""
-    try:
-        number = Fraction(value)
-    except (TypeError, ValueError, OverflowError):
-        raise Refusal(name, f"must be a finite number, got {verbatim(repr(value))}") from None
-    if number < 0:
-        raise Refusal(name, f"must be at least 0, got {plain(number)}")
-    return number
 
 
 def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:

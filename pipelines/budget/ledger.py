@@ -21,15 +21,14 @@ from private_topk.pipelines.budget.accounting import (
     NoBudget,
     Renewal,
     Reservation,
-    Spent,
     budget_usage,
     explain,
     heaviest,
 )
-from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal, literal, verbatim
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import utc_text
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Ledger:
             own = _own(connection, books, asked.dataset, "user")
             _check_clock(now, books.renewals)
             _check_neighbours([own], neighbours)
-            asked = replace(_legible(asked), id=connection.next_id(Reservation), reserved=_told(now))
+            asked = replace(_legible(lambda: asked), id=connection.next_id(Reservation), reserved=_told(now))
             connection.add(_best_reading(asked, "user", [own], books)[0])
 
     def give_back(self, dataset: str, report_name: str) -> None:
@@ -322,7 +321,7 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
     much of its budget is used then. Raises Refusal as `charge` does.
     """
-    asked = _legible(request)
+    asked = _legible(request.entry)
     for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
             raise _other_input(request, earlier)
@@ -341,11 +340,10 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
 _Asked = TypeVar("_Asked", Entry, Reservation)
 
 
-def _legible(asked: Request | Reservation) -> Any:  # noqa: ANN401
+def _legible(make: Callable[[], _Asked]) -> _Asked:
     """What is to be written down. Raises Refusal unless it says the same when a later charge reads it."""
     try:
-        record = asked.entry() if isinstance(asked, Request) else asked
-        check_legible(record)
+        check_legible(record := make())
     except (*BROKEN, Refusal):
         raise Refusal(
             "request",
@@ -469,8 +467,8 @@ def _used_with(budget: Budget, books: Books, asked: Entry | Reservation) -> Frac
         usage = budget_usage(budget, books._replace(charges=[*books.charges, asked]))
         charges = usage.all
     reached = heaviest(budget, charges, asked.windows)
-    if not budget.fits(Spent.of(reached)):
-        before, more, after = (Spent.of(part) for part in (reached[:-1], reached[-1:], reached))
+    if not budget.fits(Cost.sum(reached)):
+        before, more, after = (Cost.sum(part) for part in (reached[:-1], reached[-1:], reached))
         others = [name for name in usage.reserved if name != asked.report_name]
         raise Refusal("", literal(explain(budget, before, more, after, others)))
-    return budget.used(Spent.of(heaviest(budget, charges)))
+    return budget.used(Cost.sum(heaviest(budget, charges)))

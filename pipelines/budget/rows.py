@@ -12,8 +12,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from private_topk.pipelines.budget.accounting import Budget, Entry, Renewal, Reservation
-from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.windows import Windows
+from private_topk.transforms.mechanisms.cost import Cost
 
 __all__ = ["BROKEN", "check_legible", "moment", "record_in", "row_of"]
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.pipelines.budget.composition import (
     UNITS,
-    Cost,
     Share,
     Total,
     best_share,
@@ -26,7 +25,7 @@ from private_topk.pipelines.budget.composition import (
     shares,
 )
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms import Cost, Mechanism
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 from private_topk.transforms.stated import stated
@@ -357,8 +356,8 @@ def over_windows(cost: Cost, windows: int) -> tuple[Fraction, Fraction]:
 
 
 def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
-    cost = Cost.of(mechanism, k)
-    return cost if counts is None else cost + Cost.of_counts(counts)
+    cost = mechanism.cost(k)
+    return cost if counts is None else cost + counts.cost()
 
 
 def _found(split: Split, total: Total, windows: int, held: bool) -> dict[str, Share]:

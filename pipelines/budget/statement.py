@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Spent, budget_usage, heaviest, most
+from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.pictures import figure_in
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
 __all__ = ["in_numbers", "plot", "sentence", "statement"]
@@ -22,6 +23,7 @@ def statement(budget: Budget, books: Books) -> dict[str, Any]:
     """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window."""
     found = budget_usage(budget, books)
     sums, left = most(budget.unit, found.charges), budget.left(most(budget.unit, found.all))
+    used, binds = budget.binding(Cost.sum(heaviest(budget, found.all)))
     return {
         "dataset": budget.dataset,
         "privacy_unit": budget.unit,
@@ -31,12 +33,13 @@ def statement(budget: Budget, books: Books) -> dict[str, Any]:
         "spent": _stated(budget, sums),
         "reserved": {name: _stated(budget, most("user", [charge])) for name, charge in found.reserved.items()},
         "left": {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")},
-        "used": budget.used(Spent.of(heaviest(budget, found.all))),
+        "used": used,
+        "binds": binds if used else None,
         "charges": len(found.charges),
     }
 
 
-def _stated(budget: Budget, sums: Spent) -> dict[str, Fraction]:
+def _stated(budget: Budget, sums: Cost) -> dict[str, Fraction]:
     """Sums as one guarantee, and as their rho."""
     stated = budget.guarantee(sums)
     return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho}
@@ -86,4 +89,4 @@ def _course(budget: Budget, books: Books) -> Iterator[tuple[datetime, float]]:
             renewals=[each for each in books.renewals if each.last_charge < last + renewed],
         )
         spent = heaviest(budget, budget_usage(budget, so_far).charges)
-        yield moment(noted), float(budget.used(Spent.of(spent)))
+        yield moment(noted), float(budget.used(Cost.sum(spent)))

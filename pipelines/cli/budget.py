@@ -208,6 +208,7 @@ def _lines(budget: Budget, books: Books) -> list[str]:
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += " and what is reserved" if found["reserved"] else ""
+    charges += f"; {found['binds']} binds" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; {_floored(left['delta'])} for their own deltas"
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from private_topk.pipelines.budget.accounting import Spent, budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import ChargeReceipt, Ledger
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.requests import request_of
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
 __all__ = ["future_charges"]
@@ -42,7 +43,7 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     usage = budget_usage(budget, books)
     reserved = [charge for name, charge in usage.reserved.items() if name != account.report_name]
     spent, left = heaviest(budget, [*usage.charges, *reserved]), horizon - len(known)
-    now, then = (min(budget.used(Spent.of([*spent, (windows, each)])) for each in cost.readings())
+    now, then = (min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
                  for windows in (costs, costs + left))  # fmt: skip
     yield ("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
                 f"the budget, and {max(1 - float(now), 0):.1%} will be left"

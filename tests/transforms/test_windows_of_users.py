@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.budget.accounting import Charge
-from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.sharing import windows_of_a_user
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.report_spec import ReportSpec, reach_of, resolve
@@ -36,6 +35,7 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
@@ -206,7 +206,7 @@ def test_rows_within_a_stretch_change_no_more_than_a_ledger_says(
     stretch = {window for window in one | two if window >= 6}  # in which anything may differ
     changed = len(stretch | (one ^ two))
     windows = Windows.of(Period(START, START + timedelta(days=10), timedelta(days=1)))
-    charge = Charge(windows, Cost.of_any(1, 0), windows_of_a_user(10, most, Peeling(1.0)))
+    charge = Charge(windows, Cost(1, 0), windows_of_a_user(10, most, Peeling(1.0)))
     overlapping = len(before | after)
     assert changed <= charge.reached(overlapping) if overlapping else changed == 0
 
@@ -214,9 +214,7 @@ def test_rows_within_a_stretch_change_no_more_than_a_ledger_says(
 def test_a_reach_is_met_by_somebody() -> None:
     """The bound of a ledger is tight: one window's rows move two windows."""
     windows = Windows.of(DAYS)
-    assert (
-        Charge(windows, Cost.of_any(1, 0), 1).reached(1) == 2 and Charge(windows, Cost.of_any(1, 0), 1).reached(0) == 0
-    )
+    assert Charge(windows, Cost(1, 0), 1).reached(1) == 2 and Charge(windows, Cost(1, 0), 1).reached(0) == 0
     found = [reference({word: {0}}, 1)[word] ^ reference({word: {0, 1}}, 1)[word] for word in range(20)]
     assert {0, 1} in found
 

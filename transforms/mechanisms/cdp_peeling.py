@@ -51,4 +51,4 @@ class CdpPeeling(Mechanism):
     def cost(self, k: int) -> Cost:
         """k exponential mechanisms at the share, rho = k share**2 / 8: neither rho nor the range needs the delta."""
         peeled = Cost.peeled(k, self.share(k))
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), peeled.rho, peeled.bounded_range)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), peeled.rho, bounded_range=peeled.bounded_range)

@@ -1,28 +1,34 @@
-"""What one release costs, as its mechanism states it: nothing is ever inferred from a number."""
+"""What releases cost: one as its mechanism states it, or several together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
 
+from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 
-__all__ = ["Cost", "rho_of_exponential", "rho_of_pure"]
+__all__ = ["Cost", "at_least_0", "rho_of_exponential", "rho_of_pure"]
 
 _DIGITS = 64
+_SUMS = ("epsilon", "delta", "rho", "rest")
+_OF_ANY = Fraction(-1)  # until `__post_init__` has the rho of any release
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What is proved of one release, each by itself, for the neighbours of the mechanism that states it.
+    """What is proved of one release, each by itself, for the neighbours of the mechanism that states it; or the sum of
+    that over several.
 
     All are exact rationals, rounded up where the proved number is none.
 
     Args:
         epsilon, delta: the release is (epsilon, delta)-DP; delta is 0 where it is pure.
-        rho: it is rho-zCDP, without any delta but `rest`: every Renyi divergence of order a is at most rho a. None
-            where that is not proved.
+        rho: it is rho-zCDP, without any delta but `rest`: every Renyi divergence of order a is at most rho a. By
+            default what is so of every (epsilon, delta)-DP release, whose rest is delta: but for a probability of delta
+            it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what `rho_of_pure` proves of them.
         rest: of rho: that holds but for an event of this probability. On two neighbours there are laws of the answers
             and of one outcome more, "none", that are rho-zCDP of each other, and on either side below the release's own
             law for every answer, with a probability of at most `rest` for none (Bun & Steinke 2016, Definition 8.1, is
@@ -31,19 +37,55 @@ class Cost:
             root of 2 rho (Gaussian differential privacy), but for the same event of probability `rest`.
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
+
+    Whoever adds up must not mix the proofs of two kinds, which `rest` tells apart:
+
+    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP and rho-zCDP. So
+      is every pure release, every one of which nothing but (epsilon, delta) is known, and pure draws over an unknown
+      domain: the event is that an item comes out which only one of two neighbours has among its candidates.
+    - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
+      delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
+      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `rest`.
+
+    Raises:
+        Refusal: a number is negative, or no finite number: it would give a budget back.
     """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-    rho: Fraction | None = None
-    bounded_range: Fraction | None = None
+    rho: Fraction = _OF_ANY
     rest: Fraction = Fraction(0)
-    gdp: bool = False
+    bounded_range: Fraction | None = field(default=None, kw_only=True)
+    gdp: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.rho is _OF_ANY:
+            object.__setattr__(self, "rho", rho_of_pure(at_least_0("epsilon", self.epsilon)))
+            object.__setattr__(self, "rest", self.delta)
+        for name in _SUMS:
+            object.__setattr__(self, name, at_least_0(name, getattr(self, name)))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether its epsilon may be added to others' in a ledger: but for its `rest`, it is epsilon-DP."""
+        return self.rest == self.delta
+
+    def readings(self) -> list[Cost]:
+        """The costs it may be charged as: as it is, or as a release of which only (epsilon, delta) is known."""
+        return [self] if self.adds_up else [self, Cost(self.epsilon, self.delta)]
 
     @classmethod
-    def pure(cls, epsilon: Fraction) -> Cost:
-        """The cost of a release of which nothing is known but that it is epsilon-DP."""
-        return cls(epsilon, rho=rho_of_pure(epsilon))
+    def sum(cls, costs: Iterable[tuple[int | Fraction, Cost]]) -> Cost:
+        """What so many of each cost together, as they add up; nothing for none."""
+        costs = [(number, cost) for number, cost in costs if number]
+        sums = (sum((number * getattr(cost, name) for number, cost in costs), Fraction(0)) for name in _SUMS)
+        return cls(*sums, gdp=all(cost.gdp for _, cost in costs))
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost.sum([(1, self), (1, other)])
+
+    def __rmul__(self, number: int) -> Cost:
+        return Cost.sum([(number, self)])
 
     @classmethod
     def exponential(cls, epsilon: Fraction) -> Cost:
@@ -76,6 +118,17 @@ class Cost:
         return cls(draws * share, rho=draws * rho_of_exponential(share), bounded_range=(2 * draws - 1) * share)
 
 
+def at_least_0(name: str, value: Fraction | float) -> Fraction:
+    """A number as the fraction that it is. Raises Refusal for a negative one, or none."""
+    try:
+        number = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Refusal(name, f"must be a finite number, got {verbatim(repr(value))}") from None
+    if number < 0:
+        raise Refusal(name, f"must be at least 0, got {plain(number)}")
+    return number
+
+
 def rho_of_pure(epsilon: Fraction) -> Fraction:
     """epsilon tanh(epsilon / 2), rounded up: the least rho for which every epsilon-DP release is rho-zCDP.
 
@@ -86,6 +139,8 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
     """
     if epsilon >= _DIGITS:
         return epsilon  # 1 - tanh(32) is below 2**-91: no precision is worth finding it
+    if not epsilon:
+        return epsilon
     unit = min(epsilon, epsilon**2) / 2**_DIGITS
     return (floor(lambda: ball(epsilon / unit) * (ball(epsilon) / 2).tanh()) + 1) * unit
 

@@ -189,13 +189,11 @@ class Mechanism(abc.ABC):
     def cost(self, k: int) -> Cost:
         """What one release of k items costs, for `neighbours`: everything that is proved of it.
 
-        A subclass states more where its docstring proves more. Without that a pure release is `Cost.pure(epsilon)`, and
-        of an approximate one nothing but its (epsilon, delta) is known.
+        A subclass states more where its docstring proves more. Without that nothing is known but its epsilon, and
+        the delta of an approximate one.
         """
-        epsilon = Fraction(self.parameter("epsilon"))
-        if self.guarantee.privacy == "pure":
-            return Cost.pure(epsilon)
-        return Cost(epsilon, Fraction(self.parameter("delta")))
+        pure = self.guarantee.privacy == "pure"
+        return Cost(Fraction(self.parameter("epsilon")), Fraction(0 if pure else self.parameter("delta")))
 
     def parameter(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - fields differ in type
         """The value of the field `name`, or `default` where the mechanism has none."""

@@ -25,7 +25,7 @@ from private_topk.transforms.mechanisms.mechanism import Indices, Neighbours, se
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
 __all__ = [
-    "CorrelatedGaussian", "CountBudget", "CountNoise", "Cube", "IndependentLaplace", "Spread", "cost_of_counts",
+    "CorrelatedGaussian", "CountBudget", "CountNoise", "Cube", "IndependentLaplace", "Spread",
     "discrete_laplace", "noise_of_counts", "noise_of_others", "publish_counts",
 ]  # fmt: skip
 
@@ -90,6 +90,12 @@ class CountBudget:
     def total(self) -> Fraction:
         """The epsilon of all that is published."""
         return Fraction(self.epsilon) + Fraction(self.others or 0)
+
+    def cost(self) -> Cost:
+        """What publishing counts costs: Gaussian noise is (1 / 2 s**2)-zCDP, whatever the number of counts."""
+        epsilon, delta = Fraction(self.epsilon), Fraction(self.delta)
+        counts = Cost.gaussian(epsilon, delta) if delta else Cost(epsilon)
+        return counts if self.others is None else counts + Cost(Fraction(self.others))
 
     def rounded(self, counts: np.ndarray) -> np.ndarray:
         """The nearest multiples of `round_to`, int64; halves go up."""
@@ -205,14 +211,6 @@ def noise_of_others(
     each. Given which items these are the sum is a function of the data, so that its epsilon adds to theirs.
     """
     return IndependentLaplace((2 if moving else 1) * max_items_per_user * cap / Fraction(epsilon))
-
-
-def cost_of_counts(epsilon: float | Fraction, delta: float | Fraction | None = None) -> Cost:
-    """What publishing counts costs: Gaussian noise is (1 / 2 s**2)-zCDP, whatever the number of counts."""
-    budget = Fraction(epsilon)
-    if not delta:
-        return Cost.pure(budget)
-    return Cost.gaussian(budget, Fraction(delta))
 
 
 def _pure(size: int, moved: int, rate: Fraction, swapped: bool) -> CountNoise:

@@ -61,7 +61,7 @@ class RestrictedMechanism(UnknownDomainMechanism):
         """On the slots those of M and of the tests add up, but for an unstable item that passes."""
         epsilon_r, delta_r = self.test_budget(k)
         inner = self.cost_of_candidates(k)
-        rho = None if inner.rho is None else inner.rho + rho_of_tests(epsilon_r)
+        rho = inner.rho + rho_of_tests(epsilon_r)
         return Cost(inner.epsilon + epsilon_r, inner.delta + delta_r, rho, rest=inner.rest + delta_r)
 
     @abc.abstractmethod

@@ -99,7 +99,7 @@ def _check(cost: Cost, here: LogLaw, there: LogLaw, slack: float) -> float:
     if cost.bounded_range is not None:
         spread = forth.range()
         assert spread <= float(cost.bounded_range) + slack, f"range {spread} exceeds {float(cost.bounded_range)}"
-    if cost.rho is not None and not cost.rest:  # else answers of the event `rest` may be possible on one side alone
+    if not cost.rest:  # else answers of the event `rest` may be possible on one side alone
         back = there.against(here)
         for order in ORDERS:
             divergence = max(forth.renyi(order), back.renyi(order))

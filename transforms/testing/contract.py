@@ -133,7 +133,7 @@ def states_a_cost(mechanism: Mechanism) -> None:
         assert cost.epsilon == mechanism.parameter("epsilon") > 0, cost
         assert cost.delta == mechanism.parameter("delta", 0), cost
         assert (cost.delta == 0) == (mechanism.guarantee.privacy == "pure"), cost
-        assert cost.rho is None or cost.rho > 0, cost
+        assert cost.rho > 0, cost
 
 
 CHECKS: tuple[Callable[[Mechanism], None], ...] = (

@@ -24,7 +24,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def request(report: str = "a", epsilon: int = 1) -> Request:
-    cost = Cost.of_any(Total(epsilon).epsilon, Total(epsilon).delta)
+    cost = Cost(Total(epsilon).epsilon, Total(epsilon).delta)
     return Request("orders", "user-window", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost)
 
 

@@ -14,19 +14,11 @@ from mpmath import mp
 from scipy import integrate, stats
 
 from private_topk.pipelines.budget.accounting import Budget
-from private_topk.pipelines.budget.composition import (
-    Cost,
-    Price,
-    Share,
-    Total,
-    best_share,
-    optimal_delta,
-    rho_within,
-    shares,
-)
+from private_topk.pipelines.budget.composition import Price, Share, Total, best_share, optimal_delta, rho_within, shares
 from private_topk.pipelines.budget.sharing import Split, over_windows
 from private_topk.transforms.errors import Refusal, plain
 from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import (
     bounded_range_epsilon,
     epsilon_within,
@@ -41,17 +33,17 @@ MICRO = Fraction(1, 10**6)
 
 
 def ranged(epsilon: Fraction, delta: Fraction) -> Cost:
-    return Cost.of(JOINT(epsilon), 10)
+    return JOINT(epsilon).cost(10)
 
 
 def pure(epsilon: Fraction, delta: Fraction) -> Cost:
-    return Cost.of(JOINT(epsilon, noise="exponential"), 10)
+    return JOINT(epsilon, noise="exponential").cost(10)
 
 
 @pytest.mark.parametrize("number", [-1, Fraction(-1, 10**9), math.nan, math.inf, "much", None, [1], "{delta}"])
 def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
     rule = f"^epsilon must be (at least 0|a finite number), got {re.escape(str(plain(number)))}"
-    for make in (Total, lambda n: Cost.of_any(n, Fraction(0)), lambda n: Cost(n, Fraction(0), Fraction(0))):
+    for make in (Total, lambda n: Cost(n, Fraction(0)), lambda n: Cost(n, Fraction(0), Fraction(0))):
         with pytest.raises(Refusal, match=rule if not isinstance(number, str) else "must be a finite number, got"):
             make(number)
     for name in ("delta", "rho", "rest"):
@@ -81,7 +73,7 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 
 def normal(epsilon: Fraction, delta: Fraction) -> Cost:
-    return Cost.of(MECHANISMS["gaussian"](epsilon, delta), 10)
+    return MECHANISMS["gaussian"](epsilon, delta).cost(10)
 
 
 @pytest.mark.parametrize("windows", [2, 7, 52, 365])
@@ -212,7 +204,7 @@ def test_epsilon_within_is_the_inverse_of_rho_within(rho: str) -> None:
 @pytest.mark.parametrize("windows", [2, 200])
 def test_a_user_in_all_windows_is_promised_what_composes(windows: int) -> None:
     """Randomised response of 200 windows added up exactly, against both sums; and the promise is worth having."""
-    cost = Cost.of_any(Fraction(1, 2), Fraction(0))
+    cost = Cost(Fraction(1, 2), Fraction(0))
     epsilon, delta = over_windows(cost, windows)
     p = math.exp(0.5) / (1 + math.exp(0.5))
     ways = [math.comb(windows, i) for i in range(windows + 1)]
@@ -244,7 +236,7 @@ def test_dp_accounting_agrees() -> None:
 def test_fractions_of_delta_are_spent_once() -> None:
     """Half of the total pays for what of the n deltas adds up: all of them, but under zCDP no more than the rests."""
     kind, edge = MECHANISMS["limit-domain"], 1 + Fraction(1, 2**50)
-    for price in (lambda e, d: Cost.of(kind(e, d), 3), Cost.of_any):
+    for price in (lambda e, d: kind(e, d).cost(3), Cost):
         found = shares(price, Total(Fraction(2), MICRO), 30)
         assert 30 * found["basic"].delta <= MICRO < 30 * found["basic"].delta * edge
         assert 30 * found["optimal"].delta <= MICRO / 2 < 30 * found["optimal"].delta * edge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.budget import Budget, Composition, Cost, Ledger, Request, Total, Windows, share_out
+from private_topk.pipelines.budget import Budget, Composition, Ledger, Request, Total, Windows, share_out
 from private_topk.pipelines.budget.composition import shares
 from private_topk.pipelines.budget.sharing import Split
 from private_topk.pipelines.cli import main
@@ -73,7 +73,7 @@ def test_floats_of_python_are_the_binary_numbers_they_are(place: Path) -> None:
     ledger.create(Budget.of("plays", 1))
 
     def request(report: str, epsilon: float) -> Request:
-        cost = Cost.of(JOINT(epsilon), 3)
+        cost = JOINT(epsilon).cost(3)
         return Request("plays", "user-window", report, "k", "f", {"mechanism": "joint"}, Windows.of(None), cost)
 
     ledger.charge(request("a", 0.9))
@@ -102,8 +102,8 @@ def test_the_others_have_their_part_of_every_share() -> None:
     shared = share_out(JOINT(4), 3, CountBudget(2, others=1), composition=Composition("user", 4))
     assert shared.privacy.total == Total(Fraction(7))
     assert (shared.mechanism, shared.counts) == (JOINT(1.0), CountBudget(0.5, others=0.25))
-    assert Cost.of_counts(CountBudget(2, others=1)).epsilon == 3
-    gaussian = Cost.of_counts(CountBudget(2, 1e-6, others=1))
+    assert CountBudget(2, others=1).cost().epsilon == 3
+    gaussian = CountBudget(2, 1e-6, others=1).cost()
     assert gaussian.rest < gaussian.delta and not gaussian.gdp, "the one is Gaussian and the other is not"
 
 

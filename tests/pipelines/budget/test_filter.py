@@ -9,8 +9,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.accounting import Budget, Spent
-from private_topk.pipelines.budget.composition import Cost, Total, rho_within
+from private_topk.pipelines.budget.accounting import Budget
+from private_topk.pipelines.budget.composition import Total, rho_within
+from private_topk.transforms.mechanisms.cost import Cost
 
 NORMAL = NormalDist()
 
@@ -38,7 +39,7 @@ def test_going_on_by_epsilons_after_a_tail_and_by_rhos_otherwise_spends_delta_tw
     epsilon, delta, kept = 6, Fraction("1e-3"), Fraction("9e-4")
     mu = gaussian_at(1, float(kept))
     noise = Cost(Fraction(1), kept, Fraction(mu) ** 2 / 2)
-    response, telling = Cost.of_any(Fraction(5), Fraction(0)), Cost.of_any(Fraction(0), kept)
+    response, telling = Cost(Fraction(5), Fraction(0)), Cost(Fraction(0), kept)
 
     tail, tail_there = NORMAL.cdf(mu / 2 - 1 / mu), NORMAL.cdf(-mu / 2 - 1 / mu)
     truth = math.exp(5) / (1 + math.exp(5))
@@ -51,8 +52,8 @@ def test_going_on_by_epsilons_after_a_tail_and_by_rhos_otherwise_spends_delta_tw
     assert noise.rho + telling.rho <= budget.rho and noise.rest + telling.rest <= kept
     assert len(noise.readings()) == 2
     for reading in noise.readings():
-        assert budget.fits(Spent.of([(1, reading)]))
-        ways = [budget.fits(Spent.of([(1, reading), (1, other)])) for other in (response, telling)]
+        assert budget.fits(Cost.sum([(1, reading)]))
+        ways = [budget.fits(Cost.sum([(1, reading), (1, other)])) for other in (response, telling)]
         assert ways in ([True, False], [False, True]), "one way is left, whichever reading was written down"
 
 
@@ -76,8 +77,8 @@ def hockey_stick(
     sizes = [Fraction(n, 8) * budget.total.epsilon / 2 for n in range(1, 9)]
     deltas = [budget.kept * n / 4 for n in range(5)]
     for _ in range(4):
-        cost = Cost.of_any(sizes[state.randint(8)], deltas[state.randint(5)])
-        if budget.fits(Spent.of([(1, one) for one in [*spent, cost]])):
+        cost = Cost(sizes[state.randint(8)], deltas[state.randint(5)])
+        if budget.fits(Cost.sum([(1, one) for one in [*spent, cost]])):
             return sum(
                 hockey_stick(budget, state, [*spent, cost], (mass[0] * p, mass[1] * q), deep - 1)
                 for p, q in outcomes(float(cost.epsilon), float(cost.delta))
@@ -97,10 +98,10 @@ def test_no_adversary_of_many_costs_more_than_the_budget(epsilon: str, delta: st
 def test_releases_that_add_up_take_the_better_sum_and_others_their_rhos() -> None:
     budget = Budget("plays", "user", Total(Fraction(1), Fraction("1e-6"), Fraction("5e-7")))
     assert budget.rho == rho_within(Fraction(1), Fraction("5e-7"))
-    large, small = Cost.of_any(Fraction(1), Fraction(0)), Cost(Fraction(1, 20), Fraction(0), Fraction(1, 3200))
-    assert budget.fits(Spent.of([(1, large)])) and not budget.fits(Spent.of([(2, large)]))
-    assert budget.fits(Spent.of([(70, small)])) and not budget.fits(Spent.of([(80, small)]))
+    large, small = Cost(Fraction(1), Fraction(0)), Cost(Fraction(1, 20), Fraction(0), Fraction(1, 3200))
+    assert budget.fits(Cost.sum([(1, large)])) and not budget.fits(Cost.sum([(2, large)]))
+    assert budget.fits(Cost.sum([(70, small)])) and not budget.fits(Cost.sum([(80, small)]))
     noise = Cost(Fraction(1, 2), Fraction("1e-8"), Fraction(1, 1000))
-    assert budget.fits(Spent.of([(5, noise)])) and not budget.fits(Spent.of([(1, noise), (1, large)]))
-    assert budget.fits(Spent.of([(1, noise.readings()[1])])), "by its epsilon and delta"
-    assert not budget.fits(Spent.of([(1, noise.readings()[1]), (1, large)]))
+    assert budget.fits(Cost.sum([(5, noise)])) and not budget.fits(Cost.sum([(1, noise), (1, large)]))
+    assert budget.fits(Cost.sum([(1, noise.readings()[1])])), "by its epsilon and delta"
+    assert not budget.fits(Cost.sum([(1, noise.readings()[1]), (1, large)]))

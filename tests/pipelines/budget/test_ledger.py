@@ -14,11 +14,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from private_topk.pipelines.budget.accounting import Budget, Reservation
-from private_topk.pipelines.budget.composition import Cost, Total, rho_within, shares
+from private_topk.pipelines.budget.composition import Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 from tests.databases import let_pass
 
@@ -35,7 +36,7 @@ def request(report: str, epsilon: float = 0.25, windows: Windows | None = None, 
     parameters = {"mechanism": "joint", "k": 10, "epsilon": epsilon, "neighbours": "add-remove"}
     values = {
         "dataset": "plays", "unit": "user-window", "release_id": report, "key_id": "k1", "fingerprint": "f1",
-        "parameters": parameters, "windows": windows or weeks(1), "cost": Cost.of(JOINT(epsilon), 10),
+        "parameters": parameters, "windows": windows or weeks(1), "cost": JOINT(epsilon).cost(10),
     }  # fmt: skip
     return Request(**{**values, **more})
 
@@ -158,7 +159,7 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1", "1e-6", "user"))
     held = ledger.budget("plays", "user")
-    share = shares(lambda e, d: Cost.of(JOINT(e), 10), held.total, 52)["zcdp"]
+    share = shares(lambda e, d: JOINT(e).cost(10), held.total, 52)["zcdp"]
     assert 52 * share.epsilon > 3
     for week in range(52):
         used = ledger.charge(request(f"week {week}", float(share.epsilon), weeks(1, week), unit="user")).used
@@ -209,7 +210,7 @@ def answer(url: str, pipe: Connection) -> None:
                 ledger.create(budget("1", unit=order.partition(" ")[2] or "user-window"))
                 pipe.send("created")
             elif order == "reserve":
-                half = Cost.of_any(Fraction(1, 2), Fraction(0))
+                half = Cost(Fraction(1, 2), Fraction(0))
                 ledger.reserve(Reservation("plays", "series", weeks(1), half))
                 pipe.send("reserved")
             else:

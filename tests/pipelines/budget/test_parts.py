@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.accounting import Budget
-from private_topk.pipelines.budget.composition import Cost
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.report_spec import resolve
@@ -73,7 +72,7 @@ def request(
     report: str, windows: Windows, bound: int | None, neighbours: str = "add-remove", **more: object
 ) -> Request:
     parameters = {"mechanism": "joint", "neighbours": neighbours, "max_items_per_user": bound, **more}
-    cost = Cost.of(Joint(0.25), 10)
+    cost = Joint(0.25).cost(10)
     return Request("plays", "user-window", report, "key", report, parameters, windows, cost)
 
 

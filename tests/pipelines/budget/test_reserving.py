@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Reservation, Spent, budget_usage
-from private_topk.pipelines.budget.composition import Cost
+from private_topk.pipelines.budget.accounting import Books, Budget, Reservation, budget_usage
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
 from tests.pipelines.report_file.test_publish import CHARGED, folder, report
@@ -25,11 +25,11 @@ __all__ = ["folder"]
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 YEAR = 365 * DAY
-PURE = Cost.of_any(Fraction(1, 10), Fraction(0))
+PURE = Cost(Fraction(1, 10), Fraction(0))
 KINDS = {
     "pure": PURE,
     "exponential": replace(PURE, rho=PURE.epsilon**2 / 8),
-    "approximate": Cost.of_any(Fraction(1, 10), Fraction(1, 10**8)),
+    "approximate": Cost(Fraction(1, 10), Fraction(1, 10**8)),
     "gaussian": Cost(Fraction(1, 4), Fraction(1, 10**8), Fraction(1, 500)),
     "unknown domain": Cost(Fraction(1, 4), Fraction(1, 10**8), Fraction(1, 500), Fraction(1, 10**9)),
 }
@@ -111,8 +111,8 @@ def in_period(budget: Budget, ledger: Ledger, before: int) -> None:
     charges = books.charges[before:]
     found = budget_usage(budget, books)
     assert found.charges == charges
-    assert budget.fits(Spent.of((charge.reached(), charge.cost) for charge in charges))
-    assert budget.fits(Spent.of((1, charge.cost) for charge in found.all))
+    assert budget.fits(Cost.sum((charge.reached(), charge.cost) for charge in charges))
+    assert budget.fits(Cost.sum((1, charge.cost) for charge in found.all))
 
 
 def test_noise_that_was_charged_by_rho_keeps_epsilons_from_adding_up() -> None:
@@ -121,7 +121,7 @@ def test_noise_that_was_charged_by_rho_keeps_epsilons_from_adding_up() -> None:
     noise = KINDS["gaussian"]
     reserved = reservation("r", noise.readings()[1], 0, 2)
     books = Books([budget], [request("r/0", noise, 0, "r").entry(1)], [reserved], [])
-    assert not Spent.of((1, charge.cost) for charge in budget_usage(budget, books).all).adds_up
+    assert not Cost.sum((1, charge.cost) for charge in budget_usage(budget, books).all).adds_up
 
 
 def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
         "a period of it is published"
     )
     with pytest.raises(Refusal, match=r"0.5 spent \+ 0.6 asked = 1.1, over 1(.|\n)*reserved for r counts as spent"):
-        ledger.charge(request("other", Cost.of_any(Fraction(6, 10), Fraction(0))))
+        ledger.charge(request("other", Cost(Fraction(6, 10), Fraction(0))))
     with pytest.raises(Refusal, match="r has a reservation of"):
         ledger.reserve(reservation("r", PURE, 8, 4))
     with pytest.raises(
@@ -145,7 +145,7 @@ def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
     ledger.give_back("plays", "r")
     with pytest.raises(Refusal, match="nothing is reserved for r"):
         ledger.give_back("plays", "r")
-    assert ledger.charge(request("other", Cost.of_any(Fraction(6, 10), Fraction(0)))).used == Fraction(8, 10)
+    assert ledger.charge(request("other", Cost(Fraction(6, 10), Fraction(0)))).used == Fraction(8, 10)
 
 
 def test_ten_processes_at_once_leave_what_is_reserved(url: str) -> None:

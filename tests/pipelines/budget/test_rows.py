@@ -31,7 +31,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 
 def request(report: str, rows: dict[str, str] | None = None, epsilon: str = "1", delta: str = "0") -> Request:
-    cost = Cost.of_any(Fraction(epsilon), Fraction(delta))
+    cost = Cost(Fraction(epsilon), Fraction(delta))
     return Request("plays", "user-window", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost, rows or {})
 
 
@@ -87,7 +87,7 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     ledger.create(Budget.of("fresh", 1, Fraction("1e-6"), unit="user"))
     fresh = Request("fresh", "user", "c", "k", "other rows", {"mechanism": "mine"}, Windows.of(None), much)
     assert ledger.charge(fresh).used == Fraction(4, 5)
-    assert ledger.read("fresh").charges[0].cost == Cost.of_any(much.epsilon, much.delta)
+    assert ledger.read("fresh").charges[0].cost == Cost(much.epsilon, much.delta)
     assert ledger.charge(fresh).outcome == "started", "recognised by what it asks, however it was read"
 
 
@@ -155,7 +155,7 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
         {"windows_of_a_user": 0}, {"windows_of_a_user": 2}, {"windows_of_a_user": 1.0}, {"rows": {"item_column": "x"}},
         *({"parameters": {"against": {"window": "previous", "weight": weight}}} for weight in (-1, 2, "1/0", None)),
         {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
-        {"cost": Cost.of_any(Fraction(10**40), Fraction(0))}, {"cost": Cost.of_any(Fraction(1), Fraction(2))},
+        {"cost": Cost(Fraction(10**40), Fraction(0))}, {"cost": Cost(Fraction(1), Fraction(2))},
     ],
     ids=["parameters"] * 3 + ["windows_of_a_user"] * 3 + ["rows"] + ["weight"] * 4 + ["cost"] * 3,
 )  # fmt: skip
@@ -176,7 +176,7 @@ def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pyte
 
 def test_a_reservation_that_could_not_be_read_again_is_refused(ledger: Ledger) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))
-    for cost in (Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1)), Cost.of_any(Fraction(1), Fraction(2))):
+    for cost in (Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1)), Cost(Fraction(1), Fraction(2))):
         with pytest.raises(Refusal, match="request must be one that a ledger can hold"):
             ledger.reserve(Reservation("plays", "weekly", Windows.of(None), cost))
     assert ledger.read("plays").reservations == []
@@ -190,7 +190,7 @@ def test_a_reservation_that_could_not_be_read_again_is_refused(ledger: Ledger) -
 ])  # fmt: skip
 def test_damaged_reservations_and_renewals_are_named(ledger: Ledger, table: str, column: str, value: object) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))
-    ledger.reserve(Reservation("plays", "weekly", Windows.of(None), Cost.of_any(Fraction(1), Fraction(0))))
+    ledger.reserve(Reservation("plays", "weekly", Windows.of(None), Cost(Fraction(1), Fraction(0))))
     let_pass("sqlite:///budget.db", timedelta(days=9))
     ledger.renew("plays", "user", timedelta(days=9))
     change(column, value, table)

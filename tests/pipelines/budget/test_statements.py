@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.accounting import Budget, Charge, Spent, heaviest, most
-from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.accounting import Budget, Charge, heaviest, most
+from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
+from private_topk.transforms.mechanisms.cost import Cost
 from tests.pipelines.budget.test_windows import some_period
 from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger
 
@@ -23,7 +24,7 @@ LITTLE = Fraction(1, 10**9)
 
 
 def some_costs(state: np.random.RandomState, adding: bool) -> list[Cost]:
-    costs = [Cost.of_any(Fraction(int(n), 40), Fraction(int(n % 3), 10**8)) for n in state.randint(1, 9, 4)]
+    costs = [Cost(Fraction(int(n), 40), Fraction(int(n % 3), 10**8)) for n in state.randint(1, 9, 4)]
     return costs if adding else [*costs, Cost(Fraction(1, 2), Fraction(1, 10**7), Fraction(1, 10**3))]
 
 
@@ -33,10 +34,10 @@ def test_what_is_spent_is_the_least_budget_that_lets_it_through(seed: int, delta
     state = np.random.RandomState(seed)
     budget = Budget.of("plays", 9, Fraction(delta), unit="user")
     if not budget.rho:
-        costs = [Cost.of_any(cost.epsilon, Fraction(0)) for cost in some_costs(state, adding=True)]
+        costs = [Cost(cost.epsilon, Fraction(0)) for cost in some_costs(state, adding=True)]
     else:
         costs = some_costs(state, adding=bool(seed % 2))
-    spent = Spent.of((1, cost) for cost in costs)
+    spent = Cost.sum((1, cost) for cost in costs)
     stated = budget.guarantee(spent)
     assert 0 < stated.epsilon and stated.delta <= budget.total.delta
     for epsilon, lets_through in ((stated.epsilon * (1 + LITTLE), True), (stated.epsilon * (1 - LITTLE), False)):
@@ -47,16 +48,32 @@ def test_what_is_spent_is_the_least_budget_that_lets_it_through(seed: int, delta
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_left_fits_and_no_more(seed: int) -> None:
     budget = Budget.of("plays", 2, Fraction("1e-6"), unit="user")
-    spent = Spent.of((1, cost) for cost in some_costs(np.random.RandomState(seed), adding=bool(seed % 2)))
+    spent = Cost.sum((1, cost) for cost in some_costs(np.random.RandomState(seed), adding=bool(seed % 2)))
     left = budget.left(spent)
     for epsilon, fits in ((left.epsilon, True), (left.epsilon * (1 + LITTLE), False)):
-        more = Cost.of_any(epsilon, Fraction(0))
-        after = Spent(spent.epsilon + epsilon, spent.delta, spent.rho + more.rho, spent.rest)
+        more = Cost(epsilon, Fraction(0))
+        after = Cost(spent.epsilon + epsilon, spent.delta, spent.rho + more.rho, spent.rest)
         assert budget.fits(after) == fits
     noise = Cost(Fraction(9), Fraction(1, 2), left.rho, left.rest)
     assert budget.fits(
-        Spent(spent.epsilon + 9, spent.delta + noise.delta, spent.rho + noise.rho, spent.rest + noise.rest)
+        Cost(spent.epsilon + 9, spent.delta + noise.delta, spent.rho + noise.rho, spent.rest + noise.rest)
     )
+
+
+@pytest.mark.parametrize(
+    ("cost", "binds", "used"),
+    [
+        (Cost(Fraction(1)), "epsilon", Fraction(1, 2)),
+        (Cost(Fraction(1), rho=Fraction(1, 10**4)), "rho", None),
+        (Cost(Fraction(1, 4), Fraction(1, 10**7), Fraction(1, 10**4), Fraction(1, 10**7)), "delta", Fraction(1, 5)),
+        (Cost(Fraction(9), Fraction(1, 10**7), Fraction(1, 10**4)), "rho", None),
+    ],
+)
+def test_the_sum_that_binds_is_the_one_that_is_used_most_where_a_release_has_to_fit(
+    cost: Cost, binds: str, used: Fraction | None
+) -> None:
+    budget = Budget.of("plays", 2, Fraction("1e-6"), unit="user")
+    assert budget.binding(cost) == (cost.rho / budget.rho if used is None else used, binds)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,7 +83,7 @@ def test_no_window_has_spent_more_than_is_stated(seed: int) -> None:
     budget = Budget.of("plays", 99, Fraction("1e-3"))
     charges = [Charge(Windows.of(some_period(state)), cost) for cost in some_costs(state, adding=bool(seed % 2))]
     sums = most(budget.unit, charges)
-    alone = [Spent.of(heaviest(budget, charges, charge.windows)) for charge in charges]
+    alone = [Cost.sum(heaviest(budget, charges, charge.windows)) for charge in charges]
     for spent in alone:
         assert spent.epsilon <= sums.epsilon and spent.rho <= sums.rho and spent.rest <= sums.rest
         assert budget.guarantee(spent).epsilon <= budget.guarantee(sums).epsilon
@@ -89,6 +106,8 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert main(arguments("b", *total, *noise, weeks=6)) == 0
     [shown], charges = told(capsys, "show")["budgets"], told(capsys, "history")["charges"]
     assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
+    assert shown["binds"] == "rho" and main(["budget", "show", "--ledger", URL]) == 0
+    assert "used by 2 charges; rho binds" in capsys.readouterr().out
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)
     assert main(["budget", "history", "--ledger", URL]) == 0
     head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.budget import Budget, Composition, Cost, Total, plan, share_out
-from private_topk.pipelines.budget.accounting import Spent
 from private_topk.pipelines.budget.composition import rho_within, share_under
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
@@ -68,7 +67,7 @@ def converted(rho: float, epsilon: float) -> float:
 def test_two_releases_tell_no_more_than_their_rhos_and_rests() -> None:
     """Of both kinds, by the answer: k = 2 and every epsilon. Without the rests that is wrong."""
     kinds = LIMIT(2.0, 0.1, kbar=2), PNF(2.0, 0.1, kbar=2)  # type: ignore[call-arg]
-    costs, pairs = [Cost.of(mechanism, 2) for mechanism in kinds], pairs_of(2, *kinds)
+    costs, pairs = [mechanism.cost(2) for mechanism in kinds], pairs_of(2, *kinds)
     rho, rest = (2 * float(max(getattr(cost, name) for cost in costs)) for name in ("rho", "rest"))
     for epsilon in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
         told, by_rho = hockey_stick(pairs, 2, epsilon), converted(rho, epsilon)
@@ -82,7 +81,7 @@ def shared(total: Total, windows: int, k: int, seen: Callable[[Cost], Cost] = la
     def make(epsilon: Fraction, delta: Fraction) -> Mechanism:
         return LIMIT(epsilon, delta, kbar=k)  # type: ignore[call-arg]
 
-    share = share_under("zcdp", lambda e, d: seen(Cost.of(make(e, d), k)), total, windows)
+    share = share_under("zcdp", lambda e, d: seen(make(e, d).cost(k)), total, windows)
     assert share is not None
     return make(share.epsilon, share.delta)
 
@@ -172,10 +171,10 @@ def test_plan_run_and_ledger_share_alike(windows: int) -> None:
     ]
     assert planned.best.accounting == "zcdp" == shared[0].privacy.accounting == shared[1].privacy.accounting
     assert planned.mechanism == shared[0].mechanism == shared[1].mechanism
-    cost = Cost.of(planned.mechanism, 10)
+    cost = planned.mechanism.cost(10)
     assert windows * cost.rest <= MICRO / 2 < windows * cost.rest * (1 + Fraction(1, 2**40))
     assert windows * cost.rho <= rho_within(EPSILON, MICRO / 2) < windows * cost.rho * (1 + Fraction(1, 2**40))
-    assert held.fits(Spent.of([(windows, cost)])) and not held.fits(Spent.of([(windows + 1, cost)]))
+    assert held.fits(Cost.sum([(windows, cost)])) and not held.fits(Cost.sum([(windows + 1, cost)]))
 
 
 if __name__ == "__main__":

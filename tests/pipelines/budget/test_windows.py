@@ -10,12 +10,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.accounting import Budget, Charge, Spent, heaviest
-from private_topk.pipelines.budget.composition import Cost, Total
+from private_topk.pipelines.budget.accounting import Budget, Charge, heaviest
+from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import CdpPeeling, Gaussian, Joint
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, microseconds
 
@@ -64,11 +65,11 @@ def test_the_heaviest_window_is_that_of_all_pairs(seed: int) -> None:
     """Charges of any kinds: what the window costs that has spent most, by adding up every pair that overlaps."""
     state = np.random.RandomState(1000 + seed)
     charges = [
-        Charge(Windows.of(some_period(state)), Cost.of_any(Fraction(int(state.randint(1, 9)), 8), Fraction(0)))
+        Charge(Windows.of(some_period(state)), Cost(Fraction(int(state.randint(1, 9)), 8), Fraction(0)))
         for _ in range(4)
     ]
     budget = Budget("plays", "user-window", Total(Fraction(1000)))
-    spent = Spent.of(heaviest(budget, charges)).epsilon
+    spent = Cost.sum(heaviest(budget, charges)).epsilon
     sums = [
         sum(count * charge.cost.epsilon for count, charge in zip(counts, charges, strict=True))
         for unit in charges
@@ -89,7 +90,7 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
     last, nothing = len(reads) - 1, Cost(Fraction(0), Fraction(0), Fraction(0))
     parameters, total = {"against": Risers(weight).describe()}, Total(Fraction(99), Fraction(1, 2))
     for mechanism, part in ((Joint(1.0), weight), (CdpPeeling(1.0, 1e-6), weight), (Gaussian(1.0, 1e-6), weight**2)):
-        cost = Cost.of(mechanism, 1)
+        cost = mechanism.cost(1)
         charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).entry()
         edges = [edge.tolist() for edge in Windows.of(reads).bounds()]
         sums = [
@@ -99,9 +100,18 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
         ]  # fmt: skip
         units = (np.concatenate(both) for both in zip(charge.windows.bounds(), other.bounds(), strict=True))
         assert [charge.reached(parts) for parts in charge.overlapping(*units).tolist()] == sums
-        spent = Spent.of(heaviest(Budget("d", "user-window", total), [charge, Charge(other, nothing)]))
+        spent = Cost.sum(heaviest(Budget("d", "user-window", total), [charge, Charge(other, nothing)]))
         assert spent.rho == max(sums) * cost.rho >= cost.rho
-        assert Spent.of(heaviest(Budget("d", "user", total), [charge])).rho == last * cost.rho
+        assert Cost.sum(heaviest(Budget("d", "user", total), [charge])).rho == last * cost.rho
+
+
+def test_risers_that_cost_a_rest_have_no_parts() -> None:
+    """Over an unknown domain an item may come out that one of two neighbours alone has: no part of that is proved."""
+    pairs = Windows.pairs(Period(START, START + 3 * DAY, DAY))
+    stretch = Windows.of(Period(START, START + DAY)).bounds()
+    for rest, paid in ((Fraction(0), Fraction(1, 3)), (Fraction(1, 10**7), 1)):
+        charge = Charge(pairs, Cost(Fraction(1), Fraction(1, 10**6), Fraction(1, 8), rest), weight=Fraction(1, 2))
+        assert [charge.reached(number) for number in charge.overlapping(*stretch).tolist()] == [paid]
 
 
 @pytest.mark.parametrize("seed", range(60))

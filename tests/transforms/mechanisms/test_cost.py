@@ -168,7 +168,7 @@ STATED = [
     *((kind(2.0, neighbours=relation), 5, Cost.exponential(TWO))
       for kind in (Joint, FastJoint, JointSet, Canonical) for relation in ("add-remove", "swap")),
     (Peeling(2.0), 1, Cost.exponential(TWO)),
-    *((mechanism, 5, Cost.pure(TWO)) for mechanism in (
+    *((mechanism, 5, Cost(TWO)) for mechanism in (
         Oneshot(2.0), Joint(2.0, noise="exponential"), JointSet(2.0, "laplace"), Canonical(2.0, noise="laplace"),
         Gamma(2.0), Gamma(2.0, "swap"))),
 ]  # fmt: skip

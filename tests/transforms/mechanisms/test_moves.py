@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.budget.accounting import Entry
-from private_topk.pipelines.budget.composition import Cost as BudgetCost
 from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.rows import record_in, row_of
 from private_topk.pipelines.budget.windows import Windows
@@ -125,7 +124,7 @@ def parts(mechanism: Mechanism, k: int, before: int, now: int) -> list[Fraction]
     months = Windows.of(Period(JANUARY, MARCH, CalendarWindows("month")))
     pair = Windows.pairs(Period(JANUARY, MARCH, CalendarWindows("month")))
     against = {"against": Risers(Fraction(before, now)).describe(), "mechanism": mechanism.about.name}
-    request = Request("d", "user-window", "r", "", "", against, pair, BudgetCost.of(mechanism, k))
+    request = Request("d", "user-window", "r", "", "", against, pair, mechanism.cost(k))
     row = row_of(replace(request.entry(1), charged="2026-01-05T00:00:00Z"))
     charge = record_in(Entry, SimpleNamespace(**row))  # as a later charge finds it
     return [Fraction(charge.reached(number)) for number in charge.overlapping(*months.bounds()).tolist()]

@@ -18,11 +18,11 @@ from private_topk.transforms.mechanisms import RandomBits, noise_of_counts, publ
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.noisy_counts import (
     CorrelatedGaussian,
+    CountBudget,
     CountNoise,
     Cube,
     IndependentLaplace,
     Spread,
-    cost_of_counts,
     discrete_laplace,
 )
 from private_topk.transforms.testing import Law, assert_follows, draws_to_see
@@ -111,10 +111,10 @@ def test_noise_grows_with_the_most_that_a_user_adds_to_a_count(delta: float | No
 
 
 def test_gaussian_counts_state_their_rho_and_pure_ones_nothing_more() -> None:
-    cost = cost_of_counts(EPSILON, DELTA)
+    cost = CountBudget(EPSILON, DELTA).cost()
     assert float(cost.rho or 0) == pytest.approx(1 / (2 * float(gaussian_scale(EPSILON, DELTA, Fraction(1))) ** 2))
     assert (cost.epsilon, cost.delta) == (EPSILON, DELTA)
-    assert cost_of_counts(0.5).delta == 0
+    assert CountBudget(0.5).cost().delta == 0
 
 
 def test_counts_come_in_the_order_of_the_answer() -> None:

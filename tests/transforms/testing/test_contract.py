@@ -46,7 +46,7 @@ class Turned(Peeling):
         (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
-        (broken("Free", cost=lambda self, k: Cost.pure(Fraction(1, 2))), "Cost"),
+        (broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))), "Cost"),
         (Turned(1.0), "any other order may tell the ranks"),
     ],
     ids=lambda value: type(value).__name__,

@@ -29,6 +29,7 @@ from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.types import KINDS, kind_of, kind_of_class
+from private_topk.transforms.windows import Period
 from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
 from tests.transforms.pipelines import outcome
 
@@ -242,6 +243,22 @@ def test_a_time_is_one_moment_in_every_unit_and_type(unit: str, kind: pa.DataTyp
     pq.write_table(rows, tmp_path / "rows.parquet")
     found = [time for _, _, time in read(tmp_path / "rows.parquet", Columns(time="time", time_unit=unit)).rows]
     assert found == [second * 10**6 for second in seconds]
+
+
+MIDNIGHTS = [1_767_571_200, -86_400]
+
+
+@pytest.mark.parametrize("kind", [*(pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "Asia/Tokyo")),
+                                  pa.date32(), pa.date64()], ids=str)  # fmt: skip
+def test_a_timestamp_is_one_moment_in_every_unit_and_a_date_its_midnight(kind: pa.DataType, tmp_path: Path) -> None:
+    """In a file and in a frame. Without a zone in UTC; and before 1970."""
+    micros, zone = [second * 10**6 for second in MIDNIGHTS], getattr(kind, "tz", None) and "UTC"
+    times = pa.array(micros, pa.timestamp("us", zone)).cast(kind)
+    rows, columns = pa.table({"user": ["a", "b"], "item": ["i", "i"], "time": times}), Columns(time="time")
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    assert [time for _, _, time in read(tmp_path / "rows.parquet", columns).rows] == micros
+    parts = Frame(table_of(rows, columns), columns).rows(Period.of("2026-01-05", "2026-01-06", "1d"))
+    assert [time for part in parts for time in block_of(part, columns)[0]["time"].to_pylist()] == micros
 
 
 def test_nanoseconds_are_rounded_down_to_microseconds(tmp_path: Path) -> None:

@@ -180,6 +180,26 @@ def test_a_file_that_grows_while_it_is_read_fails_the_report(tmp_path: Path, mon
         live.turn()
 
 
+@pytest.mark.parametrize("rows", [b"", b"{}\n"], ids=["another time", "another row"])
+def test_a_file_that_is_changed_after_it_was_read_fails_the_report(
+    tmp_path: Path, rows: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the next look: its rows are counted by then."""
+    world = World(tmp_path, random.Random(2), False)
+    world.now = START + 9.0
+    monkeypatch.setattr(module, "time", world)
+    live = reading(tmp_path)
+    world.write()
+    world.appear()
+    live.turn()
+    (path,) = tmp_path.glob("*.jsonl")
+    written = path.stat().st_mtime_ns
+    path.write_bytes(path.read_bytes() + rows)
+    os.utime(path, ns=(written, written if rows else written + 10**9))
+    with pytest.raises(Refusal, match="changed after it had been read"):
+        live.turn()
+
+
 def test_a_file_that_is_taken_away_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be repeated, as docs/streaming.md says: files must stay until nobody repeats the report."""
     world = World(tmp_path, random.Random(2), False)

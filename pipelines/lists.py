@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from private_topk.pipelines.drawing import mechanism_of
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group, with_found
+from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
@@ -45,10 +46,12 @@ def domain_of(options: Options) -> Domain:
     check_domain(options)
     if "domain_range" in options:
         return RangeDomain.parse(options["domain_range"])
-    column = options.get("domain_column", options.get("item_column", "item"))
+    items = names_of("item_column", "item", options.get("item_column", "item"))
+    column = options.get("domain_column", items)
     if "domain_group_column" not in options:
         listed = read_domain(options["domain"], column) if "domain" in options else None
-        listed = with_found(listed, options["found"]) if "found" in options else listed
+        if "found" in options:
+            listed = with_found(listed, options["found"], items)
         if options.get("unknown_domain"):
             return UnknownDomain(listed)
         if listed is None:
@@ -75,8 +78,9 @@ def groups_of(options: Options) -> Groups | None:
     """The groups that are ranked, or None. Reads their file. Raises Refusal."""
     if not check_groups(options):
         return None
+    column = names_of("group_column", "group", options["group_column"])
     try:
-        labels = read_domain(options["groups"], options["group_column"])
+        labels = read_domain(options["groups"], column)
     except Refusal as error:
         field = "group_column" if error.field == "domain_column" else "groups"
         raise Refusal(field, error.rule, error.remedy) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -33,6 +33,7 @@ from private_topk.pipelines.sinks.formats import Shape, format_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
+from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, as_domain, check_digits
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
@@ -62,7 +63,7 @@ def rank(
     *,
     epsilon: Fraction | float | None = None,
     user: str = "user",
-    item: str = "item",
+    item: str | Sequence[str] = "item",
     time: str | None = None,
     time_unit: str | None = None,
     period: Period | None = None,
@@ -75,7 +76,7 @@ def rank(
     amounts: Amounts | None = None,
     value: str | None = None,
     groups: Groups | Iterable[str | int] | None = None,
-    group: str | None = None,
+    group: str | Sequence[str] | None = None,
     max_windows_per_user: int | None = None,
     risers: Risers | None = None,
     ledger: str | None = None,
@@ -96,7 +97,8 @@ def rank(
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
             path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
         epsilon: of a mechanism that is given by its name.
-        user, item: names of columns, of texts, whole numbers or UUIDs.
+        user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
+            makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
             in a file (docs/formats.md).
         time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
@@ -116,7 +118,7 @@ def rank(
         value: with amounts: the name of their column, by default "value".
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups(list, per_user=2)`
             where a user counts in several: docs/groups.md. A `domain` that is a dict of lists names them itself.
-        group: with groups: the name of their column, by default "group".
+        group: with groups: the name of their column, by default "group", or a list of names.
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows-per-user.md.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
@@ -149,7 +151,7 @@ def rank(
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif isinstance(mechanism, Mechanism) and epsilon is not None:
         raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
-    listed = as_domain(domain, item)
+    listed = as_domain(domain, names_of("item", "item", item))
     fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     spec = resolve(
         TopK(*fields),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
@@ -162,7 +164,7 @@ def rank(
     groups = spec.top_k.groups
     columns = Columns(
         user,
-        item,
+        names_of("item", "item", item),
         _column("time", time, "period", period),
         time_unit,
         value=_column("value", value, "amounts", amounts),
@@ -170,9 +172,10 @@ def rank(
     )
     columns.check_apart(period)
     frame = Frame(table_of(rows, columns), columns)
-    if groups is not None:
+    if groups is not None and isinstance(columns.group, str):
         check_digits("groups", kind_of(frame.table[columns.group].type), groups.labels)
-    check_digits("domain", kind_of(frame.table[item].type), spec.top_k.domain)
+    if isinstance(columns.item, str):
+        check_digits("domain", kind_of(frame.table[columns.item].type), spec.top_k.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
         done = run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
@@ -182,7 +185,7 @@ def rank(
         return Rankings(pq.read_table(path), msgspec.structs.replace(manifest, output=None, ranking_sha256=None))
 
 
-def _column(role: str, name: str | None, partner: str, its: object) -> str | None:
+def _column(role: str, name: Any, partner: str, its: object) -> Any:  # noqa: ANN401 - a name, or several
     """The name of a column that is read where its partner is given. Raises Refusal for a name without it."""
     if its is None and name is not None:
         raise Refusal(role, f"needs {{{partner}}}", "give both, or neither")
@@ -193,7 +196,8 @@ def _column(role: str, name: str | None, partner: str, its: object) -> str | Non
 class Rankings:
     """The rankings of all windows of one release, and every public fact of it. All of it may be published.
 
-    A sequence of windows: `rankings[0].items`, and `start`, `end` and `rows` of each.
+    A sequence of windows: `rankings[0].items`, and `start`, `end` and `rows` of each. Items of several columns are
+    tuples there, and columns in rows and frames.
 
     Args:
         table: one row for each released item, with the columns of a ranking file. Items are int64 where the rows'
@@ -289,7 +293,7 @@ class Rankings:
 
     def report(self) -> PublishedReport:
         """The rankings as a report that can be shown."""
-        return PublishedReport(self.to_rows(), self.manifest, "group" if "group" in self.table.column_names else None)
+        return PublishedReport(self.to_rows(), self.manifest)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

@@ -55,8 +55,8 @@ def _output(report: Report) -> str:
 
 
 def _columns(report: Report) -> str:
-    source, period = report.source, report.spec.reads
-    return ", ".join(f"{role} {name}" for role, name in source.columns.within(period).by_role().items())
+    columns = report.source.columns.within(report.spec.reads)
+    return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
 
 
 def _windows(spec: ReportSpec) -> str:

@@ -18,6 +18,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
+from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import NotYet, Refusal, literal, printable, verbatim
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.stated import number
@@ -59,6 +60,10 @@ class Report:
     def __post_init__(self) -> None:
         check_shards(self.shards)
         check_all_windows(self.spec.top_k, self.spec.period, self.source.bounded)
+        columns, groups = self.source.columns, self.spec.top_k.groups
+        check_columns("domain", columns.item, self.spec.top_k.domain)
+        if groups is not None and columns.group is not None:
+            check_columns("groups", columns.group, groups.labels)
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")

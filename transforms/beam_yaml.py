@@ -39,7 +39,8 @@ class RankRows(beam.PTransform):
         domain: the public list of items, or one for each group by its name; leave it and `domain_range` out if the
             domain is unknown.
         domain_range: START:STOP, if the public items are the integers from START to STOP - 1.
-        user, item: the names of the two fields.
+        user, item: the names of the two fields; several names with commas between them, or a list, make an item of
+            several fields, and rows of the ranking have these in place of `item`. So has `group`.
         max_items_per_user: keep at most so many items of every user and window.
         release_key, release_id: file:PATH, env:NAME or gcp-secret:..., and a public name, to repeat a release.
         parameters: the mechanism's other parameters, such as {"delta": 1e-6}.
@@ -75,17 +76,13 @@ class RankRows(beam.PTransform):
         self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        return (
-            rows
-            | self._rank
-            # Ranking  ->  Row(window, rank, item)
-            | "One row a rank"
-            >> (
-                beam.FlatMap(_rows_of_groups).with_output_types(_RankedRowOfGroup)
-                if self._grouped
-                else beam.FlatMap(_rows).with_output_types(_RankedRow)
-            )
-        )
+        fields: list[tuple[str, Any]] = [("window", str), ("rank", int | None)]
+        for names in self._rank.columns[: 1 + self._grouped]:
+            fields += [(name, str) for name in (names if isinstance(names, tuple) else (names,))]
+        kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
+        as_rows = beam.FlatMap(_rows, [name for name, _ in fields]).with_output_types(kind)
+        # Ranking  ->  Row(window, rank, item), and the group where there are groups; or the columns of either
+        return rows | self._rank | "One row a rank" >> as_rows
 
 
 _ROWS = {option.beam: option for option in OPTIONS if option.beam}
@@ -177,16 +174,8 @@ def _signature() -> Signature:
 _TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str}
 RankRows.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
 
-_FIELDS: list[tuple[str, Any]] = [("window", str), ("rank", int | None), ("item", str)]
-_RankedRow = beam.typehints.row_type.RowTypeConstraint.from_fields(_FIELDS)
-_RankedRowOfGroup = beam.typehints.row_type.RowTypeConstraint.from_fields([*_FIELDS, ("group", str)])
 
-
-def _rows(ranking: Ranking) -> Iterator[beam.Row]:
-    for place, item in enumerate(ranking.items, 1):
-        rank = place if ranking.answer == "sequence" else None
-        yield beam.Row(window=ranking.window.label(), rank=rank, item=item)
-
-
-def _rows_of_groups(ranking: Ranking) -> Iterator[beam.Row]:
-    yield from (beam.Row(**row.as_dict(), group=ranking.group) for row in _rows(ranking))
+def _rows(ranking: Ranking, names: Sequence[str]) -> Iterator[beam.Row]:
+    for row in ranking.to_rows():
+        row["window"] = ranking.window.label()
+        yield beam.Row(**{name: row[name] for name in names})

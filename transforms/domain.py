@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
+from private_topk.transforms.composite import Names, are_composite, composite_column
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import (
     DomainIndex,
@@ -31,7 +32,7 @@ from private_topk.transforms.labels import (
 from private_topk.transforms.types import Kind
 
 __all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain",
-           "as_domain", "check_digits"]  # fmt: skip
+           "as_domain", "check_columns", "check_digits"]  # fmt: skip
 
 _LARGEST_RANGE = 1 << 40
 
@@ -114,7 +115,7 @@ class PublicDomain:
     size: int
 
     @classmethod
-    def of(cls, items: PublicDomain | Iterable[str | int] | pa.Array) -> PublicDomain:
+    def of(cls, items: PublicDomain | Iterable[Any] | pa.Array) -> PublicDomain:
         """The domain of a list of items, which travels inside the pipeline: up to about a million items."""
         if isinstance(items, PublicDomain):
             return items
@@ -282,7 +283,7 @@ class DomainByGroup(PublicDomain):
     least: int
 
     @classmethod
-    def by_group(cls, lists: Mapping[str | int, Iterable[str | int]]) -> DomainByGroup:
+    def by_group(cls, lists: Mapping[Any, Iterable[Any]]) -> DomainByGroup:
         """The domain of lists that travel in the pipeline, as in `{"FR": ["tea"], "DE": ["tea"]}`. Raises Refusal."""
         parts = [(PublicDomain.of([group]), PublicDomain.of(items)) for group, items in lists.items()]
         if not parts:
@@ -362,17 +363,43 @@ Domain = CodedDomain | UnknownDomain
 
 
 @singledispatch
-def as_domain(given: Any, column: str = "item") -> Domain:  # noqa: ANN401 - more than one may say beforehand
+def as_domain(given: Any, column: Names | None = None) -> Domain:  # noqa: ANN401 - more than one may say beforehand
     """A domain; a list of items is a public one, and a dict of lists one by group. Raises Refusal.
 
     Transforms read no files: paths are registered by `pipelines.sources`, which does.
 
     Args:
-        column: which one of a file holds the items, where it has several.
+        column: where the rows have their items, and where a file has them that has several columns; by default `item`.
+            Of several columns, a list holds tuples, and a frame has these columns.
     """
     if isinstance(given, PublicDomain | RangeDomain | UnknownDomain):
         return given
-    return DomainByGroup.by_group(given) if isinstance(given, Mapping) else PublicDomain.of(given)
+    if isinstance(given, Mapping):
+        return DomainByGroup.by_group(given)
+    if isinstance(column, tuple) and hasattr(given, "columns"):
+        known = list(getattr(given, "column_names", given.columns))
+        missing = [name for name in column if name not in known]
+        if missing:
+            raise Refusal("domain", f"must have the column {verbatim(missing[0])}, as the rows have")
+        return PublicDomain.of(composite_column([column_of(given[name]) for name in column]))
+    if isinstance(column, str) and isinstance(given, list | tuple | set | frozenset):
+        if any(isinstance(item, list | tuple) for item in given):
+            raise Refusal("domain", "holds items of several columns, and {item} names one", "name them all")
+    return PublicDomain.of(given)
+
+
+def check_columns(field: str, names: Names, listed: Domain) -> None:
+    """Raise Refusal unless a list for rows of several columns holds a value for each. One that is not known holds none.
+
+    Cost: a look at every byte of the list, where there are several columns.
+    """
+    if not isinstance(names, tuple):
+        return
+    known = listed.catalogue if isinstance(listed, UnknownDomain) else listed
+    if known is not None and (isinstance(known, RangeDomain) or not are_composite(known.index().labels, len(names))):
+        field = "domain_range" if isinstance(known, RangeDomain) else field
+        raise Refusal(field, f"must hold a value for each of {verbatim(', '.join(names))}", "give a table with these "
+                      "columns, or in Python a list of tuples")  # fmt: skip
 
 
 def check_digits(field: str, kind: Kind | None, listed: Domain) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
@@ -32,6 +32,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
+from private_topk.transforms.composite import Names, composite, names_of
 from private_topk.transforms.errors import Refusal, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL
@@ -57,41 +58,62 @@ class Shape:
     """The shape of elements: where each holds its user and item.
 
     Args:
-        user, item, value, group: names of fields. With them, elements are rows or dicts that have all. Without, tuples
-            and lists of two are (user, item), and rows and dicts have the fields `user` and `item`.
+        user, item, value, group: names of fields; several fields may be an item together, or a group. With them,
+            elements are rows or dicts that have all. Without, tuples and lists of two are (user, item), and rows and
+            dicts have the fields `user` and `item`.
         amounts, groups: elements also hold an amount, a group: tuples and lists are (user, item, group, value), but for
             what there is none of, and rows and dicts have the fields `value`, `group` as well.
     """
 
     user: str | None = None
-    item: str | None = None
+    item: Names | Sequence[str] | None = None
     value: str | None = None
     amounts: bool = False
-    group: str | None = None
+    group: Names | Sequence[str] | None = None
     groups: bool = False
 
     def __post_init__(self) -> None:
-        for name in _WHATS:
-            given = getattr(self, name)
-            if given is not None and (not isinstance(given, str) or not given):
-                raise Refusal(name, f"must be the name of a field, got {verbatim(repr(given))}")
+        for role in _WHATS:
+            given = getattr(self, role)
+            if role in ("item", "group") and given is not None:
+                object.__setattr__(self, role, names_of(role, role, given, "field"))
+            elif given is not None and (not isinstance(given, str) or not given):
+                raise Refusal(role, f"must be the name of a field, got {verbatim(repr(given))}")
         if self.value is not None and not self.amounts:
             raise Refusal("value", "needs {amounts}: the most that one user adds to an item")
         if self.group is not None and not self.groups:
             raise Refusal("group", "needs {groups}: the public list of groups")
-        if self._names[0] == self._names[1]:
+        if self._names[0] in self._names_of("item"):
             rule = "must be another field than {item}"
             raise Refusal("user", rule, "the one says who a row is of, the other what is ranked")
         if len(set(self._names)) < len(self._names):
             raise Refusal("value" if self.amounts else "group", "must be another field than {user} and {item}")
 
+    def _names_of(self, role: str) -> tuple[str, ...]:
+        names = getattr(self, role) or role
+        return names if isinstance(names, tuple) else (names,)
+
+    @cached_property
+    def _fields(self) -> tuple[tuple[str, str], ...]:
+        """The role and the name of every field."""
+        roles = ("user", "item", *["group"] * self.groups, *["value"] * self.amounts)
+        return tuple((role, name) for role in roles for name in self._names_of(role))
+
     @cached_property
     def _roles(self) -> tuple[str, ...]:
-        return ("user", "item", *["group"] * self.groups, *["value"] * self.amounts)
+        return tuple(role for role, _ in self._fields)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return tuple(getattr(self, role) or role for role in self._roles)
+        return tuple(name for _, name in self._fields)
+
+    @cached_property
+    def _spans(self) -> tuple[slice, ...]:
+        """Where the parts of every label are among the fields; none where every label is one field."""
+        labels = [role for role in self._roles if role != "value"]
+        starts = {role: labels.index(role) for role in labels}
+        spans = tuple(slice(start, start + labels.count(role)) for role, start in starts.items())
+        return spans if len(spans) < len(labels) else ()
 
     @cached_property
     def _pairs(self) -> bool:
@@ -110,10 +132,18 @@ class Shape:
             return "null"
         try:
             labels = tuple(map(_label, parts[:-1] if self.amounts else parts))
-            values = (*labels, _amount(parts[-1])) if self.amounts else labels
-            return values if all(labels) else "null"
+            amount = (_amount(parts[-1]),) if self.amounts else ()
+            if not all(labels):
+                return "null"
+            return (*(self._together(labels) if self._spans else labels), *amount)
         except (TypeError, ValueError):
             return "unreadable"
+
+    def _together(self, labels: tuple[str, ...]) -> Iterator[str]:
+        """Labels of which those of several fields are one. Raises ValueError where that is none."""
+        for span in self._spans:
+            parts = labels[span]
+            yield parts[0] if len(parts) == 1 else _label(composite(parts))
 
     def fault(self, element: Any) -> str:  # noqa: ANN401
         """Why an element is left out, by its first field that is missing or of another type. Holds no value."""
@@ -138,17 +168,19 @@ class Shape:
         return tuple(_field(element, name) for name in self._names)
 
     def check(self, kind: Any) -> dict[str, Kind]:  # noqa: ANN401 - a type, or one of Beam's constraints
-        """The kinds of users, items, groups and amounts, by role, as far as the type of the elements says.
+        """The kinds of users, items, groups and amounts, by role, as far as the type of the elements says; of those
+        that are one field.
 
         Raises Refusal if no element of the type can have this shape. Types that Beam does not know pass; their elements
         are checked at run time.
         """
-        found = self._parts(convert_to_beam_type(kind))
-        kinds = {role: _kind_of_part(part, role) for role, part in found.items()}
-        return {role: known for role, known in kinds.items() if known is not None}
+        found, roles = self._parts(convert_to_beam_type(kind)), {name: role for role, name in self._fields}
+        kinds = {name: _kind_of_part(part, roles[name]) for name, part in found.items()}
+        return {role: known for role, name in self._fields
+                if self._roles.count(role) == 1 and (known := kinds.get(name)) is not None}  # fmt: skip
 
     def _parts(self, kind: Any) -> dict[str, Any]:  # noqa: ANN401
-        """The type of what has each role; none where it is not known."""
+        """The type of every field; none where it is not known."""
         if isinstance(kind, RowTypeConstraint):
             return self._of_fields(dict(kind._fields))  # noqa: SLF001 - Beam gives them no other way
         if isinstance(kind, typehints.TupleConstraint | typehints.ListConstraint):
@@ -165,7 +197,7 @@ class Shape:
         parts = (kind.inner_type,) * size if isinstance(kind, typehints.ListConstraint) else kind.tuple_types
         if len(parts) != size or not self._pairs:
             raise self._refusal(str(kind))
-        return dict(zip(self._roles, parts, strict=True))
+        return dict(zip(self._names, parts, strict=True))
 
     def _of_class(self, kind: type) -> dict[str, Any]:
         names = getattr(kind, "_fields", None)
@@ -183,14 +215,14 @@ class Shape:
     def _of_fields(self, types: Mapping[str, Any]) -> dict[str, Any]:
         if any(name not in types for name in self._names):
             raise self._refusal(f"row of {', '.join(types)}")
-        return {role: types[name] for role, name in zip(self._roles, self._names, strict=True)}
+        return {name: types[name] for name in self._names}
 
     def _refusal(self, shown: str) -> Refusal:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"
-        kind = {2: "pairs", 3: "triples", 4: "tuples"}[len(self._roles)]
+        kind = {2: "pairs", 3: "triples"}.get(len(self._roles), "tuples")
         tuples = f"({', '.join(self._roles)}) {kind}"
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
-        names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in self._roles)
+        names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in dict.fromkeys(self._roles))
         more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
         remedy = f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels, sorted_with_order, sorted_words
+from private_topk.transforms.composite import composite
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.types import label_of
@@ -139,8 +140,10 @@ def digest_of(labels: pa.Array) -> str:
     return digest.hexdigest()
 
 
-def column_of(items: Iterable[str | int]) -> pa.Array:
-    """A collection of items as a column, by the table of `types.py`. Raises Refusal for other types."""
+def column_of(items: Iterable[Any]) -> pa.Array:
+    """A collection of items as a column, by the table of `types.py`; tuples and lists of items are composites. Raises
+    Refusal for other types.
+    """
     try:
         if isinstance(items, Mapping | str | bytes | type):  # the letters of a text are no items
             raise TypeError
@@ -161,12 +164,21 @@ def column_of(items: Iterable[str | int]) -> pa.Array:
         if kinds:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise Refusal("domain", f"must hold texts, whole numbers or UUIDs, got {names}")
-    return pa.array(map(label_of, values), pa.large_string())
+    return pa.array(map(_label_of, values), pa.large_string())
+
+
+def _label_of(value: object) -> str:
+    if not isinstance(value, tuple | list):
+        return label_of(value)
+    if len(value) < _FEWEST_PARTS:
+        raise TypeError
+    parts = [label_of(part) for part in value]
+    return composite(parts) if all(parts) else ""
 
 
 def _is_label(value: object) -> bool:
     try:
-        label_of(value)
+        _label_of(value)
     except (TypeError, ValueError):
         return False
     return True
@@ -179,6 +191,7 @@ def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arro
     return frame[names[0]]
 
 
+_FEWEST_PARTS = 2
 _CATALOGUE = "give a catalogue, which is not made from the rows, or an unknown domain"
 _ZEROS = np.uint64(0x3030303030303030)
 _ONES = np.uint64(0x0101010101010101)

@@ -15,6 +15,7 @@ from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter,
 from private_topk.transforms.texts import (
     BY_KIND,
     OneOf,
+    columns,
     count,
     delay,
     delimiter,
@@ -142,8 +143,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("payload_schema", str, "FILE", "with {payload} avro: the schema, an .avsc file", ("stream",), _INPUT,
            field="source.payload_schema", path=True),
     Option("user_column", str, "NAME", "who (default: user)", RUN, _INPUT, field="source.user_column", beam="user"),
-    Option("item_column", str, "NAME",
-           _both("what is ranked (default: item)") | {"show": "with {item_titles}: the items there (default: item)"},
+    Option("item_column", columns, "NAME[,NAME]",
+           _both("what is ranked (default: item); several columns are one item together, as in country,title")
+           | {"preview": "where {domain} and {found} have the items, as in the run (default: item)",
+              "show": "with {item_titles}: the items there (default: item)"},
            group=_INPUT, field="source.item_column", beam="item"),
     Option("time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT,
            field="source.time_column"),
@@ -188,19 +191,20 @@ OPTIONS: tuple[Option, ...] = (
            field="domain.found", path=True, template=template),
     Option("remember", None, "", "with {unknown_domain}: what the report has published is listed from then on",
            field="domain.remember"),
-    Option("domain_column", str, "NAME", "the column of the domain file (default: the item column)",
-           (*RUN, "preview"), _DOMAIN, field="domain.column"),
-    Option("domain_group_column", str, "NAME", "the column of the domain file that says in which group an item can be "
-           "ranked; an item of several has a row for each (default: every item in all groups)", RUN, _DOMAIN,
-           field="domain.group_column"),
+    Option("domain_column", columns, "NAME[,NAME]", "the column of the domain file, or as many as an item has "
+           "(default: the item column)", (*RUN, "preview"), _DOMAIN, field="domain.column"),
+    Option("domain_group_column", columns, "NAME[,NAME]", "the column of the domain file that says in which group an "
+           "item can be ranked; an item of several has a row for each (default: every item in all groups)", RUN,
+           _DOMAIN, field="domain.group_column"),
     Option("domain_range", str, "START:STOP", "the public items are the integers START to STOP - 1, such as "
            "0:4294967296; no worker holds a list of them", (*RUN, "preview"), _DOMAIN, field="domain.range",
            beam="domain_range"),
     Option("unknown_domain", None, "", "which items exist is private too; needs an unknown-domain mechanism and a "
            "delta; with a list, its items need no threshold (docs/finding.md)", (*RUN, "preview"), _DOMAIN,
            field="domain.unknown"),
-    Option("group_column", str, "NAME", "a ranking for every value of this column, such as country, that {groups} "
-           "lists (docs/groups.md)", RUN, _GROUPS, field="groups.column", beam="group"),
+    Option("group_column", columns, "NAME[,NAME]", "a ranking for every value of this column, such as country, that "
+           "{groups} lists; or of several columns together, as in country,platform (docs/groups.md)", RUN, _GROUPS,
+           field="groups.column", beam="group"),
     Option("groups", str, "FILE", "the public list of groups, as {domain} is that of items; every one is published in "
            "every window", RUN, _GROUPS, field="groups.file", path=True, beam="groups"),
     Option("groups_per_user", count, "G",

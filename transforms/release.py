@@ -14,9 +14,10 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
+from private_topk.transforms.composite import Label, Names, as_columns, composite, parts_of
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
 
@@ -63,7 +64,7 @@ class Ranking:
 
     Args:
         items: in rank order; where the mechanism answers with a set, in the order of the domain, or of the labels'
-            bytes if the domain is unknown.
+            bytes if the domain is unknown. Tuples where items are several columns.
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee. Where
             all above a threshold were asked for, how many there are.
         answer: "sequence" or "set".
@@ -75,36 +76,49 @@ class Ranking:
         noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
         others: the sum of all other counts, where a budget was set aside for it: how many pairs of a user and an item,
             or what amount.
+        item_columns, group_columns: the names of several columns that are an item, or a group, together.
     """
 
     window: WindowBounds
-    items: tuple[str, ...]
+    items: tuple[Label, ...]
     k: int
     answer: str
     noisy_counts: tuple[int | float | None, ...] | None = None
     noise: NoiseSize | None = None
-    group: str | None = None
+    group: Label | None = None
     noisy_weights: tuple[float, ...] | None = None
     group_number: int | None = None
     others: NoisyTotal | None = None
+    item_columns: tuple[str, ...] = ()
+    group_columns: tuple[str, ...] = ()
 
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
-        return self.window.label(self.group)
+        return self.window.label(composite(self.group) if isinstance(self.group, tuple) else self.group)
+
+    def in_columns(self, item: Names, group: Names) -> Ranking:
+        """The ranking with composites in the columns that they were read from: where these are several."""
+        ranking = self
+        if isinstance(item, tuple):
+            items = tuple(parts_of(label) if isinstance(label, str) else label for label in self.items)
+            ranking = replace(ranking, items=items, item_columns=item)
+        if isinstance(group, tuple) and isinstance(self.group, str):
+            ranking = replace(ranking, group=parts_of(self.group), group_columns=group)
+        return ranking
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each item: window_start, window_end, maybe group, rank (None in a set), item, maybe noisy_weight,
         noisy_count, noise_stddev, noise_95, maybe noisy_others and others_95, k, returned. A ranking file has these
-        columns, and the release's id.
+        columns, and the release's id. An item or a group of several columns has these in its place.
         """
         counts = self.noisy_counts or (None,) * len(self.items)
         return [
             {
                 "window_start": self.window.start,
                 "window_end": self.window.end,
-                **({} if self.group is None else {"group": self.group}),
+                **({} if self.group is None else as_columns("group", self.group, self.group_columns)),
                 "rank": place if self.answer == "sequence" else None,
-                "item": item,
+                **as_columns("item", item, self.item_columns),
                 **({} if self.noisy_weights is None else {"noisy_weight": self.noisy_weights[place - 1]}),
                 "noisy_count": count,
                 "noise_stddev": None if count is None else self.noise and self.noise.stddev,

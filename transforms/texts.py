@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import re
 import string
 from collections.abc import Callable, Mapping
@@ -16,9 +17,9 @@ from private_topk.transforms.windows.calendar import time_zone
 from private_topk.transforms.windows.period import delay, duration, moment, window_length
 
 __all__ = [
-    "BY_KIND", "OneOf", "count", "delay", "delimiter", "duration", "encoding", "fraction", "listed", "mechanism",
-    "moment", "name_and_value", "number", "output_template", "printable_text", "report_name", "sizes", "template",
-    "whole", "whole_or_power", "window_length", "zone",
+    "BY_KIND", "OneOf", "columns", "count", "delay", "delimiter", "duration", "encoding", "fraction", "listed",
+    "mechanism", "moment", "name_and_value", "number", "output_template", "printable_text", "report_name", "sizes",
+    "template", "whole", "whole_or_power", "window_length", "zone",
 ]  # fmt: skip
 
 _LONGEST_NAME = 200
@@ -64,6 +65,17 @@ def listed(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
         return tuple(read(part.strip()) for part in text.split(","))
 
     return read_all
+
+
+def columns(text: str) -> str | tuple[str, ...]:
+    """The name of a column, or of several with commas between them; one that has a comma itself is in quotes."""
+    if "," not in text:
+        return text
+    try:
+        [names] = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        raise ValueError(f"must be names with commas between them, such as country,title; got {text!r}") from None
+    return names[0] if len(names) == 1 else tuple(names)
 
 
 def sizes(text: str) -> tuple[int, ...] | str:

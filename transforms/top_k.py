@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -11,9 +11,10 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.transforms.combine import CombineCounts
+from private_topk.transforms.composite import names_of, published
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
-from private_topk.transforms.domain import Domain, as_domain, check_digits
+from private_topk.transforms.domain import Domain, as_domain, check_columns, check_digits
 from private_topk.transforms.elements import Shape
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -68,7 +69,9 @@ class PrivateTopK(beam.PTransform):
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
         shards: how many user shards; any power of two gives the same ranking.
-        user, item, value, group: the names of the fields, where elements are rows or dicts with other names.
+        user, item, value, group: the names of the fields, where elements are rows or dicts with other names. A list of
+            names, as in item=["country", "title"], makes an item of several fields, and so for groups; the domain is
+            then a list of tuples, and so are the items of a `Ranking`, whose rows have these columns.
         waits_for_timers: the runner's watermark waits for timers, as Flink's, Dataflow's and Prism's does and that of
             Beam's in-process streaming runner does not: there a job would fail. An unbounded input is then deduplicated
             as it arrives, in the memory of its distinct pairs; otherwise all rows of a window are gathered. The ranking
@@ -85,6 +88,10 @@ class PrivateTopK(beam.PTransform):
             input only, with the rows of one window before the period.
         epsilon, delta: of a mechanism that is given by its name.
         exact_counters: count exactly how many elements were left out, and why: for tests. No epsilon covers that.
+
+    Attributes:
+        columns: the names of items and of groups in the rows of a `Ranking`: `item` and `group`, or of several fields
+            their own.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
@@ -115,11 +122,11 @@ class PrivateTopK(beam.PTransform):
         waits_for_timers: bool = False,
         reveal_active_windows: bool = False,
         user: str | None = None,
-        item: str | None = None,
+        item: str | Sequence[str] | None = None,
         amounts: Amounts | None = None,
         value: str | None = None,
         groups: Groups | Iterable[str | int] | None = None,
-        group: str | None = None,
+        group: str | Sequence[str] | None = None,
         max_windows_per_user: int | None = None,
         risers: Risers | None = None,
         epsilon: float | None = None,
@@ -141,10 +148,12 @@ class PrivateTopK(beam.PTransform):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
+        items = "item" if item is None else names_of("item", "item", item, "field")
+        in_groups = "group" if group is None else names_of("group", "group", group, "field")
         fields = (
             k,
             mechanism,
-            as_domain(domain, item or "item"),
+            as_domain(domain, items),
             max_items_per_user,
             publish_counts,
             amounts,
@@ -153,6 +162,10 @@ class PrivateTopK(beam.PTransform):
             risers,
         )
         spec = TopK(*fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
+        check_columns("domain", items, spec.domain)
+        if spec.groups is not None:
+            check_columns("groups", in_groups, spec.groups.labels)
+        self.columns = published("item", items), published("group", in_groups)
         shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
         self._spec, self._period, self._shape, self._exact = spec, period, shape, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
@@ -168,7 +181,11 @@ class PrivateTopK(beam.PTransform):
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)
         with counting_exactly(self._exact):
-            return pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
+            rankings = pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
+        if not any(isinstance(names, tuple) for names in self.columns):
+            return rankings
+        # Ranking of composites  ->  Ranking in columns
+        return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self.columns).with_output_types(Ranking)
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)

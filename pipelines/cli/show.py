@@ -15,7 +15,7 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
-from private_topk.pipelines.show.published import PublishedReport, table
+from private_topk.pipelines.show.published import PublishedReport, table, with_item
 from private_topk.pipelines.show.words import in_text, why_short
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
@@ -115,10 +115,16 @@ def _books(report: PublishedReport, url: str) -> str:
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     """The report with its items by their titles; what has none, or one that others have too, keeps its own name."""
+    from private_topk.pipelines.sinks.formats import columns_in, label_in
     from private_topk.pipelines.sources.domain import read_titles
 
-    titles = read_titles(arguments.item_titles, arguments.item_column or "item", arguments.title_column or "title")
-    return replace(report, rows=[{**row, "item": titles.get(str(row["item"]), row["item"])} for row in report.rows])
+    names = columns_in(report.rows[0])[1] if report.rows else ("item",)
+    column = arguments.item_column or (names if len(names) > 1 else names[0])
+    titles = read_titles(arguments.item_titles, column, arguments.title_column or "title")
+    labels = ((row, label_in(row, names)) for row in report.rows)
+    return replace(report, rows=[
+        with_item(row, titles.get(label if isinstance(label, tuple) else str(label), label)) for row, label in labels
+    ])  # fmt: skip
 
 
 def _of_group(report: PublishedReport, group: str) -> PublishedReport:

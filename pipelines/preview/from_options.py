@@ -30,7 +30,7 @@ from private_topk.pipelines.report import account_of
 from private_topk.pipelines.report_spec import ReportSpec, counts_of, declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
-from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sinks.formats import format_of, group_of
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.metric import Amounts
@@ -279,7 +279,7 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         size = items if items is not None else None if manifest.domain is None else manifest.domain.size
     rankings: dict[str, Released] = {}
     unit = Fraction(1) if amounts is None else amounts.value_resolution
-    for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], row.get("group", ""))):
+    for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], group_of(row) or "")):
         ranking = list(members)
         counts = [round(Fraction(row["noisy_count"]) / unit) for row in ranking if row["noisy_count"] is not None]
         if max(counts, default=0) > 0:

@@ -25,6 +25,7 @@ from private_topk.pipelines.release.manifest import (
     Weights,
     Zcdp,
 )
+from private_topk.transforms.composite import Names
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.stated import number, stated
 
@@ -42,7 +43,7 @@ def manifest_of(
     spec: ReportSpec,
     runner: str,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Names] | None = None,
     reading: Mapping[str, Any] | None = None,
     integer_items: bool = False,
     dataset: str | None = None,

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from private_topk.transforms.composite import Label, Names, published
 from private_topk.transforms.release import Ranking
 
 __all__ = [
@@ -135,7 +136,7 @@ class Window(Record, frozen=True, kw_only=True):
 
     start: Moment | None
     end: Moment | None
-    group: str | None = None
+    group: Label | None = None
     group_number: Whole | None = None
     returned: Whole
     noise_stddev: float | None = None
@@ -174,7 +175,7 @@ class QuestionFacts(SeriesFacts, frozen=True, kw_only=True):
     counts_hidden_below: int | None = None
     others_published: bool = False
     domain: ListedItems | None
-    columns: dict[str, str] | None = None
+    columns: dict[str, Names] | None = None
     reading: dict[str, Any] | None = None
     item_type: str | None = None
 
@@ -215,6 +216,14 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         facts: dict[str, Any] = msgspec.to_builtins(self)
         return facts
 
+    def names(self, role: str) -> Names:
+        """The name of what has a role in the ranking, item or group, or the names of its several columns."""
+        return published(role, (self.columns or {}).get(role))
+
+    def in_columns(self, ranking: Ranking) -> Ranking:
+        """One of its rankings, with items and groups as they are published."""
+        return ranking.in_columns(self.names("item"), self.names("group"))
+
     def with_answer(self, rankings: Iterable[Ranking]) -> Manifest:
         """The manifest with the windows of an answer."""
         windows = tuple(
@@ -227,7 +236,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
                 noise_stddev=ranking.noise and ranking.noise.stddev,
                 noise_95=ranking.noise and ranking.noise.within_95,
             )
-            for ranking in in_order(rankings)
+            for ranking in in_order(map(self.in_columns, rankings))
         )
         return msgspec.structs.replace(self, windows=windows, released=f"{datetime.now(timezone.utc):%Y-%m-%d}")
 

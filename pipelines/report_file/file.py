@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -15,7 +15,7 @@ import yaml
 from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.errors import Refusal, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.options import Option, rows
-from private_topk.transforms.texts import printable_text
+from private_topk.transforms.texts import columns, printable_text
 from private_topk.transforms.windows.calendar import UNITS
 
 __all__ = ["OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
@@ -206,16 +206,22 @@ def _read(document: Document, name: str, option: Option) -> object:
         if option.required:
             raise document.error(name, f"{name} must be given")
         return None
-    if isinstance(field.value, list) != option.many:
+    listed, names = isinstance(field.value, list), option.read is columns
+    if listed != option.many and not (listed and names and field.value):
         raise document.error(name, f"{name} must be {'a list' if option.many else 'a single value'}")
-    read = partial(_one, document, name, option)
-    return tuple(map(read, field.value)) if isinstance(field.value, list) else read(field.value)
-
-
-def _one(document: Document, name: str, option: Option, text: str) -> object:
     read = option.template or option.read or _true
+    if read is str or (names and listed):  # a list says itself where names end
+        read = printable_text
+    one = partial(_one, document, name, read)
+    if not isinstance(field.value, list):
+        return one(field.value)
+    values = tuple(map(one, field.value))
+    return values[0] if names and len(values) == 1 else values
+
+
+def _one(document: Document, name: str, read: Callable[[str], object], text: str) -> object:
     try:
-        return (printable_text if read is str else read)(text)
+        return read(text)
     except ValueError as error:
         raise document.error(name, f"{name} {error}") from None
 

@@ -14,9 +14,11 @@ import msgspec
 
 from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.pipelines.show import certainty
+from private_topk.pipelines.sinks.formats import columns_in, group_of, label_in
+from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
 
-__all__ = ["Listing", "PublishedReport", "table", "when"]
+__all__ = ["Listing", "PublishedReport", "table", "when", "with_item"]
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -37,7 +39,7 @@ class Listing(NamedTuple):
 
     @property
     def items(self) -> tuple[Any, ...]:
-        return tuple(row["item"] for row in self.rows)
+        return tuple(label_in(row, columns_in(row)[1]) for row in self.rows)
 
     @property
     def ranked(self) -> bool:
@@ -94,21 +96,20 @@ class PublishedReport:
     """The rankings of one release, or of a series of releases with the same parameters for consecutive windows.
 
     Args:
-        rows: the columns of `FIELDS`, and perhaps one more that names a group.
+        rows: as they are in ranking files.
         manifest: None if there is none, and then nothing is promised.
-        group: the name of the column of the group; by default `group`, if there is one.
         heading: what is ranked, as its title begins.
     """
 
     rows: Rows
     manifest: Manifest | None = None
-    group: str | None = None
     heading: str = ""
 
-    def __post_init__(self) -> None:
-        grouped = "group" in self.rows[0] if self.rows else any(window.group is not None for window in self._windows)
-        if self.group is None and grouped:
-            object.__setattr__(self, "group", "group")
+    @property
+    def _grouped(self) -> bool:
+        if self.rows:
+            return bool(columns_in(self.rows[0])[0])
+        return any(window.group is not None for window in self._windows)
 
     @property
     def _windows(self) -> tuple[Window, ...]:
@@ -150,16 +151,18 @@ class PublishedReport:
 
     def listings(self) -> list[Listing]:
         """The listing of every window and group, in the order of the rows; empty for windows without released items.
-        Items are texts, whatever their type in a file.
+        Items and groups are texts, whatever their type in a file; those of several columns as a line of CSV has them.
         """
         by_window: dict[tuple[Any, Any, Any], list[Mapping[str, Any]]] = {}
+        grouped = self._grouped
         for window in self._windows:
-            if self.group is None or window.group is not None:
-                by_window[window.start, window.end, None if self.group is None else window.group] = []
+            if not grouped:
+                by_window[window.start, window.end, None] = []
+            elif window.group is not None:
+                by_window[window.start, window.end, shown(window.group)] = []
         for row in self.rows:
-            group = None if self.group is None else row.get(self.group)
-            shown = {**row, "item": str(row["item"])}
-            by_window.setdefault((row["window_start"], row["window_end"], group), []).append(shown)
+            place = row["window_start"], row["window_end"], group_of(row)
+            by_window.setdefault(place, []).append(with_item(row, shown(label_in(row, columns_in(row)[1]))))
         return [Listing(*place, rows, self._zone, self._steps) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
@@ -171,10 +174,10 @@ class PublishedReport:
 
     def of_group(self, group: str | None) -> PublishedReport:
         """The report of one group, with the same guarantee."""
-        rows = [row for row in self.rows if row.get(self.group or "") == group]
+        rows = [row for row in self.rows if group_of(row) == group]
         if self.manifest is None:
             return replace(self, rows=rows)
-        windows = tuple(window for window in self._windows if window.group in (group, None))
+        windows = tuple(window for window in self._windows if window.group is None or shown(window.group) == group)
         return replace(self, rows=rows, manifest=msgspec.structs.replace(self.manifest, windows=windows))
 
     @property
@@ -187,6 +190,12 @@ class PublishedReport:
     @property
     def _zone(self) -> str:
         return (None if self.manifest is None else self.manifest.time_zone) or "UTC"
+
+
+def with_item(row: Mapping[str, Any], item: object) -> dict[str, Any]:
+    """A row with this text as its only column of the item."""
+    names = columns_in(row)[1]
+    return {"item" if name in names else name: item if name in names else value for name, value in row.items()}
 
 
 def _rhythm(windows: Sequence[Any]) -> str:
@@ -244,7 +253,9 @@ def table(listing: Listing) -> list[str]:
     if not listing.ranked:
         title += ": a set, in no order of rank"
     width = len(str(rows[0]["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(str(row['item']))}" for row in rows]
+    names = columns_in(rows[0])[1]
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(shown(label_in(row, names)))}"
+             for row in rows]  # fmt: skip
     if listing.counted:
         widest = max(len(line) for line in lines)
         lines = [line if row["noisy_count"] is None

@@ -11,12 +11,12 @@ from private_topk.pipelines.files import as_path, exists, match_any, open_file, 
 from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, first_difference
 from private_topk.pipelines.release.store import manifest_path, pair_at
 from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.sinks.formats import FORMATS, format_of
+from private_topk.pipelines.sinks.formats import FORMATS, columns_in, format_of, group_of
 from private_topk.transforms.errors import Refusal, verbatim
 
 __all__ = ["read_report"]
 
-_NEEDED = ("window_start", "window_end", "rank", "item", "k", "returned", "release_id")
+_NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
 def read_report(*places: str) -> PublishedReport:
@@ -52,6 +52,7 @@ def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
 def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | None]]) -> None:
     """Raise Refusal unless the files have the same parameters, and no window occurs twice."""
     first: tuple[str, Manifest] | None = None
+    columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     whose: dict[tuple[Any, ...], str] = {}
     for file, (rows, manifest) in contents.items():
         if manifest is not None:
@@ -62,7 +63,10 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
                 has, has_not = (verbatim(_told(differing, *pair)) for pair in ((one, other), (other, one)))
                 rule = f"{verbatim(first[0])} has {has}, {verbatim(file)} has {has_not}"
                 raise Refusal("", rule, "show them apart")
-        for window in dict.fromkeys((row["window_start"], row["window_end"], row.get("group")) for row in rows):
+        columns = columns or (columns_in(rows[0]) if rows else None)
+        if rows and columns_in(rows[0]) != columns:
+            raise Refusal("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
+        for window in dict.fromkeys((row["window_start"], row["window_end"], group_of(row)) for row in rows):
             if window in whose:
                 when = "" if window[0] is None else f" of {window[0]:%Y-%m-%d %H:%M}"
                 raise Refusal("", f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
@@ -107,6 +111,7 @@ def _read(path: str) -> tuple[list[dict[str, Any]], Manifest | None]:
     except Exception as error:  # every format raises its own kinds
         raise Refusal("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
     missing = [name for name in _NEEDED if rows and name not in rows[0]]
+    missing += ["item"] if rows and not columns_in(rows[0])[1] else []
     if missing:
         raise Refusal("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
     place = manifest_path(path)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from private_topk.pipelines.release.manifest import Budget, ListedItems, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport, table
+from private_topk.transforms.composite import shown
 from private_topk.transforms.stated import number
 
 __all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "what_is_ranked",
@@ -198,6 +199,10 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
             settings.append(("windows that share the budget", f"{shared:,}, by {privacy.accounting} composition"))
     if manifest.columns:
         settings.append(("a user is", f"a value of the column {manifest.columns.get('user')}"))
+    for role in ("item", "group"):
+        names = manifest.names(role)
+        if isinstance(names, tuple):
+            settings.append((f"{'an' if role == 'item' else 'a'} {role} is", f"what the columns {shown(names)} hold"))
     facts = (
         ("dataset", manifest.dataset),
         ("released", manifest.released),

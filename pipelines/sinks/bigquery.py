@@ -16,7 +16,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.sinks.files import by_window
-from private_topk.pipelines.sinks.formats import FORMATS, PLAIN, Shape, fields_of, ranking_rows
+from private_topk.pipelines.sinks.formats import FORMATS, PLAIN, Shape, check_fields, fields_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import Refusal, verbatim
@@ -47,17 +47,19 @@ class ToBigQuery(Sink):
     def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
 
-        table = table_of(self.place, "output")
+        table, shape = table_of(self.place, "output"), Shape.of(manifest)
+        check_fields(shape)  # rows are loaded as Avro
         with suppress(Forbidden, NotFound):  # the load job makes it, or may write where nobody may look
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
-            fields = fields_of(Shape.of(manifest))
+            fields = fields_of(shape)
             if there and (missing := [name for name in fields if name not in there]):
                 raise Refusal("output", f"{verbatim(self.place)} has no column {', '.join(missing)}",
                               "give another table, or add to this one")  # fmt: skip
-            kinds = there.get("item"), _kind(fields["item"][0])
-            if set(kinds) == {"STRING", "INTEGER"}:
-                raise Refusal("output", f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type "
-                              f"{kinds[1]}", "give another table")  # fmt: skip
+            for name in shape.item if isinstance(shape.item, tuple) else ("item",):
+                kinds = there.get(name), _kind(fields[name][0])
+                if set(kinds) == {"STRING", "INTEGER"}:
+                    rule = f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
+                    raise Refusal("output", rule, "give another table")
 
     def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(manifest), live)

@@ -20,7 +20,7 @@ from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
-from private_topk.pipelines.sinks.formats import FORMATS, Shape, format_of, ranking_rows
+from private_topk.pipelines.sinks.formats import FORMATS, Shape, check_fields, format_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
@@ -60,6 +60,10 @@ class ToFile(Sink):
 
     def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
         check_question(self.place, release, asked, _windows(period))
+
+    def check_columns(self, manifest: Manifest) -> None:
+        if self.place.lower().endswith(".avro"):
+            check_fields(Shape.of(manifest))
 
     def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteFile(_PublishDoFn(self, manifest, release.key, live))
@@ -122,6 +126,10 @@ class ToFolder(Sink):
         for window, path in zip(_windows(period), self.files(period), strict=True):
             if path in there:
                 check_question(path, release, asked, [window])
+
+    def check_columns(self, manifest: Manifest) -> None:
+        if self.format == "avro":
+            check_fields(Shape.of(manifest))
 
     def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteWindows(_PublishDoFn(self, manifest, release.key, live), manifest.groups is not None)

@@ -5,9 +5,11 @@ A format is a pair of functions; the table `FORMATS` names them by ending.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +20,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.release.manifest import Manifest, in_order
+from private_topk.transforms.composite import Names, shown
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import utc_text
@@ -30,8 +33,12 @@ __all__ = [
     "Format",
     "Shape",
     "avro_schema",
+    "check_fields",
+    "columns_in",
     "fields_of",
     "format_of",
+    "group_of",
+    "label_in",
     "ranking_rows",
     "schema",
 ]
@@ -59,6 +66,8 @@ _OTHERS = {
 }
 _COUNTS = ("noisy_count", "noise_95", *_OTHERS)
 """With a fraction where sums of amounts have one."""
+_OF_OTHERS = {*FIELDS, *_OTHERS, "noisy_weight"} - {"item"}
+"""The columns that hold neither items nor groups."""
 
 
 class Shape(NamedTuple):
@@ -70,6 +79,7 @@ class Shape(NamedTuple):
         weighed: sums of weights are published, and no counts.
         others: so is the sum of the counts of all other items.
         integers: items are integers of 64 bits.
+        item, group: the names of several columns, where an item or a group is so many together.
     """
 
     fractional: bool = False
@@ -77,6 +87,8 @@ class Shape(NamedTuple):
     weighed: bool = False
     others: bool = False
     integers: bool = False
+    item: Names = "item"
+    group: Names = "group"
 
     @classmethod
     def of(cls, manifest: Manifest) -> Shape:
@@ -87,18 +99,20 @@ class Shape(NamedTuple):
             weighed=manifest.weights is not None and manifest.weights.noise_stddev is not None,
             others=manifest.others_published,
             integers=manifest.item_type == "int64",
+            item=manifest.names("item"),
+            group=manifest.names("group"),
         )
 
 
 def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
     """The columns with their types and descriptions."""
-    fields = {}
+    fields: dict[str, tuple[pa.DataType, str]] = {}
     for name, column in FIELDS.items():
         if name == "rank" and shape.grouped:
-            fields["group"] = pa.string(), "of which group of the rows the ranking is"
+            fields |= _named(shape.group, (pa.string(), "of which group of the rows the ranking is"))
         if name == "k" and shape.others:
             fields |= _OTHERS
-        fields[name] = column
+        fields |= _named(shape.item, column) if name == "item" else {name: column}
         if name == "item" and shape.weighed:
             fields["noisy_weight"] = (
                 pa.float64(),
@@ -111,6 +125,14 @@ def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
     return fields
 
 
+def _named(names: Names, column: tuple[pa.DataType, str]) -> dict[str, tuple[pa.DataType, str]]:
+    """A column by its name, or as many as have its place."""
+    if not isinstance(names, tuple):
+        return {names: column}
+    kind, doc = column
+    return {name: (kind, f"{doc}: its {name}") for name in names}
+
+
 PLAIN = Shape()
 
 
@@ -121,9 +143,34 @@ def schema(shape: Shape = PLAIN) -> pa.Schema:
 def ranking_rows(rankings: Iterable[Ranking], release_id: str, shape: Shape = PLAIN) -> list[dict[str, Any]]:
     """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set."""
     ordered = (each if shape.grouped else replace(each, group=None) for each in in_order(rankings))
-    kind = int if shape.integers else str
-    rows = (row for ranking in ordered for row in ranking.to_rows())
-    return [{**row, "item": kind(row["item"]), "release_id": release_id} for row in rows]
+    rows = (row for ranking in ordered for row in ranking.in_columns(shape.item, shape.group).to_rows())
+    typed = ({**row, "item": int(row["item"])} if shape.integers else row for row in rows)
+    return [{**row, "release_id": release_id} for row in typed]
+
+
+def columns_in(row: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a published row that hold its group and its item: all that hold nothing else, those of the group
+    before the rank.
+    """
+    names = list(row)
+    labels = {name for name in names if name not in _OF_OTHERS}
+    if labels <= {"group", "item"}:  # in whatever order
+        return tuple({"group"} & labels), tuple({"item"} & labels)
+    rank = names.index("rank") if "rank" in names else len(names)
+    group, item = (tuple(name for name in some if name in labels) for some in (names[:rank], names[rank:]))
+    return group, item
+
+
+def group_of(row: Mapping[str, Any]) -> str | None:
+    """The group of a published row, for people; None where there are no groups."""
+    names = columns_in(row)[0]
+    return shown(label_in(row, names)) if names else None
+
+
+def label_in(row: Mapping[str, Any], names: Sequence[str]) -> Any:  # noqa: ANN401 - as the file has it
+    """What is in columns of a row: of several a tuple, of none None."""
+    parts = tuple(row[name] for name in names)
+    return parts if len(parts) > 1 else next(iter(parts), None)
 
 
 Rows = list[dict[str, Any]]
@@ -188,8 +235,9 @@ def _from_json_lines(content: bytes) -> Rows:
 
 def _to_csv(rows: Rows, shape: Shape = PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
-    texts = ({**row, "item": str(row["item"])} for row in rows)  # quoted like others: CSV has no types
-    table = pa.Table.from_pylist(list(texts), schema(shape._replace(integers=False)))
+    if shape.integers:
+        rows = [{**row, "item": str(row["item"])} for row in rows]  # quoted like others: CSV has no types
+    table = pa.Table.from_pylist(rows, schema(shape._replace(integers=False)))
     for at, name in enumerate(("window_start", "window_end")):
         table = table.set_column(at, name, pa.array([row[name] and utc_text(row[name]) for row in rows], pa.string()))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
@@ -198,7 +246,8 @@ def _to_csv(rows: Rows, shape: Shape = PLAIN) -> bytes:
 
 def _from_csv(content: bytes) -> Rows:
     types = {name: kind for name, (kind, _) in fields_of(PLAIN).items()}
-    types |= dict.fromkeys((*_COUNTS, "group"), pa.string())
+    header = next(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")), [])
+    types |= dict.fromkeys((*_COUNTS, *(name for name in header if name not in _OF_OTHERS)), pa.string())
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     parse = pa_csv.ParseOptions(newlines_in_values=True)
     rows = pa_csv.read_csv(io.BytesIO(content), parse_options=parse, convert_options=options).to_pylist()
@@ -230,6 +279,15 @@ FORMATS = {
     ".ndjson": _JSON_LINES,
     ".parquet": Format(_to_parquet, _from_parquet),
 }
+
+
+def check_fields(shape: Shape) -> None:
+    """Raise Refusal for the name of a published column that is none of a field of Avro."""
+    for field, names in (("item_column", shape.item), ("group_column", shape.group)):
+        for name in names if isinstance(names, tuple) else ():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                rule = f"has a column {verbatim(repr(name))}, and names in Avro are of letters A to Z, digits and _"
+                raise Refusal(field, rule, "rename it, or give another format of {output}")
 
 
 def format_of(path: str) -> Format:

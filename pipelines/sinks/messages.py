@@ -15,6 +15,7 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
+from private_topk.transforms.composite import as_columns
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period, utc_text
@@ -29,15 +30,16 @@ _LONGEST_ATTRIBUTE = 1024  # bytes that Pub/Sub takes
 
 def message_of(ranking: Ranking, release_id: str) -> bytes:
     """A ranking as JSON: its window's bounds in UTC, its group where there are groups, and the items in order of rank
-    (or a set, in public order).
+    (or a set, in public order). A group of several columns are as many fields, and an item an object of them.
     """
+    names = ranking.item_columns
     start, end = (at and utc_text(at) for at in (ranking.window.start, ranking.window.end))
     message = {
         "window_start": start,
         "window_end": end,
-        **({} if ranking.group is None else {"group": ranking.group}),
+        **({} if ranking.group is None else as_columns("group", ranking.group, ranking.group_columns)),
         "answer": ranking.answer,
-        "items": list(ranking.items),
+        "items": [dict(zip(names, item, strict=True)) if names else item for item in ranking.items],
         **({} if ranking.noisy_weights is None else {"noisy_weights": list(ranking.noisy_weights)}),
         "noisy_counts": ranking.noisy_counts and list(ranking.noisy_counts),
         "noise_stddev": ranking.noise and ranking.noise.stddev,
@@ -51,8 +53,8 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
 
 @dataclass(frozen=True)
 class ToKafka(Sink):
-    """One message for a ranking, with the label of its window as the key, and that of its group behind a bar. A
-    repeated bundle sends the same message again.
+    """One message for a ranking, with the label of its window as the key, and that of its group behind a bar: of
+    several columns their JSON array. A repeated bundle sends the same message again.
     """
 
     topic: KafkaTopic
@@ -66,7 +68,7 @@ class ToKafka(Sink):
         self.topic.partitions("output")
 
     def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        return _WriteKafka(self.topic, release.id)
+        return _WriteKafka(self.topic, manifest)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         return _Follower(self.topic, release.id).look
@@ -91,7 +93,7 @@ class ToPubSub(Sink):
         check_google(self.place, "output")
 
     def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
-        return _WritePubSub(resource(self.place, "topics", "output"), release.id)
+        return _WritePubSub(resource(self.place, "topics", "output"), manifest)
 
 
 def _refuse_replacing(place: str, inputs: Sequence[str]) -> None:
@@ -132,17 +134,17 @@ class _WriteKafka(beam.PTransform):
     message.
     """
 
-    def __init__(self, topic: KafkaTopic, release_id: str) -> None:
+    def __init__(self, topic: KafkaTopic, manifest: Manifest) -> None:
         super().__init__()
-        self._fn = _SendDoFn(topic, release_id)
+        self._fn = _SendDoFn(topic, manifest)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
 
 
 class _SendDoFn(beam.DoFn):
-    def __init__(self, topic: KafkaTopic, release_id: str) -> None:
-        self._topic, self._release_id = topic, release_id
+    def __init__(self, topic: KafkaTopic, manifest: Manifest) -> None:
+        self._topic, self._manifest = topic, manifest
         self._producer: Any = None
 
     def start_bundle(self) -> None:
@@ -153,7 +155,7 @@ class _SendDoFn(beam.DoFn):
 
         if self._producer is None:
             self._producer = Producer(self._topic.client(**{"enable.idempotence": True, "message.timeout.ms": 60_000}))
-        self._send(message_of(ranking, self._release_id), ranking.label())
+        self._send(_published(ranking, self._manifest), ranking.label())
         yield ranking.label()
 
     def _send(self, message: bytes, key: str) -> None:
@@ -186,9 +188,9 @@ class _SendDoFn(beam.DoFn):
 class _WritePubSub(beam.PTransform):
     """Raises on the worker, so that the bundle is tried again, unless Pub/Sub has taken every message."""
 
-    def __init__(self, topic: str, release_id: str) -> None:
+    def __init__(self, topic: str, manifest: Manifest) -> None:
         super().__init__()
-        self._fn = _PublishDoFn(topic, release_id)
+        self._fn = _PublishDoFn(topic, manifest)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
@@ -197,8 +199,8 @@ class _WritePubSub(beam.PTransform):
 class _PublishDoFn(beam.DoFn):
     """Publishes with Google's client instead of Beam's own sink, which does not report when a message is delivered."""
 
-    def __init__(self, topic: str, release_id: str) -> None:
-        self._topic, self._release_id = topic, release_id
+    def __init__(self, topic: str, manifest: Manifest) -> None:
+        self._topic, self._manifest = topic, manifest
         self._publisher: Any = None
 
     def start_bundle(self) -> None:
@@ -209,7 +211,7 @@ class _PublishDoFn(beam.DoFn):
 
         if self._publisher is None:
             self._publisher = PublisherClient()
-        message = message_of(ranking, self._release_id)
+        message = _published(ranking, self._manifest)
         self._sent.append(self._publisher.publish(self._topic, message, **attributes_of(ranking)))
         yield ranking.label()
 
@@ -219,7 +221,13 @@ class _PublishDoFn(beam.DoFn):
 
 
 def attributes_of(ranking: Ranking) -> dict[str, str]:
-    """The attributes of a message, by which Pub/Sub subscriptions may filter."""
+    """The attributes of a message, by which Pub/Sub subscriptions may filter. A group of several columns is their JSON
+    array.
+    """
     group = ranking.group
-    named = group is not None and len(group.encode()) <= _LONGEST_ATTRIBUTE
-    return {"window": ranking.window.label(), **({"group": group} if named and group is not None else {})}
+    named = isinstance(group, str) and len(group.encode()) <= _LONGEST_ATTRIBUTE
+    return {"window": ranking.window.label(), **({"group": str(group)} if named else {})}
+
+
+def _published(ranking: Ranking, manifest: Manifest) -> bytes:
+    return message_of(manifest.in_columns(ranking), str(manifest.report))

@@ -106,7 +106,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
             if source.read(16) != header.sync:
                 raise refused(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
     check_columns(file.path, header.fields, columns)
-    return are_integers(header.fields[columns.item])
+    return columns.integers(lambda name: are_integers(header.fields[name]))
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

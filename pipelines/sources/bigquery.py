@@ -56,7 +56,7 @@ class BigQuery(Source):
     def integer_items(self) -> bool:
         table = table_of(self.place, "input")
         kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
-        return kinds[self.columns.item] in ("INTEGER", "INT64")
+        return self.columns.integers(lambda name: kinds[name] in ("INTEGER", "INT64"))
 
     def check(self, period: Period | None) -> None:
         from google.api_core.exceptions import Forbidden, NotFound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.identity import IF_GIVEN, IF_NONE
 from private_topk.transforms.columnar import as_labels, make_block
+from private_topk.transforms.composite import Names, composite_column, names_of
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
@@ -52,7 +53,8 @@ class Columns:
     `delimiter` stands between the values of a CSV line; `encoding` is that of CSV files, as Python calls it.
 
     `value` holds the amounts that are added up; None where users are counted. `group` holds the group that a row is of;
-    None where there is one ranking for all.
+    None where there is one ranking for all. `item` and `group` may be several columns, in the order of their tuple: a
+    row's item is then all of their values together.
     """
 
     identity_tag: ClassVar[str] = "columns"
@@ -60,23 +62,28 @@ class Columns:
     """Whether the first line of a CSV file may be shown where it is no header, and so perhaps a row."""
 
     user: str = "user"
-    item: str = "item"
+    item: Names = "item"
     time: str | None = None
     time_unit: str | None = field(default=None, metadata={IF_NONE: "s"})
     quoted_line_ends: bool = False
     value: str | None = field(default=None, metadata={IF_GIVEN: True})
-    group: str | None = field(default=None, metadata={IF_GIVEN: True})
+    group: Names | None = field(default=None, metadata={IF_GIVEN: True})
     delimiter: str = field(default=",", metadata={IF_GIVEN: True})
     encoding: str = field(default="utf-8", metadata={IF_GIVEN: True})
 
     def __post_init__(self) -> None:
         for role in ROLES:
             name = getattr(self, role)
-            if not (isinstance(name, str) and name) and not (role not in ("user", "item") and name is None):
+            if name is None and role not in ("user", "item"):
+                continue
+            if role in ("item", "group"):
+                object.__setattr__(self, role, names_of(f"{role}_column", "" if self.public else role, name))
+            elif not (isinstance(name, str) and name):
                 raise Refusal(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
-        if self.value is not None and self.value in (self.user, self.item, self.time):
+        others = {self.user, self.time, *self.of("item")}
+        if self.value is not None and self.value in others:
             raise Refusal("value_column", "must be another column than {user_column}, {item_column} and {time_column}")
-        if self.group is not None and self.group in (self.user, self.item, self.time, self.value):
+        if {self.value, *others} & {*self.of("group")}:
             raise Refusal("group_column", "must be another column than {user_column}, {item_column} and {time_column}")
         if self.time_unit not in (None, *UNITS):
             raise Refusal("time_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(self.time_unit)}")
@@ -86,9 +93,22 @@ class Columns:
         """What a plain number in the column of times counts."""
         return self.time_unit or "s"
 
-    def by_role(self) -> dict[str, str]:
+    def of(self, role: str) -> tuple[str, ...]:
+        """The names of the columns that have a role, in their order."""
+        names = getattr(self, role)
+        return names if isinstance(names, tuple) else () if names is None else (names,)
+
+    def by_role(self) -> dict[str, Names]:
         """The names of the columns that are read, by what each is: one of `ROLES`."""
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
+
+    def each(self) -> list[tuple[str, str]]:
+        """Every column that is read, as its role and its name."""
+        return [(role, name) for role in ROLES for name in self.of(role)]
+
+    def integers(self, are: Callable[[str], bool]) -> bool:
+        """Whether items are integers, by what a column holds: those of several columns are none."""
+        return isinstance(self.item, str) and are(self.item)
 
     def manner(self) -> dict[str, Any]:
         """How the columns are read, where that is not the default: all fields that are no role."""
@@ -100,11 +120,11 @@ class Columns:
 
     def names(self) -> list[str]:
         """The names of the columns that are read, without duplicates."""
-        return list(dict.fromkeys(self.by_role().values()))
+        return list(dict.fromkeys(name for _, name in self.each()))
 
     def labels(self) -> list[str]:
         """The names of the columns of labels: users, items and groups."""
-        return [name for role, name in self.by_role().items() if role in ("user", "item", "group")]
+        return [name for role, name in self.each() if role in ("user", "item", "group")]
 
     def within(self, period: object) -> Columns:
         """The columns that are read for a period: without times where it is None."""
@@ -127,10 +147,10 @@ class Columns:
 
     def check_apart(self, period: object) -> None:
         """Raise Refusal if one column is to be two of user, item and time: no type is fit for each in every format."""
-        if self.user == self.item:
+        if self.user in self.of("item"):
             raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, "
                           "the other what is ranked")  # fmt: skip
-        if period is not None and self.time in (self.user, self.item):
+        if period is not None and self.time in (self.user, *self.of("item")):
             raise Refusal("time_column", "must be another column than {user_column} and {item_column}", "it says when "
                           "a row was; where it is ranked too, write it twice")  # fmt: skip
 
@@ -172,9 +192,9 @@ def block_of(
 def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Array | None]:
     """The columns by role, null where a value is missing; and a mask of unreadable rows, None if there are none."""
     arrays, masks = {}, [rows.unreadable] if rows.unreadable is not None else []
-    for role, name in (("user", columns.user), ("item", columns.item), ("group", columns.group)):
-        if name is not None:
-            arrays[role], bad = _labels(rows.columns[name])
+    for role in ("user", "item", "group"):
+        if names := columns.of(role):
+            arrays[role], bad = _labels([rows.columns[name] for name in names])
             masks += bad
     for role, column in (("time", columns.time), ("amount", columns.value)):
         if column is not None:
@@ -190,10 +210,15 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
     return arrays | {"user": pc.if_else(unreadable, nothing, arrays["user"])}, unreadable
 
 
-def _labels(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Labels, null where there is none, and masks of the unreadable ones."""
-    texts, bad = texts_of(values)
-    labels, unfit = only_labels(as_labels(texts))
+def _labels(columns: Sequence[pa.Array]) -> tuple[pa.Array, list[pa.Array]]:
+    """Labels, null where there is none, and masks of the unreadable ones; of several columns composites."""
+    if len(columns) > 1:
+        parts, masks = zip(*(_labels([column]) for column in columns), strict=True)
+        labels, unfit = only_labels(composite_column(parts))
+        bad = [mask for some in masks for mask in some]
+    else:
+        texts, bad = texts_of(columns[0])
+        labels, unfit = only_labels(as_labels(texts))
     return labels, bad if unfit is None else [*bad, unfit]
 
 
@@ -253,7 +278,7 @@ def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, c
     Args:
         called: the types in the file's own words.
     """
-    for role, name in columns.by_role().items():
+    for role, name in columns.each():
         columns.check(role, kinds[name], "", f"{path}: column {name!r} cannot be used", called[name])
 
 

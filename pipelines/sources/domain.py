@@ -17,6 +17,7 @@ from private_topk.pipelines.files import match, match_any, open_content, why
 from private_topk.pipelines.release.store import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
+from private_topk.transforms.composite import Label, Names, parts_of, published
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import check_items, digest_of
@@ -26,8 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-_ROLES = {"user_column": "domain_column", "group_column": "domain_group_column"}
-_OF_TITLES = {"user_column": "item_column", "group_column": "title_column"}
+_ROLES = {"user_column": "domain_column", "item_column": "domain_column", "group_column": "domain_group_column"}
+_OF_TITLES = {"user_column": "item_column", "item_column": "item_column", "group_column": "title_column"}
 
 
 class _Listed(Columns):
@@ -39,7 +40,7 @@ class DomainFile:
     """Reads the items of a domain file, at the launch and again on every worker, so that no job carries them."""
 
     path: str
-    column: str
+    column: Names
     field: str = "domain"
 
     def __call__(self) -> pa.Array:
@@ -52,8 +53,8 @@ class PairsFile:
     """Reads which item can be ranked in which group, from a file with a column for each, as `DomainFile` does."""
 
     path: str
-    column: str
-    group_column: str
+    column: Names
+    group_column: Names
 
     def __call__(self) -> Pairs:
         items, groups = _columns_of(self.path, self.column, self.group_column)
@@ -80,12 +81,13 @@ class Together:
         return pa.concat_arrays([*listed, *(load().drop_null() for load in self.found)]).unique()
 
 
-def _columns_of(path: str, column: str, group_column: str | None = None) -> tuple[pa.Array, pa.Array]:
+def _columns_of(path: str, column: Names, group_column: Names | None = None) -> tuple[pa.Array, pa.Array]:
     """The items, and their groups where these have a column. Raises Refusal.
 
     The file is public, and whoever wrote it vouches for all of it: titles may hold line ends.
     """
-    columns = _Listed(column, column, quoted_line_ends=True, group=group_column)
+    first = column[0] if isinstance(column, tuple) else column  # a list is of no users
+    columns = _Listed(first, column, quoted_line_ends=True, group=group_column)
     file, module = match(path)[0], reader_of(path)
     module.check(file, columns)
     items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
@@ -104,8 +106,11 @@ def has_columns(path: str) -> bool:
     return path.lower().endswith(tuple(FORMATS))
 
 
-def read_domain(path: str, column: str) -> PublicDomain:
+def read_domain(path: str, column: Names) -> PublicDomain:
     """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
+    if isinstance(column, tuple) and not has_columns(path):
+        raise Refusal("domain", f"{verbatim(path)} must be a table with the columns {verbatim(', '.join(column))}: its "
+                      "lines are one text each")  # fmt: skip
     source = DomainFile(_found_at(path), column)
     with _about(path):
         labels = check_items(source())
@@ -114,32 +119,40 @@ def read_domain(path: str, column: str) -> PublicDomain:
 
 @as_domain.register(str)
 @as_domain.register(os.PathLike)
-def _at(path: str | os.PathLike[str], column: str = "item") -> PublicDomain:
-    return read_domain(os.fspath(path), column)
+def _at(path: str | os.PathLike[str], column: Names | None = None) -> PublicDomain:
+    return read_domain(os.fspath(path), column or "item")
 
 
-def with_found(domain: PublicDomain | None, found: Sequence[str]) -> PublicDomain | None:
+def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names) -> PublicDomain | None:
     """The items of a domain, if there is one, and of rankings published before; None if these have none at all. Raises
     Refusal.
+
+    Args:
+        column: the items of the rows; of several columns, rankings must have the same.
     """
-    files = [DomainFile(_found_at(path, "found"), "item", "found") for path in found]
+    names = published("item", column)
+    files = [DomainFile(_found_at(path, "found"), names, "found") for path in found]
     for file in files:
-        if not pair_at(file.path).is_whole:
+        pair = pair_at(file.path)
+        if not pair.is_whole or pair.manifest is None:
             raise Refusal("found", f"{verbatim(file.path)} is no ranking that was published, with its manifest",
                           "items of private rows must not be listed")  # fmt: skip
+        if pair.manifest.names("item") != names:
+            raise Refusal("found", f"{verbatim(file.path)} has items of other columns than {{item_column}}",
+                          "give a ranking of the same, in the same order")  # fmt: skip
     source = Together(None if domain is None else domain.load, tuple(files))
     with _about(files[-1].path, "found"):
         labels = source()
         return PublicDomain(source, digest_of(check_items(labels)), len(labels)) if len(labels) else None
 
 
-def read_domain_by_group(path: str, column: str, group_column: str, groups: PublicDomain) -> DomainByGroup:
+def read_domain_by_group(path: str, column: Names, group_column: Names, groups: PublicDomain) -> DomainByGroup:
     """The lists of all groups in one file. Raises Refusal, naming the file, unless each has one of distinct items."""
     with _about(path):
         return DomainByGroup.of_pairs(PairsFile(_found_at(path), column, group_column), groups)
 
 
-def read_titles(path: str, column: str, title_column: str) -> dict[str, str]:
+def read_titles(path: str, column: Names, title_column: str) -> dict[Label, str]:
     """The titles of the items in a table; none for an item whose title another one has too. Raises Refusal."""
     if not has_columns(path):
         raise Refusal("item_titles", f"{verbatim(path)} must be a table with a column for items and one for titles")
@@ -151,7 +164,8 @@ def read_titles(path: str, column: str, title_column: str) -> dict[str, str]:
         raise Refusal("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
     times = Counter(named.values())
-    return {item: title for item, title in named.items() if title and times[title] == 1}
+    of = parts_of if isinstance(column, tuple) else str
+    return {of(item): title for item, title in named.items() if title and times[title] == 1}
 
 
 @contextmanager

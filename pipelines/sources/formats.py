@@ -83,7 +83,7 @@ class Reader:
     def check(self, file: FileInfo, columns: Columns) -> bool:
         """Raise Refusal unless a file can be read, without a look at its rows. Returns whether items are integers."""
         keys = keys_of(file.path, columns)
-        return self.module.check(file, besides(columns, keys)) and columns.item not in keys
+        return self.module.check(file, besides(columns, keys)) and columns.integers(lambda name: name not in keys)
 
     def pieces(self, file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
         """Parts of a file to be read by themselves, of about so many stored bytes."""

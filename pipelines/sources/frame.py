@@ -75,7 +75,7 @@ class Frame(Source):
 
     @property
     def integer_items(self) -> bool:
-        return is_int64(self.table[self.columns.item].type)
+        return self.columns.integers(lambda name: is_int64(self.table[name].type))
 
     def check(self, period: Period | None) -> None:
         """Do nothing: `table_of` has checked the columns."""
@@ -333,7 +333,7 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
 
 def _check_names(known: list[Any], columns: Columns, hint: str = "") -> None:
     """Raise Refusal unless the columns are there, once."""
-    for field, name in columns.by_role().items():
+    for field, name in columns.each():
         if (count := known.count(name)) > 1:
             rule = f"must name a column of the table, got {name!r}: it has {count} columns of that name"
             raise Refusal(field, verbatim(rule), "give each a name of its own")
@@ -342,6 +342,6 @@ def _check_names(known: list[Any], columns: Columns, hint: str = "") -> None:
 
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
     """Raise Refusal unless users and items are labels, the time is a time, and the amount a number."""
-    for field, name in columns.by_role().items():
+    for field, name in columns.each():
         if name in kinds:
             columns.check(field, kinds[name], field, f"cannot be the column {name!r}")

@@ -265,7 +265,7 @@ class Kafka(Source):
 
     @property
     def integer_items(self) -> bool:
-        return self.payload.has_integers(self.columns.item)
+        return self.columns.integers(self.payload.has_integers)
 
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")

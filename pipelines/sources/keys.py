@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
 from private_topk.transforms.errors import refused
 
 __all__ = ["Keys", "all_keys", "besides", "keys_of", "with_keys"]
@@ -27,7 +27,7 @@ def keys_of(path: str, columns: Columns) -> Keys:
     """The wanted columns that are keys of the path. Raises Refusal for one that is there twice or is no text."""
     if columns.public:  # a list, which is one file
         return {}
-    wanted = {*columns.by_role().values()} - {columns.user}
+    wanted = {*columns.names()} - {columns.user}
     found: Keys = {}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
@@ -53,10 +53,12 @@ def _decoded(text: str, path: str) -> str:
 
 def besides(columns: Columns, keys: Keys) -> Columns:
     """The columns that are read from the file itself."""
-    others: dict[str, Any] = {role: None for role in ("time", "value", "group") if getattr(columns, role) in keys}
-    if columns.item in keys:
-        others["item"] = columns.user  # which is read anyway
-    return replace(columns, **others) if others else columns
+    if not keys:
+        return columns
+    left = {role: tuple(name for name in columns.of(role) if name not in keys) for role in ROLES}
+    one: dict[str, Any] = {role: names[0] if names else None for role, names in left.items()}
+    item = left["item"] or columns.user  # which is read anyway
+    return replace(columns, **one | {"item": item, "group": left["group"] or None})
 
 
 def with_keys(rows: Rows, keys: Keys) -> Rows:

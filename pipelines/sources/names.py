@@ -27,9 +27,8 @@ def check_names(
         hint: what else helps.
     """
     known = list(known)
-    wanted = columns.by_role()
     missing: dict[str, str] = {}
-    for role, name in wanted.items():
+    for role, name in columns.each():
         if name not in known:
             missing.setdefault(name, role)
     if not missing:
@@ -40,7 +39,7 @@ def check_names(
         raise Refusal(named[name], verbatim(f"{name!r} is a key of the path {where}, and users are read from rows "
                       "alone"), "write them into a column")  # fmt: skip
     if private:
-        there = [name for name in dict.fromkeys(wanted.values()) if name not in missing]
+        there = [name for name in columns.names() if name not in missing]
         among = f", {', '.join(there)} among them" if there else ""
         rule = f"{name!r} is no column of {where}, whose first line has {len(known)} values{among}, and is shown on " \
                "a terminal alone"  # fmt: skip
@@ -63,5 +62,5 @@ def _with_names(named: dict[str, str], told: list[str]) -> str:
 
 
 def _and(fields: Iterable[str]) -> str:
-    *first, last = (f"{{{field}}}" for field in fields)
+    *first, last = dict.fromkeys(f"{{{field}}}" for field in fields)
     return f"{', '.join(first)} and {last}" if first else last

@@ -44,7 +44,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
         called = {name: _called(opened, name) for name in columns.names() if name in schema.names}
     check_names(file.path, columns, schema.names)
     check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns, called)
-    return is_int64(schema.field(columns.item).type)
+    return columns.integers(lambda name: is_int64(schema.field(name).type))
 
 
 def _called(file: pq.ParquetFile, name: str) -> str:

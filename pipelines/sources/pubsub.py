@@ -49,7 +49,7 @@ class PubSub(Source):
 
     @property
     def integer_items(self) -> bool:
-        return self.payload.has_integers(self.columns.item)
+        return self.columns.integers(self.payload.has_integers)
 
     def check(self, period: Period | None) -> None:
         horizon(period)

@@ -283,7 +283,7 @@ def test_the_name_of_a_page_is_one_part_of_a_path_and_gives_the_group_back() -> 
 def test_many_groups_have_a_page_each_and_one_that_compares() -> None:
     """26 weeks of a top 50 with counts in 30 countries: all pages together stay below 2 MB."""
     names = tuple(f"country {n}" for n in range(30))
-    report = PublishedReport(rows(26, [f"item {n}" for n in range(60)], 50, groups=names), manifest(26, k=50), "group")
+    report = PublishedReport(rows(26, [f"item {n}" for n in range(60)], 50, groups=names), manifest(26, k=50))
     found = dict(pages(report, "weeks.html"))
     assert list(found)[:2] == ["weeks.html", "weeks-groups/country 0.html"] and len(found) == 31
     assert sum(len(text.encode()) for text in found.values()) < 2_000_000

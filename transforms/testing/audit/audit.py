@@ -127,7 +127,7 @@ def _drawn(spec: TopK, release: Release, of: RankingKey, counts: WindowCounts, d
     return answer_of(ranking.items, noisy, spec, dataset)
 
 
-def answer_of(items: Sequence[str], noisy: Sequence[Any] | None, spec: TopK, dataset: Dataset) -> Answer:
+def answer_of(items: Sequence[Any], noisy: Sequence[Any] | None, spec: TopK, dataset: Dataset) -> Answer:
     """An answer in terms of a dataset: items by their numbers, amounts in units."""
     unit, labels = 1 if spec.amounts is None else RESOLUTION, dataset.labels()
     numbers = tuple(labels.index(item) for item in items)

@@ -1,0 +1,100 @@
+"""Composite labels: several columns as one item or one group, such as country and title.
+
+Between reading and publishing a composite is one label like any other: a JSON array of its parts, in which only quotes
+and backslashes are escaped. Two lists of parts never have the same text, whatever the parts hold, since each ends at
+the first quote that is not escaped. The rule of labels (`labels.py`) is that of every part and of the whole text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from private_topk.transforms.errors import Refusal, verbatim
+
+__all__ = ["Label", "Names", "are_composite", "as_columns", "composite", "composite_column", "names_of", "parts_of",
+           "published", "shown"]  # fmt: skip
+
+Names = str | tuple[str, ...]
+"""The name of a column, or those of several that are one label together."""
+
+Label = str | tuple[str, ...]
+"""A label as it is published: of several columns its parts."""
+
+_PUBLISHED = frozenset(
+    """answer group item items k noise_95 noise_stddev noisy_count noisy_counts noisy_others noisy_weight noisy_weights
+    others_95 rank release_id returned window window_end window_start""".split()
+)
+"""The names that something has in published rows and messages, whatever is asked for."""
+
+
+def names_of(field: str, role: str, given: object, what: str = "column") -> Names:
+    """The name of a column, or of several as a tuple, checked.
+
+    Args:
+        field: of a refusal.
+        role: "item" or "group", whose own name is free where several columns are published in its place; "" where
+            none is published.
+        what: a column is called in a refusal.
+
+    Raises:
+        Refusal: a name is no text or given twice, or that of another published column.
+    """
+    names = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise Refusal(field, f"must be the name of a {what}, got {verbatim(repr(given))}")
+    if len(names) == 1:
+        return str(names[0])
+    if len(set(names)) < len(names):
+        raise Refusal(field, f"must name every {what} once, got {verbatim(', '.join(names))}")
+    taken = [name for name in names if role and name.lower() in _PUBLISHED - {role}]
+    if taken:
+        raise Refusal(field, f"has a {what} {verbatim(taken[0])}, and what is published has something else of that "
+                      "name", "rename it")  # fmt: skip
+    return names
+
+
+def published(role: str, names: Names | None) -> Names:
+    """The names of items or groups where they are published: their role, or those of several columns."""
+    return names if isinstance(names, tuple) else role
+
+
+def composite(parts: Sequence[str]) -> str:
+    """The one label of several, perhaps too long for a label."""
+    return '["' + '","'.join(part.replace("\\", "\\\\").replace('"', '\\"') for part in parts) + '"]'
+
+
+def composite_column(columns: Sequence[pa.Array]) -> pa.Array:
+    """The labels of several columns of labels, row by row, perhaps too long; null where one is missing."""
+    parts = columns
+    for sign, escaped in (("\\", "\\\\"), ('"', '\\"')):
+        parts = [pc.replace_substring(part, sign, escaped) for part in parts]
+    text = pa.large_string()
+    joined = pc.binary_join_element_wise(*parts, pa.scalar('","', text))
+    return pc.binary_join_element_wise(pa.scalar('["', text), joined, pa.scalar('"]', text), pa.scalar("", text))
+
+
+def parts_of(label: str) -> tuple[str, ...]:
+    """The parts of a composite."""
+    return tuple(json.loads(label, strict=False))
+
+
+def are_composite(labels: pa.Array, parts: int) -> bool:
+    """Whether all labels are composites of so many parts."""
+    part = r'"(?:[^"\\]|\\["\\])+"'
+    return bool(pc.all(pc.match_substring_regex(labels, rf"\A\[{part}(?:,{part}){{{parts - 1}}}\]\z")).as_py())
+
+
+def as_columns(role: str, label: Label | int, names: Names) -> dict[str, str | int]:
+    """A published label as columns: of its role's name, or of the names of its several parts."""
+    return dict(zip(names, label, strict=True)) if isinstance(label, tuple) else {role: label}
+
+
+def shown(label: Label | int) -> str:
+    """A label for people: its parts as a line of CSV has them, so that different ones look different."""
+    if not isinstance(label, tuple):
+        return str(label)
+    return ", ".join('"' + part.replace('"', '""') + '"' if set(part) & set(',"') else part for part in label)

@@ -169,3 +169,13 @@ def test_a_first_line_that_may_be_a_row_is_shown_on_a_terminal_alone(place: Path
         assert f": give {options} as the line has it{HINT}" in said
         assert not any(value in said for value in set(line.split(",")) - {*there})
     assert f"it has {', '.join(sorted(line.split(',')))}: give" in refusal(place, *rows, terminal=True)
+
+
+@pytest.mark.parametrize(
+    "line", ["user,user,alice", "alice;song;album", "alice\tsong\talbum", "alice|song", '"alice,song']
+)
+def test_a_first_line_that_names_no_columns_is_not_shown(place: Path, line: str) -> None:
+    """A name that comes twice, another delimiter, or no CSV at all: it may be a row all the same."""
+    (place / "bare.csv").write_text(f"{line}\n{line}\n")
+    said = refusal(place, "--input=bare.csv", *WEEKS)
+    assert "bare.csv" in said and not any(value in said for value in ("alice", "song", "album"))

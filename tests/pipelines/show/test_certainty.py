@@ -52,6 +52,8 @@ def test_true_orders_fall_into_the_blocks() -> None:
         ([50, 12, 11], "Of the places of these items 1 is certain; 2 to 3 could be in any order (95%"),
         ([50, 49, 11, 10], "Of the places of these items 1 to 2 and 3 to 4 could each be in any order (95%"),
         ([10, 50], "The counts are too close"),
+        ([10, 50, 30], "The counts are too close"),
+        ([50, 10, 48], "The counts are too close"),
         ([50, None, None], "Of the places"),
         ([50, None], "The counts are too close"),
     ],

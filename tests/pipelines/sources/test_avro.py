@@ -261,7 +261,7 @@ def test_a_large_file_cut_inside_a_row_that_holds_a_marker_is_refused_before_the
                    "--privacy-unit", "user", "--release-key", f"file:{key}", "--release-id", "r",
                    "--output", tmp_path / "out.csv")  # fmt: skip
     assert done.status == 2 and "is truncated or damaged" in done.err, done.err
-    assert json.loads(command("budget", "history", *held, "--json").out) == {"charges": []}
+    assert json.loads(command("budget", "history", *held, "--json").out)["charges"] == []
 
 
 def test_a_file_that_is_replaced_after_it_was_split_is_refused_and_of_one_that_grew_the_start_is_read(

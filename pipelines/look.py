@@ -19,6 +19,8 @@ from private_topk.pipelines.sources.columns import Columns, Rows, block_of, text
 from private_topk.transforms.counters import told_roughly
 from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.rows import rankable
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, from_microseconds
 
 __all__ = ["Look", "look_at"]
@@ -59,7 +61,7 @@ class Look:
                 yield f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period " \
                       f"(--time-unit {unit})"  # fmt: skip
         for spelling, count in self.spellings.items():
-            if 2 * count > self.lost.get("not in the domain", 0) and count >= _LEAST:
+            if 2 * count > self.lost.get("not in domain", 0) and count >= _LEAST:
                 yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
                 break
         if sum(self.lost.values()) == self.total:
@@ -100,11 +102,11 @@ def look_at(report: Report) -> Look:
     look = Look(period=period)
     spelled = _Spelled(domain) if domain.is_public else None
     for rows in parts:
-        _add(look, rows, columns, spelled)
+        _add(look, rows, columns, report.spec.top_k, spelled)
     return look
 
 
-def _add(look: Look, rows: Rows, columns: Columns, spelled: _Spelled | None) -> None:
+def _add(look: Look, rows: Rows, columns: Columns, spec: TopK, spelled: _Spelled | None) -> None:
     block, missing = block_of(rows, columns)
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
@@ -119,8 +121,13 @@ def _add(look: Look, rows: Rows, columns: Columns, spelled: _Spelled | None) -> 
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] = look.days.get(int(day), 0) + int(count)
         block = block.filter(pa.array(inside))
+    found = rankable(block, spec.domain, spec.groups, spec.amounts)
+    applies = (spec.amounts is not None, spec.groups is not None, spelled is not None)
+    for (reason, count), told in zip(found.left_out.items(), applies, strict=True):
+        if told:
+            _count(look.lost, reason.replace("_", " "), count)
     if spelled is not None:
-        _count(look.lost, "not in the domain", spelled.add(block["item"], look.spellings))
+        spelled.add(found.unknown, look.spellings)
 
 
 def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
@@ -144,13 +151,12 @@ class _Spelled:
         labels = domain.spellings()
         self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}
 
-    def add(self, items: pa.Array, spellings: dict[str, int]) -> int:
-        """How many of the items are outside the domain; counts those that would be in it in another spelling."""
+    def add(self, items: pa.Array, spellings: dict[str, int]) -> None:
+        """Count those of the items outside the domain that would be in it in another spelling."""
         outside = items.filter(pa.array(self._domain.encode(items) < 0)) if len(items) else items
         for name, known in self._plain.items():
             if len(outside):
                 _count(spellings, name, pc.sum(pc.is_in(_without(outside, name), value_set=known)).as_py() or 0)
-        return len(outside)
 
 
 def _without(labels: pa.Array, spelling: str) -> pa.Array:

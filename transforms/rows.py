@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from operator import sub
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -29,7 +30,7 @@ from private_topk.transforms.shuffle import SideBySideDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
-__all__ = ["BlockCoder", "MakeBlocks", "ShardByUser", "UserRows", "late_moment"]
+__all__ = ["BlockCoder", "MakeBlocks", "ShardByUser", "UserRows", "late_moment", "rankable"]
 
 _ROWS = 50_000
 _LOOKED_AT = 1000
@@ -199,19 +200,53 @@ class ShardByUser(beam.PTransform):
         return blocks | "Encode and split" >> beam.ParDo(self._fn).with_output_types(UserRows)
 
 
-class _Split(NamedTuple):
-    """Rows by user shard, and how many dropped out for an unknown item or an unknown group."""
+REASONS = ("amount_not_above_zero", "not_in_groups", "not_in_domain")
 
-    unknown: int
-    elsewhere: int
+
+class Rankable(NamedTuple):
+    """The rows of a block that can be ranked, with numbers of groups and amounts in units.
+
+    Args:
+        items: theirs, as they are counted: codes, or labels.
+        unknown: the items of the rows that are outside the domain.
+        left_out: how many rows dropped out, by reason: each for the first of `REASONS` that applies.
+    """
+
+    rows: pa.RecordBatch
+    items: Codes | pa.Array
+    unknown: pa.Array
+    left_out: Counter[str]
+
+
+def rankable(block: pa.RecordBatch, domain: Domain, groups: Groups | None, amounts: Amounts | None) -> Rankable:
+    """The rows of a block, all of them in the period, that can be ranked."""
+    sizes = [len(block)]
+    if amounts is not None:
+        block = _above_zero(block, amounts)
+    sizes.append(len(block))
+    if groups is not None:
+        block = _of_groups(block, groups)
+    sizes.append(len(block))
+    known, items = domain.known(block["item"], None if groups is None else block["group"].to_numpy())
+    unknown = block["item"].slice(0, 0)
+    if not known.all():
+        unknown = block["item"].filter(pa.array(~known))
+        block = block.filter(pa.array(known))
+    sizes.append(len(block))
+    return Rankable(block, items, unknown, Counter(dict(zip(REASONS, map(sub, sizes, sizes[1:]), strict=True))))
+
+
+class _Split(NamedTuple):
+    """Rows by user shard, and how many dropped out, by reason."""
+
+    left_out: Counter[str]
     rows: list[UserRows]
 
 
 class _Encoded(NamedTuple):
-    """The rows of a block, and how many dropped out for an unknown item or an unknown group."""
+    """The rows of a block, and how many dropped out, by reason."""
 
-    unknown: int
-    elsewhere: int
+    left_out: Counter[str]
     rows: pa.RecordBatch
 
 
@@ -232,7 +267,7 @@ class _ShardDoFn(SideBySideDoFn):
         self._domain, self._key, self._shards, self._partitioning = domain, key, shards, partitioning
         self._amounts, self._groups = amounts, groups
         self._empty = UserShard(partitioning, key, None, None if amounts is None else amounts.cap).no_rows()
-        self._left_out, self._in_no_group = LeftOutRows("not_in_domain"), LeftOutRows("not_in_groups")
+        self._left_out = {reason: LeftOutRows(reason) for reason in REASONS}
 
     def setup(self) -> None:
         super().setup()
@@ -268,7 +303,7 @@ class _ShardDoFn(SideBySideDoFn):
     def work(self, blocks: list[pa.RecordBatch]) -> _Split:
         sent = receipt_in(blocks[0])
         if sent is not None:
-            return _Split(0, 0, [(sent.reader % self._shards, with_receipt_of(self._empty, sent))])
+            return _Split(Counter(), [(sent.reader % self._shards, with_receipt_of(self._empty, sent))])
         checksum = sum(checksum_in(block) or 0 for block in blocks)
         split = self._split([self._encoded(block) for block in blocks])
         return split._replace(rows=self._shared(split.rows, checksum))
@@ -287,21 +322,12 @@ class _ShardDoFn(SideBySideDoFn):
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
-        if self._amounts is not None:
-            block = _above_zero(block, self._amounts)
-        before = len(block)
-        if self._groups is not None:
-            block = _of_groups(block, self._groups)
-        elsewhere = before - len(block)
-        known, items = self._domain.known(block["item"], None if self._groups is None else block["group"].to_numpy())
-        unknown = int(len(known) - known.sum())
-        if unknown:
-            block = block.filter(pa.array(known))
+        block, items, _, left_out = rankable(block, self._domain, self._groups, self._amounts)
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
         others |= {name: block[name].to_numpy() for name in names}
-        return _Encoded(unknown, elsewhere, make_table(user=words, item=items, **others))
+        return _Encoded(left_out, make_table(user=words, item=items, **others))
 
     def _split(self, encoded: list[_Encoded]) -> _Split:
         table = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)
@@ -319,12 +345,11 @@ class _ShardDoFn(SideBySideDoFn):
             for shard, piece in parted(shards, self._shards, table_of)
             for start in range(0, len(piece), _LONGEST)
         ]
-        return _Split(sum(each.unknown for each in encoded), sum(each.elsewhere for each in encoded), pieces)
+        return _Split(sum((each.left_out for each in encoded), Counter()), pieces)
 
     def hand_on(self, result: _Split) -> list[UserRows]:
-        for counter, rows in ((self._left_out, result.unknown), (self._in_no_group, result.elsewhere)):
-            if rows:
-                counter.inc(rows)
+        for reason, rows in result.left_out.items():
+            self._left_out[reason].inc(rows)
         return result.rows
 
 

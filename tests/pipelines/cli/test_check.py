@@ -145,17 +145,17 @@ class TestTheOperatorsLook:
     def test_items_that_are_others_altogether(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))
         told = checked("--show-dropped-rows").err
-        assert "not in the domain: 100 or more, all" in told and "compare the spelling" not in told
+        assert "not in domain: 100 or more, all" in told and "compare the spelling" not in told
         assert "no row is left: this is pure noise" in told and SECRET not in told
 
     def test_all_of_a_few_rows(self, folder: Path) -> None:
         """Fewer than 100 are not told, but that they are all of the rows is."""
         write(folder / "rows.parquet", [*rows_of(1, item=lambda item: f"{SECRET} {item}")])
         told = checked("--show-dropped-rows").err
-        assert "not in the domain: fewer than 100, all\n" in told and "no row is left: this is pure noise" in told
+        assert "not in domain: fewer than 100, all\n" in told and "no row is left: this is pure noise" in told
         write(folder / "rows.parquet", [*rows_of(1), *rows_of(1, item=lambda item: f"{SECRET} {item}")])
         told = checked("--show-dropped-rows").err
-        assert "not in the domain: fewer than 100\n" in told and "no row is left" not in told
+        assert "not in domain: fewer than 100\n" in told and "no row is left" not in told
 
     def test_days_without_rows(self, folder: Path) -> None:
         write(folder / "rows.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])
@@ -174,7 +174,7 @@ class TestTheOperatorsLook:
                {"user": "a", "item": "gin", "time": int(START.timestamp())}]  # fmt: skip
         write(folder / "rows.parquet", [*rows_of(), *odd])
         told = checked("--show-dropped-rows", "--exact-counters").err
-        for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in the domain: 1"):
+        for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in domain: 1"):
             assert line in told
 
     def test_it_agrees_with_what_a_run_leaves_out(self, folder: Path) -> None:
@@ -183,14 +183,28 @@ class TestTheOperatorsLook:
         words = ["run", "--input", "rows.parquet", *ASKED, "--show-dropped-rows", "--exact-counters", "--quiet"]
         assert "not in domain 3, null 3" in command(*words).err
         told = command(*words, "--check", "--overwrite").err
-        assert "null: 3" in told and "not in the domain: 3" in told
+        assert "null: 3" in told and "not in domain: 3" in told
+
+    def test_it_agrees_on_groups_and_amounts(self, folder: Path) -> None:
+        """A row is left out once, for the first reason: with no amount above zero, in no group, outside the domain."""
+        row = {"user": "a", "item": "Tea", "time": int(START.timestamp()), "group": "FR", "amount": 2.0}
+        odd = [{"amount": 0.0}, {"amount": -1.0, "group": "XX"}, {"group": "XX", "item": "gin"}, {"item": "gin"}]
+        write(folder / "rows.parquet", [row, *({**row, **change} for change in odd)])
+        write(folder / "lands.txt", "FR\nDE\n")
+        words = ["run", "--input", "rows.parquet", *ASKED, "--group-column", "group", "--groups", "lands.txt",
+                 "--value-column", "amount", "--max-value", "5", "--show-dropped-rows", "--exact-counters"]  # fmt: skip
+        told = command(*words, "--check").err
+        for line in ("amount not above zero: 2", "not in groups: 1", "not in domain: 1"):
+            assert line in told
+        ran = command(*words, "--quiet").err
+        assert "amount not above zero 2, not in domain 1, not in groups 1" in ran, ran
 
     def test_streams_and_ranges(self, folder: Path) -> None:
         spec = resolve(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
-        assert look.lost["not in the domain"] == 1 and look.total == 2 and not look.spellings
+        assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings
         with pytest.raises(Refusal, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"):
             look_at(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
         assert list(Look().lines())[1] == "  in the input: fewer than 100"

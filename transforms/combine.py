@@ -9,6 +9,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.coders import TupleCoder, VarIntCoder, registry
@@ -253,13 +254,11 @@ def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:
 
 def add_up_labels(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     """Totals of labels, by window, in no order."""
-    batches = list(tables)
-    if not batches:
-        return make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
-    table = pa.Table.from_batches(batches)
-    keys = table.schema.names[:-1]
-    sums = table.group_by(keys).aggregate([("count", "sum")]).rename_columns([*keys, "count"])
-    return joined(sums.select([*keys, "count"]).to_batches() or [batches[0].slice(0, 0)])
+    nothing = make_table(item=pa.array([], pa.large_string()), count=np.empty(0, np.int64))
+    rows = pl.DataFrame(pa.Table.from_batches(list(tables) or [nothing]))
+    added = rows.lazy().group_by(rows.columns[:-1]).agg(pl.col("count").sum()).collect()
+    totals = added.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return joined(totals.to_batches() or [pa.RecordBatch.from_pylist([], totals.schema)])
 
 
 def largest(table: pa.Table, keep: int | None) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from private_topk.transforms.counters import LeftOutRows, Mark
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
-from private_topk.transforms.shuffle import InProcessShuffle, PutIn, SideBySideDoFn
+from private_topk.transforms.shuffle import InProcessShuffle, PutIn, ThreadPoolDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
@@ -131,7 +131,7 @@ class _Stateful(beam.PTransform):
 _GATHERINGS = {"grouped": _Grouped, "by reference": _ByReference, "stateful": _Stateful}
 
 
-class _CountDoFn(SideBySideDoFn):
+class _CountDoFn(ThreadPoolDoFn):
     def __init__(self, counter: ShardCounter, cores: int = 1, shuffle: str | None = None) -> None:
         super().__init__(cores)
         self._counter, self._shuffle = counter, shuffle
@@ -144,7 +144,7 @@ class _CountDoFn(SideBySideDoFn):
         counted = self._counter.counted(shard, pieces)
         return counted if self._cores == 1 else list(counted)
 
-    def hand_on(self, result: Iterable[KeyedCounts]) -> Iterable[KeyedCounts]:
+    def emit(self, result: Iterable[KeyedCounts]) -> Iterable[KeyedCounts]:
         return _marked(result, self._any_left)
 
 

@@ -26,7 +26,7 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.shuffle import SideBySideDoFn
+from private_topk.transforms.shuffle import ThreadPoolDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
@@ -250,7 +250,7 @@ class _Encoded(NamedTuple):
     rows: pa.RecordBatch
 
 
-class _ShardDoFn(SideBySideDoFn):
+class _ShardDoFn(ThreadPoolDoFn):
     def __init__(
         self,
         domain: Domain,
@@ -347,7 +347,7 @@ class _ShardDoFn(SideBySideDoFn):
         ]
         return _Split(sum((each.left_out for each in encoded), Counter()), pieces)
 
-    def hand_on(self, result: _Split) -> list[UserRows]:
+    def emit(self, result: _Split) -> list[UserRows]:
         for reason, rows in result.left_out.items():
             self._left_out[reason].inc(rows)
         return result.rows

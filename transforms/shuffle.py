@@ -16,7 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.completeness import incomplete
 
-__all__ = ["InProcessShuffle", "PutIn", "SideBySideDoFn"]
+__all__ = ["InProcessShuffle", "PutIn", "ThreadPoolDoFn"]
 
 
 class InProcessShuffle:
@@ -87,8 +87,8 @@ class _PutInDoFn(beam.DoFn):
             yield GlobalWindows.windowed_value((key, _LIVE[self._shuffle].put(elements)))
 
 
-class SideBySideDoFn(beam.DoFn):
-    """A DoFn that runs `work` on up to `cores` elements at a time, and `hand_on` of the results, in order, on the
+class ThreadPoolDoFn(beam.DoFn):
+    """A DoFn that runs `work` on up to `cores` elements at a time, and `emit` of the results, in order, on the
     thread that Beam calls it on.
 
     numpy and Arrow release Python's lock, so this fills as many cores. What comes out is the same whatever `cores` is.
@@ -104,7 +104,7 @@ class SideBySideDoFn(beam.DoFn):
         """The costly part: touches nothing but the element, since it runs beside others."""
         raise NotImplementedError
 
-    def hand_on(self, result: Any) -> Iterable[Any]:  # noqa: ANN401
+    def emit(self, result: Any) -> Iterable[Any]:  # noqa: ANN401
         """The output for a result of `work`."""
         raise NotImplementedError
 
@@ -117,16 +117,16 @@ class SideBySideDoFn(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[Any]:  # noqa: ANN401
         if self._pool is None:
-            yield from self.hand_on(self.work(element))
+            yield from self.emit(self.work(element))
             return
         self._ahead.append(self._pool.submit(self.work, element))
         # More tasks than cores, so that no core waits while a result is handed on.
         if len(self._ahead) >= 2 * self._cores:
-            yield from self.hand_on(self._ahead.popleft().result())
+            yield from self.emit(self._ahead.popleft().result())
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         while self._ahead:
-            for result in self.hand_on(self._ahead.popleft().result()):
+            for result in self.emit(self._ahead.popleft().result()):
                 yield GlobalWindows.windowed_value(result)
 
     def teardown(self) -> None:

@@ -20,7 +20,7 @@ from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.rows import MakeBlocks
-from private_topk.transforms.shuffle import InProcessShuffle, SideBySideDoFn, _PutInDoFn
+from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, _PutInDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
@@ -60,8 +60,8 @@ def test_one_number_is_grouped_for_each_key_and_bundle() -> None:
         list(range(key, 30, 3)) for key in range(3)]  # fmt: skip
 
 
-class Together(SideBySideDoFn):
-    """Each `work` waits for another one to be at work; `hand_on` says on which thread it is."""
+class Together(ThreadPoolDoFn):
+    """Each `work` waits for another one to be at work; `emit` says on which thread it is."""
 
     def __init__(self, cores: int) -> None:
         super().__init__(cores)
@@ -73,11 +73,11 @@ class Together(SideBySideDoFn):
         self.barrier.wait(timeout=300)
         return element
 
-    def hand_on(self, result: int) -> list[tuple[int, bool]]:
+    def emit(self, result: int) -> list[tuple[int, bool]]:
         return [(result, threading.current_thread() is threading.main_thread())]
 
 
-def through(fn: SideBySideDoFn, elements: Sequence[Any]) -> list[Any]:
+def through(fn: ThreadPoolDoFn, elements: Sequence[Any]) -> list[Any]:
     fn.setup()
     fn.start_bundle()
     found = [result for element in elements for result in fn.process(element)]

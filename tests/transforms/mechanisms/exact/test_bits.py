@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.bits import uniform_subset
+from private_topk.transforms.mechanisms.exact.bits import below, uniform_subset
 from private_topk.transforms.testing import assert_follows, draws_to_see
 
 
@@ -51,6 +51,19 @@ def test_below_is_uniform(n: int) -> None:
 def test_below_takes_integers_of_any_size() -> None:
     draw = RandomBits.keyed(b"large").draw()
     assert max(draw.below(3**500) for _ in range(200)).bit_length() > 785
+
+
+@pytest.mark.parametrize("n", [3, 10, 2**32 - 1, 2**32 + 1, 3 << 61, 2**63 - 1])
+def test_below_each_takes_equally_many_words_for_every_number(n: int) -> None:
+    """A number comes of a run of words. Of a run that has one more than the others, the first word is not taken."""
+    numbers = sorted({i % n for i in (*range(50), -2, -1, n // 2, n // 3)})
+    starts = [-(-i * 2**64 // n) for i in numbers]
+    longer = [-(-(i + 1) * 2**64 // n) - start > 2**64 // n for i, start in zip(numbers, starts, strict=True)]
+    assert any(longer) and not all(longer)
+    found, rejected = below(np.array(starts, np.uint64), np.full(len(starts), n))
+    assert found.tolist() == numbers and rejected.tolist() == longer
+    found, rejected = below(np.array(starts, np.uint64) + np.uint64(1), np.full(len(starts), n))
+    assert not rejected[found == numbers].any()
 
 
 @pytest.mark.parametrize("key", [b"", "text", None, 5])

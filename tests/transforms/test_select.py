@@ -86,6 +86,9 @@ def test_other_counts_or_items_have_another_digest() -> None:
     changes = ({}, {"item": np.array([3, 5], np.uint32)}, {"count": [70, 71]})
     found = {WindowCounts.of(spec, [make_table(**{**columns, **change})]).digest for change in changes}
     assert len(found) == 3 and WindowCounts.of(spec, []).digest not in found
+    labels = [pa.array(["a", other], pa.large_string()) for other in "bc"]
+    one, other = (WindowCounts.of(HIDDEN, [make_table(item=some, count=[70, 70])]).digest for some in labels)
+    assert one != other
 
 
 def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.cli import main as private_topk
-from private_topk.pipelines.preview import PublicCounts, Setting, Zipf, look
+from private_topk.pipelines.preview import PublicCounts, Zipf, preview
 
 SHAPES = {"flat": Zipf(0.6, 300, 1000, 5), "Zipf": Zipf(1.0, 300, 1000, 5), "steep": Zipf(1.5, 300, 1000, 5)}
 MECHANISMS = ("joint", "pnf-peeling", "cdp-peeling")
@@ -65,8 +65,7 @@ def main() -> None:
             (folder / "items.txt").write_text("\n".join(map(str, range(len(counts)))) + "\n")
             for mechanism in MECHANISMS:
                 recall, order = drawn(folder, counts, mechanism)
-                share = Setting(K, EPSILON, DELTA).share_of(mechanism)
-                found = look(share.mechanism, PublicCounts(counts).histogram(None, False), K)
+                found = preview(PublicCounts(counts), K, EPSILON, DELTA, mechanism=mechanism).best
                 print(f"{name:<6} {mechanism:<12} {found.recall.value:7.1%} {recall:7.1%}   {found.order.value:7.1%} "
                       f"{order:7.1%}", flush=True)  # fmt: skip
 

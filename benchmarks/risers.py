@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.windows_per_user import Data, commits, counts, sample
-from private_topk.pipelines.report_spec import resolve
+from private_topk.pipelines.question import Question
 from private_topk.transforms import Period, Risers
 from private_topk.transforms.mechanisms import RandomBits, make_mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Named
@@ -52,12 +52,12 @@ def measured(data: Data, window: int, draws: int) -> Iterator[tuple[float, float
 def by_mechanism(data: Data, risers: Risers, scores: np.ndarray, name: str, epsilon: float, draws: int) -> float:
     own = {"delta": 1e-6} if name == "gaussian" else {}
     period = Period.of("2000-01-02", "2000-01-03")
-    asked = resolve(
+    asked = Question(
         TopK(data.k, make_mechanism(name, epsilon=epsilon, **own), [str(n) for n in range(data.items)], risers=risers),
         period=period,
     )
     named = Named.of(scores - scores.min())
-    drawn, bits = asked.spec.mechanism.prepare(named.histogram), RandomBits.keyed(b"risers".ljust(32, b"."))
+    drawn, bits = asked.top_k.mechanism.prepare(named.histogram), RandomBits.keyed(b"risers".ljust(32, b"."))
     return float(np.mean([hits(scores, named.items(drawn.ranks(data.k, bits))) for _ in range(draws)]))
 
 

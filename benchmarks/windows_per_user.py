@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.counts import FOLDER
-from private_topk.pipelines.report_spec import resolve
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.sample import write_sample
 from private_topk.transforms import Period
 from private_topk.transforms.mechanisms import Joint, RandomBits
@@ -78,7 +78,7 @@ def counts(data: Data, counted: np.ndarray) -> np.ndarray:
 def recall(data: Data, here: np.ndarray, truth: np.ndarray, most: int, epsilon: float, draws: int) -> float:
     period = Period.of("2000-01-01", f"2000-01-{data.windows + 1:02}", "1d")
     domain = [str(n) for n in range(data.items)]
-    mechanism = resolve(
+    mechanism = Question(
         TopK(data.k, Joint(epsilon), domain, max_windows_per_user=most), period=period, privacy_unit="user"
     ).top_k.mechanism
     bits = RandomBits.keyed(b"windows per user".ljust(32, b"."))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import ReportSpec
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.files import ToFile
 from private_topk.pipelines.sources.columns import Columns
@@ -21,6 +22,7 @@ from private_topk.runners import prepare
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import mechanism_by_name
 from private_topk.transforms.release import Release
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.audit import (
     Finding,
     Sampler,
@@ -182,7 +184,8 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))
         period = Period(_START, _START + windows * _DAY, _DAY)
         source = Files(str(Path(folder, "rows-*.csv")), columns)
-        run(Report(ReportSpec(spec, period, release), source, sink_of_rankings), prepare("direct", []))
+        question = Question(_with_whole_budget(spec), period, release)
+        run(Report(question, source, sink_of_rankings), prepare("direct", []))
         published = sink_of_rankings.published() or []
     groups = (None,) if spec.groups is None else GROUPS
     by_ranking: dict[tuple[int, str | None], list[dict[str, Any]]] = {
@@ -196,3 +199,11 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         for of, rows in by_ranking.items()
     }  # fmt: skip
     return [tuple(answers[window, group] for group in groups) for window in range(windows)]
+
+
+def _with_whole_budget(spec: TopK) -> TopK:
+    """The specification with the budget of all rankings of a window that one user can change, as a run is asked."""
+    own, rankings = spec.mechanism, spec.rankings_of_a_user()
+    given = {name: own.parameter(name) for name in ("epsilon", "delta")}
+    whole: dict[str, Any] = {name: rankings * Fraction(part) for name, part in given.items() if part is not None}
+    return replace(spec, mechanism=replace(own, **whole))

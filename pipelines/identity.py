@@ -1,6 +1,7 @@
-"""The identity of an input or a specification: all of its fields, except those that are marked, with a reason.
+"""The identity of a value: all of its fields as JSON, except those that are marked, with a reason.
 
-If a ledger knew less, one charge could pay for several answers; so leaving a field out takes a mark.
+A ledger takes two releases as one by the identity of what is asked, and by the fingerprint of the input's. If it knew
+less, one charge could pay for several answers; so leaving a field out takes a mark.
 """
 
 from __future__ import annotations
@@ -16,40 +17,36 @@ from typing import Any
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.release import ReleaseKey
 
-__all__ = ["IF_GIVEN", "IF_NONE", "TAG", "UNASKED", "identity_of", "named", "unasked"]
+__all__ = ["NONE_MEANS", "NOT_IN_FINGERPRINT", "OMIT_IF_DEFAULT", "fingerprint", "identity_of", "not_in_fingerprint"]
 
-UNASKED = "unasked"
+NOT_IN_FINGERPRINT = "not_in_fingerprint"
 """The mark's name in a field's metadata, for rooms that cannot import this one."""
 
-TAG = "identity tag"
-"""The mark of a field that was renamed, with its former name."""
-
-IF_GIVEN = "asked if given"
+OMIT_IF_DEFAULT = "omit_if_default"
 """The mark of a field that was added later: while it has its default, the identity is as it was without the field."""
 
-IF_NONE = "asked as"
+NONE_MEANS = "none_means"
 """The mark of a field whose None means a value, with that value: whether it was said or not is one question."""
 
 
-def unasked(reason: str) -> Mapping[str, str]:
+def not_in_fingerprint(reason: str) -> Mapping[str, str]:
     """Metadata of a dataclass field that changes neither which rows count nor what is drawn, and why that is so."""
     if not reason:
         raise ValueError("reason must be given: why the field changes neither rows nor draw")
-    return {UNASKED: reason}
+    return {NOT_IN_FINGERPRINT: reason}
 
 
 def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types go
-    """A value as JSON: the tag and every field of a dataclass, recursively, but for those marked `unasked`.
+    """A value as JSON: the kind and every field of a dataclass, recursively, but for those `not_in_fingerprint`.
 
-    The tag of a class is its own `identity_tag`, of a mechanism its name. A field that is renamed keeps its tag in
-    its mark `TAG`. Raises TypeError for a value that has no such form.
+    The kind of a class is its own `identity_tag`, of a mechanism its name. Raises TypeError for a value that has no
+    such form.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        members = {field.metadata.get(TAG, field.name): identity_of(_asked(field, value))
-                 for field in fields(value) if _is_asked(field, value)}  # fmt: skip
-        return {"kind": _tag(value), **members}
+        members = {field.name: identity_of(_told(field, value)) for field in fields(value) if _is_told(field, value)}
+        return {"kind": _kind(value), **members}
     if isinstance(value, Mapping):
         return {str(name): identity_of(member) for name, member in sorted(value.items())}
     if isinstance(value, tuple | list):
@@ -60,10 +57,10 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
         return str(value)
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
-    raise TypeError(f"a {type(value).__name__} has no identity: make it a dataclass, or mark its field as unasked")
+    raise TypeError(f"a {type(value).__name__} has no identity: make it a dataclass, or mark its field")
 
 
-def _tag(value: object) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, Mechanism):
         return value.about.name
     tag = vars(type(value)).get("identity_tag")
@@ -72,18 +69,18 @@ def _tag(value: object) -> str:
     return tag
 
 
-def _is_asked(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the dataclass that has the field
-    if IF_GIVEN in field.metadata and getattr(value, field.name) == field.default:
+def _is_told(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the dataclass that has the field
+    if OMIT_IF_DEFAULT in field.metadata and getattr(value, field.name) == field.default:
         return False
-    return UNASKED not in field.metadata
+    return NOT_IN_FINGERPRINT not in field.metadata
 
 
-def _asked(field: Field[Any], value: Any) -> Any:  # noqa: ANN401
+def _told(field: Field[Any], value: Any) -> Any:  # noqa: ANN401
     given = getattr(value, field.name)
-    return field.metadata.get(IF_NONE) if given is None else given
+    return field.metadata.get(NONE_MEANS) if given is None else given
 
 
-def named(value: object, key: ReleaseKey) -> str:
+def fingerprint(value: object, key: ReleaseKey) -> str:
     """64 hexadecimal digits that identify a value, keyed: nobody without the release key can test a guess of it."""
     message = json.dumps(["private-topk input 2", identity_of(value)], sort_keys=True)
     return hmac.digest(key.derive("input fingerprint"), message.encode(), "sha256").hex()

@@ -93,7 +93,7 @@ class Look:
 
 def look_at(report: Report) -> Look:
     """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal if only a run can read it."""
-    period, domain = report.spec.reads, report.spec.top_k.domain
+    period, domain = report.question.reads, report.question.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
         raise Refusal("show_dropped_rows", f"cannot look at {verbatim(report.source.place)} before a run",
@@ -102,7 +102,7 @@ def look_at(report: Report) -> Look:
     look = Look(period=period)
     spelled = _Spelled(domain) if domain.is_public else None
     for rows in parts:
-        _add(look, rows, columns, report.spec.top_k, spelled)
+        _add(look, rows, columns, report.question.top_k, spelled)
     return look
 
 

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.pictures import Picture
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import pair_at, publish
 from private_topk.pipelines.report import Report, account_of
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.page import page, snippet
@@ -42,9 +42,9 @@ from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
-from private_topk.transforms.spec import TopK
+from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.types import kind_of
-from private_topk.transforms.validation import check_kinds, named_as_arguments
+from private_topk.transforms.validation import named_as_arguments
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -153,15 +153,16 @@ def rank(
         raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
     listed = as_domain(domain, names_of("item", "item", item))
     fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
-    spec = resolve(
+    question = Question(
         TopK(*fields),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
-        spare_delta=delta,
-        period=period,
-        release=release,
-        privacy_unit=privacy_unit,
-        horizon=horizon,
+        period,
+        release or Release.fresh(),
+        privacy_unit,
+        horizon,
+        delta,
+        None if account is None else account.budget(privacy_unit).total,
     )
-    groups = spec.top_k.groups
+    groups = question.asked.groups
     columns = Columns(
         user,
         names_of("item", "item", item),
@@ -175,10 +176,10 @@ def rank(
     if groups is not None and isinstance(columns.group, str):
         check_digits("groups", kind_of(frame.table[columns.group].type), groups.labels)
     if isinstance(columns.item, str):
-        check_digits("domain", kind_of(frame.table[columns.item].type), spec.top_k.domain)
+        check_digits("domain", kind_of(frame.table[columns.item].type), question.asked.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
-        done = run(Report(spec, frame, ToFile(path), account), prepare("direct", []))
+        done = run(Report(question, frame, ToFile(path), account), prepare("direct", []))
         tell_dropped_rows(done, show_dropped_rows)
         manifest = pair_at(path).manifest
         assert manifest is not None

@@ -7,10 +7,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.files import exists
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import check_repeat, count_published
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import ReportSpec
-from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
 from private_topk.transforms.stated import number
@@ -32,15 +31,15 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
         Refusal: the report would be refused.
     """
     check(report, launch)
-    spec = report.spec
+    question = report.question
     yield "input", f"{report.source.place}: {_columns(report)}"
-    yield "domain", spec.top_k.domain.words()
-    groups = spec.top_k.groups
+    yield "domain", question.top_k.domain.words()
+    groups = question.top_k.groups
     if groups is not None:
         yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
-    yield "windows", _windows(spec)
-    yield "draw", f"{_mechanism(spec)}, {_how_many(spec)}{_measure(spec)}"
-    yield "privacy", _privacy(spec)
+    yield "windows", _windows(question)
+    yield "draw", f"{_mechanism(question)}, {_how_many(question)}{_measure(question)}"
+    yield "privacy", _privacy(question)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.place}: {_output(report)}"
@@ -48,19 +47,19 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
 
 
 def _output(report: Report) -> str:
-    if count_published(report) == (1 if report.spec.period is None else len(report.spec.period)):
+    if count_published(report) == (1 if report.question.period is None else len(report.question.period)):
         return "published before"
-    there = report.sink.overwrite and any(map(exists, report.sink.files(report.spec.period) or ()))
+    there = report.sink.overwrite and any(map(exists, report.sink.files(report.question.period) or ()))
     return "replaces what is published there" if there else "can be written"
 
 
 def _columns(report: Report) -> str:
-    columns = report.source.columns.within(report.spec.reads)
+    columns = report.source.columns.within(report.question.reads)
     return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
 
 
-def _windows(spec: ReportSpec) -> str:
-    period, risers = spec.period, spec.top_k.risers
+def _windows(question: Question) -> str:
+    period, risers = question.period, question.top_k.risers
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
@@ -72,29 +71,29 @@ def _windows(spec: ReportSpec) -> str:
     return f"{len(period):,}, {ends}, the first to {rest}{against}"
 
 
-def _mechanism(spec: ReportSpec) -> str:
-    mechanism = spec.top_k.mechanism
+def _mechanism(question: Question) -> str:
+    mechanism = question.top_k.mechanism
     settings = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
     return " ".join([mechanism.about.name, *settings])
 
 
-def _how_many(spec: ReportSpec) -> str:
-    return "all items above its threshold" if spec.top_k.k is None else f"k {spec.top_k.k}"
+def _how_many(question: Question) -> str:
+    return "all items above its threshold" if question.top_k.k is None else f"k {question.top_k.k}"
 
 
-def _measure(spec: ReportSpec) -> str:
-    amounts = spec.top_k.amounts
+def _measure(question: Question) -> str:
+    amounts = question.top_k.amounts
     return (
         "" if amounts is None else f", by amounts of which a user adds at most {float(amounts.max_value):g} to an item"
     )
 
 
-def _privacy(spec: ReportSpec) -> str:
-    top_k, privacy = spec.top_k, spec.privacy
-    rows = "one user's rows" if spec.period is None else "one user's rows in each window"
+def _privacy(question: Question) -> str:
+    top_k, privacy = question.top_k, question.privacy
+    rows = "one user's rows" if question.period is None else "one user's rows in each window"
     each = f"{_budget(top_k.epsilon(), top_k.delta())} for {rows}"
-    if spec.over_all_windows is not None:
-        each += f"; {_budget(*spec.over_all_windows)} for a user who is in all {len(spec.period or ()):,}"
+    if question.over_all_windows is not None:
+        each += f"; {_budget(*question.over_all_windows)} for a user who is in all {len(question.period or ()):,}"
     if privacy.total is None:
         return each
     over = ("one window" if privacy.windows == 1 else f"{privacy.windows:,} windows") + (
@@ -109,21 +108,19 @@ def _budget(epsilon: Fraction | float, delta: Fraction | float) -> str:
 
 
 def _release(report: Report) -> str:
-    key = report.spec.release.key
+    key = report.question.release.key
     if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
     named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
     again = "a repeat over the same rows" if report.source.bounded else "once begun, to finish it in this output"
-    return f"{report.spec.release.id}, under {named}: {again} costs nothing more"
+    return f"{report.question.release.id}, under {named}: {again} costs nothing more"
 
 
 def _ledger(report: Report) -> str:
     account = report.account
     if account is None:
         return "none: nobody adds up what is spent"
-    from private_topk.pipelines.budget.ledger import Ledger
-
-    quote = Ledger(account.ledger).quote(request_of(report, account.dataset))
+    quote = account.books.quote(report.request())
     if quote is None or isinstance(quote, Fraction):
         after = "" if quote is None else f"; {float(quote):.1%} of the budget would be used"
         return f"dataset {account.dataset}: this run fits{after}"

@@ -1,4 +1,4 @@
-"""A report: its specification, its source of rows, its sink for rankings, and the budget that pays."""
+"""A report: its question, its source of rows, its sink for rankings, and the budget that pays."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.ledger import Account, NoBudget
+from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
+from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
+from private_topk.pipelines.identity import fingerprint
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.report_spec import ReportSpec, declared_period, spec_of
+from private_topk.pipelines.question import Question, declared_period
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
@@ -21,8 +24,8 @@ from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import NotYet, Refusal, literal, printable, verbatim
 from private_topk.transforms.options import Options, require
+from private_topk.transforms.release import DRAWS
 from private_topk.transforms.stated import number
-from private_topk.transforms.validation import check_all_windows
 
 __all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
 
@@ -48,7 +51,7 @@ class Report:
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
-    spec: ReportSpec
+    question: Question
     source: Source
     sink: Sink
     account: Account | None = None
@@ -59,9 +62,9 @@ class Report:
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
-        check_all_windows(self.spec.top_k, self.spec.period, self.source.bounded)
-        columns, groups = self.source.columns, self.spec.top_k.groups
-        check_columns("domain", columns.item, self.spec.top_k.domain)
+        self.question.asked.check_windows(self.question.period, self.source.bounded)
+        columns, groups = self.source.columns, self.question.asked.groups
+        check_columns("domain", columns.item, self.question.asked.domain)
         if groups is not None and columns.group is not None:
             check_columns("groups", columns.group, groups.labels)
         least = self.expect_rows_at_least
@@ -70,21 +73,65 @@ class Report:
 
     def reads(self) -> list[str]:
         """The places and files that are read or keep something: no output may replace them."""
-        lists = [place for _, place in self.spec.top_k.listed()]
-        files = {"release_key": self.spec.release.key.source, "success_file": self.success_file,
+        lists = [place for _, place in self.question.top_k.listed()]
+        files = {"release_key": self.question.release.key.source, "success_file": self.success_file,
                "ledger": self.account and self.account.ledger}  # fmt: skip
         return [self.source.place, *self.source.local_places(), *lists, *protected_files(files), *self.kept]
 
     def input_record(self) -> InputRecord | None:
         """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
-        release = self.spec.release
+        release = self.question.release
         return None if self.source.bounded or release.key.in_memory else self.sink.input_record(release)
 
     def integer_items(self) -> bool:
         """Whether items are published as integers: where the rows have no others by their schema, and the list too. No
         row decides it. Raises Refusal.
         """
-        return self.source.integer_items and self.spec.top_k.domain.holds_integers()
+        return self.source.integer_items and self.question.top_k.domain.holds_integers()
+
+    def request(self) -> Request:
+        """What the account is asked to pay for, told by all of the question and the source. Reads files once, for their
+        identity; needs the release key here. Raises Refusal.
+        """
+        assert self.account is not None
+        question, reads = self.question, self.question.reads
+        try:
+            key_id, identity = question.release.key.key_id(), self._fingerprint()
+        except Refusal as error:
+            if error.field != "release_key":
+                raise
+            rule = "needs the release key where the run is launched: {release_key} "
+            raise Refusal("ledger", rule + error.rule) from None
+        return Request(
+            dataset=self.account.dataset,
+            unit=question.privacy_unit,
+            release_id=question.release.id,
+            key_id=key_id,
+            fingerprint=identity,
+            parameters={**question.top_k.parameters(), "asked": question.identity(), "draws": DRAWS},
+            windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
+            cost=cost_of(question.top_k),
+            windows_of_a_user=None if question.asked.max_windows_per_user is None else question.windows_of_a_user,
+            rows=self._rows(),
+            report_name=self.account.report_name,
+        )
+
+    def _fingerprint(self) -> str:
+        """That of the input; for a stream, whose contents are not known beforehand, also of its output's place."""
+        key, period = self.question.release.key, self.question.period
+        source = self.source.identity(key, self.question.reads)
+        if self.source.bounded:
+            return source
+        place = (self.sink.files(period) or [self.sink.place])[0]
+        output = os.path.realpath(place) if is_local(place) else place
+        return fingerprint({"stream": source, "output": output}, key)
+
+    def _rows(self) -> dict[str, str]:
+        """The columns that define users, and times where there are windows."""
+        columns = self.source.columns
+        if self.question.period is None or columns.time is None:
+            return {"user_column": columns.user}
+        return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.unit}
 
     def check_complete(self) -> None:
         """Raise NotYet if the success file does not exist yet.
@@ -108,7 +155,7 @@ class Report:
 
     def check_rows(self) -> None:
         """Raise Refusal if there are fewer rows than expected. Reads as many as it takes to decide."""
-        wanted, period = self.expect_rows_at_least, self.spec.period
+        wanted, period = self.expect_rows_at_least, self.question.period
         if wanted is None:
             return
         parts = self.source.rows(period)
@@ -134,9 +181,9 @@ class Report:
         if self.shards is not None:
             return self.shards
         wanted = min(max(16, 1 << (self.source.stored_bytes() // _BYTES_PER_SHARD).bit_length()), 1 << 14)
-        if self.source.bounded or self.spec.period is None:
+        if self.source.bounded or self.question.period is None:
             return wanted
-        return min(wanted, 1 << max(_MOST_STATES // len(self.spec.period), 1).bit_length() - 1)
+        return min(wanted, 1 << max(_MOST_STATES // len(self.question.period), 1).bit_length() - 1)
 
 
 def check_shards(shards: int | None) -> None:
@@ -145,19 +192,20 @@ def check_shards(shards: int | None) -> None:
         raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
 
 
-def report_of(options: Options, *, watch: bool = False) -> Report:
+def report_of(options: Options, *, watch: bool = False, account: Account | None = None) -> Report:
     """The report that options describe. Reads the domain and the ledger; accesses no other place yet.
 
     Args:
         watch: the input is a stream, or files that still arrive, and not a complete set of files.
+        account: that which the options name, where it is open already.
 
     Raises:
         Refusal: naming the field, the rule and the remedy.
     """
     require(options, "input", "output", "mechanism", "epsilon")
-    sink, account = sink_for(options, watch=watch), account_of(options)
-    spec = spec_of(options, _held(account, options) if account else None)
-    return Report(spec, source_for(options, watch=watch), sink, account, options.get("shards"),
+    sink, account = sink_for(options, watch=watch), account or account_of(options)
+    question = Question.of(options, _held(account, options) if account else None)
+    return Report(question, source_for(options, watch=watch), sink, account, options.get("shards"),
                   options.get("success_file"), options.get("expect_rows_at_least"),
                   tuple(protected_files(options)))  # fmt: skip
 
@@ -198,6 +246,8 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
 def _columns_of(options: Options) -> Columns:
     """The columns that were asked for, with that of the time. Raises Refusal."""
     names: dict[str, Any] = {field: options[field] for field in _COLUMNS if field in options}  # type: ignore[literal-required]
+    if "max_value" in options and "value_column" not in options:
+        raise Refusal("max_value", "needs {value_column}: the column of the amounts")
     columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
     columns.check_apart(declared_period(options))
     return columns

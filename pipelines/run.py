@@ -33,7 +33,6 @@ from private_topk.pipelines.release.progress import (
     what_is_published,
 )
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.requests import how_to_resume, request_of
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
@@ -91,23 +90,23 @@ def build(
     Args:
         record: where a stream writes down what it has read, and looks up what earlier runs have.
     """
-    spec = report.spec
-    reading = report.source.read(spec.reads)
+    question = report.question
+    reading = report.source.read(question.reads)
     reading.live, reading.record = live, record
     blocks = pipeline | "Read" >> reading
     execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
                           launch.by_reference, launch.cores)  # fmt: skip
-    rankings = blocks | "Rank" >> RankBlocks(spec.top_k, spec.release, spec.period, execution)
-    written = rankings | "Write" >> report.sink.write(_manifest(report, launch), spec.release, live)
-    if spec.period is not None and not report.source.bounded and report.sink.files(spec.period) is None:
+    rankings = blocks | "Rank" >> RankBlocks(question.top_k, question.release, question.period, execution)
+    written = rankings | "Write" >> report.sink.write(_manifest(report, launch), question.release, live)
+    if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
         _ = written | "Record published windows" >> RecordPublished(live)
 
 
 def _manifest(report: Report, launch: Launch) -> Manifest:
     """The manifest as known before the run."""
-    columns = report.source.columns.within(report.spec.reads)
+    columns = report.source.columns.within(report.question.reads)
     return manifest_of(
-        report.spec,
+        report.question,
         launch.name,
         columns=columns.by_role(),
         reading=columns.manner(),
@@ -118,23 +117,23 @@ def _manifest(report: Report, launch: Launch) -> Manifest:
 
 def check(report: Report, launch: Launch) -> None:
     """Check the places of a report, and that the runner can run it. Raises Refusal; changes nothing."""
-    spec = report.spec
+    question = report.question
     if not launch.remote:
-        check_key(spec.release.key, launch.runner, launch.options)
+        check_key(question.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
         raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
                       "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.place):
-        report.sink.check(spec.period, report.reads(), spec.release)
-    report.source.check(spec.reads)
+        report.sink.check(question.period, report.reads(), question.release)
+    report.source.check(question.reads)
     if report.source.integer_items:
-        check_digits("domain", kind_of(pa.int64()), spec.top_k.domain)
+        check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
     manifest = _manifest(report, launch)
     with about_the_output(report.sink.place):
         report.sink.check_columns(manifest)
         if not (report.source.bounded and report.sink.overwrite):
-            report.sink.check_question(manifest, spec.period, spec.release)
+            report.sink.check_question(manifest, question.period, question.release)
     report.source.check_runner(launch)
     if not launch.remote:  # where the key may not be read here, the workers look
         _check_record(report)
@@ -155,7 +154,7 @@ def _check_record(report: Report) -> None:
         with about_the_input():
             report.source.check_record(record)
     except Refusal:
-        if count_published(report) != len(report.spec.period or ()):
+        if count_published(report) != len(report.question.period or ()):
             raise
 
 
@@ -166,6 +165,7 @@ def run(
     say: Callable[[str], None] | None = None,
     show_exact_counters: bool = False,
     health_file: str | None = None,
+    once_checked: Callable[[], object] = lambda: None,
 ) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
 
@@ -174,6 +174,7 @@ def run(
         say: takes a line for each window of a stream that is published.
         health_file: where to write the progress of a stream, every second.
         show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
+        once_checked: is called when nothing is in the way, and before anything is charged; may raise Refusal.
 
     Raises:
         Refusal: before anything was charged or started.
@@ -181,13 +182,14 @@ def run(
             bad input: its refusal is the cause.
     """
     check(report, launch)
+    once_checked()
     launch = launch.listening() if report.source.live else launch
     live, job, started = LiveRun(), None, False
-    before = 0 if report.spec.release.key.in_memory else count_published(report)
+    before = 0 if report.question.release.key.in_memory else count_published(report)
     # Where all is published no second answer can follow, and its input may have gone.
-    record = None if before == len(report.spec.period or ()) else report.input_record()
+    record = None if before == len(report.question.period or ()) else report.input_record()
     # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
-    request = None if report.account is None else request_of(report, report.account.dataset)
+    request = None if report.account is None else report.request()
     with _pipeline_of(launch) as pipeline:
         with exact_counters(show_exact_counters):
             _build(pipeline, report, launch, live, record)
@@ -265,9 +267,21 @@ def _charged(report: Report, request: Request | None, again: str) -> Iterator[No
     if request is None or report.account is None:
         yield
     else:
-        with charge(request, report.account.ledger, resume=how_to_resume(report, again),
+        with charge(request, report.account.books, resume=_how_to_resume(report, again),
                     check=lambda receipt: check_repeat(report, receipt)):  # fmt: skip
             yield
+
+
+def _how_to_resume(report: Report, again: str) -> str:
+    """The message about the charge when a run has failed.
+
+    Args:
+        again: how to run the same report again, in the words of the caller's interface.
+    """
+    stays = "the charge stays, since an answer may have been drawn. "
+    if report.question.release.key.in_memory:
+        return f"{stays}Its key was random and is gone: give a key and an id, so that a failed run can be resumed"
+    return f"{stays}To resume at no cost, {again}, with the same key and input"
 
 
 def _ended(report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None
@@ -315,12 +329,12 @@ def _local_places(report: Report) -> Iterator[tuple[str, str]]:
     """The paths of this machine that workers read or write, each with its field."""
     yield from (("output", path) for path in report.sink.local_places())
     yield from (("input", path) for path in report.source.local_places())
-    yield from ((field, path) for field, path in report.spec.top_k.listed() if "://" not in path)
+    yield from ((field, path) for field, path in report.question.top_k.listed() if "://" not in path)
 
 
 def _check_remote(report: Report) -> None:
     """Raise Refusal unless workers elsewhere can read and write all that the report names."""
-    _check_key(report.spec.release.key)
+    _check_key(report.question.release.key)
     for field, path in _local_places(report):
         rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
         raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
@@ -328,7 +342,7 @@ def _check_remote(report: Report) -> None:
 
 def _check_absolute(report: Report) -> None:
     """Raise Refusal for a path that workers would look for in a working folder of their own."""
-    key = report.spec.release.key.source
+    key = report.question.release.key.source
     named = [("release_key", key.removeprefix("file:"))] if key.startswith("file:") else []
     for field, path in (*_local_places(report), *named):
         if not os.path.isabs(path):

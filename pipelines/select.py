@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from private_topk.pipelines.drawing import mechanism_of
+from private_topk.pipelines.budget.composition import check_epsilon
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import check_counts
-from private_topk.transforms.options import Options
+from private_topk.transforms.options import Options, mechanism_from_options
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 __all__ = ["Counts", "Drawn", "read_counts", "select"]
@@ -34,7 +34,8 @@ class Drawn(NamedTuple):
 
 def select(counts: Counts, options: Options) -> Drawn:
     """One draw of the mechanism that the options name. Raises Refusal."""
-    mechanism, spare_delta = mechanism_of(options)
+    check_epsilon(options["epsilon"])
+    mechanism, spare_delta = mechanism_from_options(options)
     name, k = mechanism.about.name, options["k"]
     if spare_delta is not None:
         raise Refusal("delta", f"does not apply to {name}", "leave it out")

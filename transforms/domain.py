@@ -34,8 +34,6 @@ from private_topk.transforms.types import Kind
 __all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain",
            "as_domain", "check_columns", "check_digits"]  # fmt: skip
 
-_LARGEST_RANGE = 1 << 40
-
 Known = tuple[NDArray[np.bool_], "np.ndarray | pa.Array"]
 """A mask of the rows whose items can be ranked, and these items as they are counted: codes, or labels."""
 
@@ -58,7 +56,7 @@ class UnknownDomain:
     sparse: ClassVar[Literal[False]] = False
     size: ClassVar[int] = 0
 
-    catalogue: PublicDomain | None = field(default=None, metadata={"asked if given": True})
+    catalogue: PublicDomain | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
         if self.catalogue is not None:
@@ -110,7 +108,9 @@ class PublicDomain:
     is_public: ClassVar[Literal[True]] = True
     sparse: ClassVar[Literal[False]] = False
 
-    load: Callable[[], pa.Array] = field(repr=False, compare=False, metadata={"unasked": "the digest names the items"})
+    load: Callable[[], pa.Array] = field(
+        repr=False, compare=False, metadata={"not_in_fingerprint": "the digest names the items"}
+    )
     digest: str
     size: int
 
@@ -192,6 +192,7 @@ class RangeDomain:
     is_public: ClassVar[Literal[True]] = True
     sparse: ClassVar[Literal[True]] = True
     """Few of the items are held, however many there are."""
+    LONGEST: ClassVar[int] = 1 << 40
 
     start: int
     stop: int
@@ -200,7 +201,7 @@ class RangeDomain:
         for end in (self.start, self.stop):
             if isinstance(end, bool) or not isinstance(end, int) or abs(end) >= 10**18:
                 raise Refusal("domain_range", "must be given by two integers of at most 18 digits")
-        if not 0 < self.size <= _LARGEST_RANGE:
+        if not 0 < self.size <= self.LONGEST:
             raise Refusal("domain_range", f"must hold 1 to 2**40 items, got {self.start}:{self.stop}",
                           "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
 
@@ -278,7 +279,9 @@ class DomainByGroup(PublicDomain):
     identity_tag: ClassVar[str] = "domain-by-group"
 
     groups: PublicDomain
-    load_pairs: Callable[[], Pairs] = field(repr=False, compare=False, metadata={"unasked": "the digest names them"})
+    load_pairs: Callable[[], Pairs] = field(
+        repr=False, compare=False, metadata={"not_in_fingerprint": "the digest names them"}
+    )
     pairs_digest: str
     least: int
 

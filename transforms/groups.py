@@ -47,6 +47,15 @@ class Groups:
         """The groups of a list. Raises Refusal."""
         return labels if isinstance(labels, Groups) else cls(labels, per_user)  # type: ignore[arg-type]
 
+    @classmethod
+    def numbered(cls, number: int | None = None, per_user: int = 1) -> Groups:
+        """So many groups named by their numbers, where nothing but their number matters; by default any large one.
+
+        A user changes at most twice `per_user` rankings, in however many more groups.
+        """
+        cls.of(["any"], per_user)
+        return cls.of(range(2 * per_user if number is None else number), per_user)
+
     def __post_init__(self) -> None:
         given: Any = self.labels
         if isinstance(given, str | bytes):

@@ -200,7 +200,7 @@ class Risers:
     identity_tag: ClassVar[str] = "risers"
 
     weight: Fraction = Fraction(1)
-    since: datetime | None = field(default=None, metadata={"asked if given": True})
+    since: datetime | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
         weight = check_decimal("against_weight", self.weight, Fraction(0), Fraction(1))

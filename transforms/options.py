@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.texts import (
     BY_KIND,
     OneOf,
@@ -36,7 +38,7 @@ from private_topk.transforms.texts import (
     zone,
 )
 
-__all__ = ["OPTIONS", "RUN", "Option", "Options", "names_a_file", "require", "rows"]
+__all__ = ["OPTIONS", "RUN", "Option", "Options", "mechanism_from_options", "names_a_file", "require", "rows"]
 
 Options = Mapping[str, Any]
 """The options that were given, read, by their names; those that were not are absent. `parameters` are the mechanism's
@@ -471,3 +473,15 @@ def require(options: Options, *names: str) -> None:
 def names_a_file(like: object) -> bool:
     """Whether a value of `like` is the path of a ranking, and not "sample" or the numbers of a shape."""
     return like != "sample" and "=" not in str(like)
+
+
+def mechanism_from_options(options: Options) -> tuple[Mechanism, Fraction | float | None]:
+    """The mechanism with the whole budget, and the delta if it has no use for one itself. Raises Refusal."""
+    return with_budget(
+        options["mechanism"],
+        options["epsilon"],
+        options.get("delta"),
+        options.get("max_items_per_user"),
+        neighbours=options.get("neighbours"),
+        **options.get("parameters", {}),
+    )

@@ -227,7 +227,7 @@ class Release:
 
     identity_tag: ClassVar[str] = "release"
 
-    key: ReleaseKey = field(metadata={"unasked": "a ledger knows a key by its id"})
+    key: ReleaseKey = field(metadata={"not_in_fingerprint": "a ledger knows a key by its id"})
     id: str
 
     def __post_init__(self) -> None:

@@ -22,11 +22,15 @@ from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, rele
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-__all__ = ["Draws", "TopK", "noise_size"]
+__all__ = ["Draws", "TopK", "check_kinds", "noise_size"]
 
 _MOST_UNITS = 1 << 29
 """The most units that a user can move a score by: with eight billion users, differences stay below 2**63."""
 _CENTRAL = Fraction(95, 100)
+_KINDS: dict[str, tuple[type, str]] = {
+    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
+    "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
+}
 
 
 class Draws(NamedTuple):
@@ -65,10 +69,10 @@ class TopK:
     domain: Domain
     max_items_per_user: int | None = None
     publish_counts: CountBudget | None = None
-    amounts: Amounts | None = field(default=None, metadata={"asked if given": True})
-    groups: Groups | None = field(default=None, metadata={"asked if given": True})
-    max_windows_per_user: int | None = field(default=None, metadata={"asked if given": True})
-    risers: Risers | None = field(default=None, metadata={"asked if given": True})
+    amounts: Amounts | None = field(default=None, metadata={"omit_if_default": True})
+    groups: Groups | None = field(default=None, metadata={"omit_if_default": True})
+    max_windows_per_user: int | None = field(default=None, metadata={"omit_if_default": True})
+    risers: Risers | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
         _check_kinds(self.mechanism, self.amounts, self.risers)
@@ -78,7 +82,7 @@ class TopK:
         about, guarantee = self.mechanism.about, self.mechanism.guarantee
         if not self.domain.is_public and guarantee.domain == "public":
             raise Refusal("mechanism", f"{about.name} needs a public domain: over an unknown one, that an item appears "
-                          "at all would tell that somebody holds it. Give the public list of items, or use an "
+                          "at all would tell that somebody holds it", "give the public list of items, or use an "
                           "unknown-domain mechanism such as limit-domain with a delta")  # fmt: skip
         if self.catalogue is not None and not guarantee.takes_catalogue:
             raise Refusal("mechanism", f"{about.name} takes no list of items beside an unknown domain",
@@ -174,6 +178,21 @@ class TopK:
         if period is None:
             raise Refusal("against", "needs a declared period: without windows there is none before")
         return self.risers.reads(period)
+
+    def check_windows(self, period: Period | None, bounded: bool) -> None:
+        """Raise Refusal if rows of several windows are needed at once, and the input cannot provide them."""
+        if self.max_windows_per_user is not None and period is None:
+            raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
+        if bounded:
+            return
+        remedy = "rank files with `run`, once the horizon is over"
+        if self.max_windows_per_user is not None:
+            raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a "
+                          "stream is published window by window", remedy)  # fmt: skip
+        if self.risers is not None:
+            raise Refusal("against", "needs a window and the one before at once; a stream is published window by "
+                          "window, and what was counted is not kept",
+                          f"{remedy}, or each period with `report`")  # fmt: skip
 
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""
@@ -295,6 +314,14 @@ class TopK:
         counts = noisy if self.amounts is None else map(self.amounts.shown, noisy)
         least = None if self.publish_counts is None else self.publish_counts.hide_below
         return tuple(None if least is not None and count < least else count for count in counts)
+
+
+def check_kinds(**given: object) -> None:
+    """Raise Refusal unless each is what its name says, or None."""
+    for name, value in given.items():
+        kind, remedy = _KINDS[name]
+        if value is not None and not isinstance(value, kind):
+            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
 
 
 def noise_size(

@@ -26,10 +26,9 @@ from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
-from private_topk.transforms.spec import TopK
+from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.validation import (
     check_key,
-    check_kinds,
     check_lists,
     check_windowing,
     named_as_arguments,

@@ -12,25 +12,11 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.errors import Refusal, verbatim
-from private_topk.transforms.release import Release, ReleaseKey, not_here
+from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_all_windows", "check_key", "check_kinds", "check_lists", "check_windowing", "named_as_arguments"]
-
-_KINDS: dict[str, tuple[type, str]] = {
-    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
-    "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
-}
-
-
-def check_kinds(**given: object) -> None:
-    """Raise Refusal unless each is what its name says, or None."""
-    for name, value in given.items():
-        kind, remedy = _KINDS[name]
-        if value is not None and not isinstance(value, kind):
-            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
-
+__all__ = ["check_key", "check_lists", "check_windowing", "named_as_arguments"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -75,22 +61,7 @@ def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, w
         raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
                       "was active in would be published, which tells of a user who is alone in one",
                       "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
-    check_all_windows(spec, period, rows.is_bounded)
-
-
-def check_all_windows(spec: TopK, period: Period | None, bounded: bool) -> None:
-    """Raise Refusal if rows of several windows are needed at once, and the input cannot provide them."""
-    if spec.max_windows_per_user is not None and period is None:
-        raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
-    if bounded:
-        return
-    remedy = "rank files with `run`, once the horizon is over"
-    if spec.max_windows_per_user is not None:
-        raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a stream is "
-                      "published window by window", remedy)  # fmt: skip
-    if spec.risers is not None:
-        raise Refusal("against", "needs a window and the one before at once; a stream is published window by window, "
-                      "and what was counted is not kept", f"{remedy}, or each period with `report`")  # fmt: skip
+    spec.check_windows(period, rows.is_bounded)
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:

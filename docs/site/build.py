@@ -36,7 +36,7 @@ PAGES = {
     "mechanisms": ("Mechanisms", ("private_topk.transforms.mechanisms",)),
     "previews": ("Previews", ("private_topk.pipelines.preview",)),
     "budget": ("Budgets", ("private_topk.pipelines.budget",)),
-    "pipelines": ("Reports", ("private_topk.pipelines.report_spec", "private_topk.pipelines.report",
+    "pipelines": ("Reports", ("private_topk.pipelines.question", "private_topk.pipelines.report",
                               "private_topk.pipelines.run")),
     "places": ("Sources and sinks", ("private_topk.pipelines.sources", "private_topk.pipelines.sinks")),
     "runners": ("Runners", ("private_topk.runners",)),

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from private_topk.pipelines.budget.accounting import (
@@ -245,9 +246,14 @@ class Account:
     dataset: str
     report_name: str | None = None
 
+    @cached_property
+    def books(self) -> Ledger:
+        """The ledger itself, opened once. Raises Refusal."""
+        return Ledger(self.ledger)
+
     def budget(self, unit: str) -> Budget:
         """The budget of one unit. Raises Refusal if there is none."""
-        return Ledger(self.ledger).budget(self.dataset, unit)
+        return self.books.budget(self.dataset, unit)
 
 
 def tell_operator(text: str) -> None:

@@ -63,9 +63,9 @@ class Privacy:
     windows: int = 1
     total: Total | None = None
     accounting: str | None = None
-    each: int | None = field(default=None, metadata={"asked if given": True})
-    of: int | None = field(default=None, metadata={"asked if given": True})
-    pairs: bool | None = field(default=None, metadata={"asked if given": True})
+    each: int | None = field(default=None, metadata={"omit_if_default": True})
+    of: int | None = field(default=None, metadata={"omit_if_default": True})
+    pairs: bool | None = field(default=None, metadata={"omit_if_default": True})
 
     def describe(self, window: dict[str, Any]) -> dict[str, Any]:
         """The manifest's entry, from that of a single window: unit, total and share."""

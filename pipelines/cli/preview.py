@@ -15,13 +15,16 @@ from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
-from private_topk.transforms.options import Option, Options, require
+from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
+from private_topk.transforms.options import Option, Options, mechanism_from_options, require
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.budget.composition import Total
     from private_topk.pipelines.budget.sharing import Plan
-    from private_topk.pipelines.preview import Expected, GroupsPreview, Outlook, Preview, Setting
+    from private_topk.pipelines.preview import Expected, GroupsPreview, Outlook, Preview
+    from private_topk.pipelines.question import Question
+    from private_topk.transforms.domain import Domain
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
 __all__ = ["COMMANDS"]
@@ -54,6 +57,7 @@ _WHY_NOT = {
     "gaussian": "where all noise is Gaussian",
 }
 _USUAL_K = 10
+_LISTS = ("domain", "found", "domain_column", "domain_range", "unknown_domain")
 
 
 def _preview(arguments: Arguments, others: list[str]) -> None:
@@ -78,28 +82,82 @@ def _previews(
     options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
 ) -> list[Preview] | GroupsPreview:
     from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.preview.from_options import expected_counts, setting_of
+    from private_topk.pipelines.preview.expected import expected_counts
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
     names = cast("Sequence[str] | None", options.get("mechanism"))
-    settings = list(product(shapes, ks, epsilons))
+    settings, domain, held = list(product(shapes, ks, epsilons)), _domain(options), _held(options)
+    tried, offered = names or tuple(MECHANISMS), _offered(options)
     previews: list[Preview] = []
     with _progress() as tell:
         for shape, k, epsilon in settings:
             if len(settings) > 1 and not sys.stderr.isatty():
                 print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
-            by_group, tried = expected_counts(options, shape), names or tuple(MECHANISMS)
+            by_group = expected_counts(options, shape, domain.size or None if domain else None)
+            question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
             if list(by_group) != [""]:
                 if len(settings) > 1 or arguments.recall is not None:
                     raise Refusal("", "groups have a preview of one {k}, one {epsilon} and one number of {items}, "
                                   "without {recall}")  # fmt: skip
-                asked = setting_of(options, k, epsilon)
-                return preview(by_group, asked, mechanism=tried, draws=arguments.draws, tell=tell)
+                return preview(by_group, question, mechanism=tried, draws=arguments.draws, tell=tell, **offered)
             expected = by_group[""]
-            setting = _solve(options, expected, k, epsilon, arguments.recall, names, tell)
-            previews.append(preview(expected, setting, mechanism=tried, draws=arguments.draws, tell=tell))
+            if arguments.recall is not None:
+                question = _solved(question, expected, k is None, float(arguments.recall), names, offered, tell)
+            previews.append(preview(expected, question, mechanism=tried, draws=arguments.draws, tell=tell, **offered))
     return previews
+
+
+def _domain(options: Options) -> Domain | None:
+    """The domain that is named, or None where a preview goes without one. Reads its file. Raises Refusal."""
+    from private_topk.pipelines.sources.lists import load_lists  # loads Beam
+
+    named = {name: options[name] for name in (*_LISTS, "item_column") if name in options}
+    return load_lists(named).domain if set(_LISTS) & set(named) else None
+
+
+def _held(options: Options) -> Total | None:
+    """The total in the ledger that is named, if one is. Raises Refusal."""
+    from private_topk.pipelines.report import account_of  # loads Beam
+
+    account = account_of(options)
+    return None if account is None else account.budget(options.get("privacy_unit", "user-window")).total
+
+
+def _offered(options: Options) -> dict[str, Any]:
+    return {name: options[name] for name in ("delta", "parameters") if name in options}
+
+
+def _question(
+    options: Options,
+    names: Iterable[str],
+    by_group: Mapping[str, Expected],
+    domain: Domain | None = None,
+    held: Total | None = None,
+) -> Question:
+    """The question of the first mechanism that answers it, of no release and of lists of which the sizes are known."""
+    from private_topk.pipelines.preview.compare import first_answering
+    from private_topk.pipelines.question import Question
+    from private_topk.pipelines.sources.lists import Lists
+    from private_topk.transforms.domain import RangeDomain
+    from private_topk.transforms.groups import Groups
+
+    if domain is None or domain.is_public:
+        largest = next(iter(by_group.values()))
+        domain = RangeDomain(0, largest.histogram(options.get("max_items_per_user"), False).items)
+    number = None if list(by_group) == [""] else len(by_group)
+    per_user = options.get("groups_per_user", None if number is None else 1)
+    lists = Lists(domain, None if per_user is None else Groups.numbered(number, per_user))
+    of_mechanisms = ("mechanism", "delta", "parameters", "release_key")
+    asked = {name: value for name, value in options.items() if name not in of_mechanisms}
+
+    def ask(name: str) -> Question:
+        known = parameters_of(mechanism_by_name(name))
+        parameters = {each: value for each, value in options.get("parameters", {}).items() if each in known}
+        delta = {"delta": options["delta"]} if "delta" in options and "delta" in known else {}
+        return Question.of({**asked, "mechanism": name, "parameters": parameters, **delta}, held, lists)
+
+    return first_answering(ask, names)
 
 
 def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -112,23 +170,22 @@ def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence
     return tuple(dict.fromkeys(given.get("k", (None,)))), tuple(dict.fromkeys(given.get("epsilon", (None,))))
 
 
-def _solve(
-    options: Options,
+def _solved(
+    question: Question,
     expected: Expected,
-    k: Any,  # noqa: ANN401 - a number or None
-    epsilon: Any,  # noqa: ANN401
-    recall: Any,  # noqa: ANN401
+    for_k: bool,
+    recall: float,
     names: Iterable[str] | None,
+    offered: Mapping[str, Any],
     tell: Callable[[str], None],
-) -> Setting:
-    from private_topk.pipelines.preview import largest_k, least_epsilon
-    from private_topk.pipelines.preview.from_options import setting_of
+) -> Question:
+    """The question with what was looked for; without names, of the mechanisms that answer with a sequence."""
+    from private_topk.pipelines.preview import alternatives, largest_k, least_epsilon
 
-    setting = setting_of(options, 1 if k is None else k, 1 if epsilon is None else epsilon)
-    if recall is None:
-        return setting
-    look_for = largest_k if k is None else least_epsilon
-    return look_for(expected, setting, float(recall), names, tell).setting
+    sequences = [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
+    named = sequences if names is None else names
+    questions, _ = alternatives(question, named, delta=offered.get("delta"), **offered.get("parameters", {}))
+    return (largest_k if for_k else least_epsilon)(expected, questions.values(), recall, tell)
 
 
 @contextmanager
@@ -154,7 +211,7 @@ def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
     others = " (and other numbers of items)" if "items" in differing else ""
     print(f"Expected: {first.expected.words()}{others}. Nothing is charged.")
     sought = "" if recall is None else f", found for a recall of {float(recall):g}"
-    print(f"Asked: {_question(first, differing)}{sought}\n")
+    print(f"Asked: {_asked(first, differing)}{sought}\n")
     if len(previews) == 1:
         print(first)
     else:
@@ -170,12 +227,13 @@ def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
 def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
     largest = next(iter(found.previews.values()))
     print(f"Expected of the largest of {found.groups:,} groups: {largest.expected.words()}. Nothing is charged.")
-    print(f"Asked: {_question(largest, ())}\n")
+    print(f"Asked: {_asked(largest, ())}\n")
     print(found)
     _print_left_out(largest)
     if found.worth:
-        each = str(largest.setting.groups_per_user)
-        print(f"\nIn a run: {_run(arguments, largest, largest[found.best], groups_per_user=each)}")
+        groups = largest.question.asked.groups
+        settled = {} if groups is None else {"groups_per_user": str(groups.per_user)}
+        print(f"\nIn a run: {_run(arguments, largest, largest[found.best], **settled)}")
 
 
 def _print_left_out(preview: Preview) -> None:
@@ -192,7 +250,7 @@ def _differing(previews: Sequence[Preview]) -> list[str]:
 
 
 def _values(preview: Preview) -> tuple[float, ...]:
-    return preview.items, preview.setting.k, float(preview.setting.epsilon)
+    return preview.items, preview.question.top_k.most, float(preview.question.epsilon)
 
 
 def _named(preview: Preview, differing: Sequence[str]) -> str:
@@ -203,18 +261,24 @@ def _named(preview: Preview, differing: Sequence[str]) -> str:
 def _left_out(preview: Preview) -> dict[str, list[str]]:
     by_reason: dict[str, list[str]] = {}
     for name, error in preview.left_out.items():
-        needs = f"needs {flag(error.field)}" if error.rule.startswith("must be given") else error.shown(flag)
+        needs = f"needs {flag(error.field)}" if error.rule.startswith("must be given") else _short(error, name)
         by_reason.setdefault(re.sub("^needs ", "they need ", needs), []).append(name)
     return by_reason
 
 
-def _question(preview: Preview, differing: Sequence[str]) -> str:
-    setting = preview.setting
-    top = "k" if "k" in differing else str(setting.k)
+def _short(error: Refusal, name: str) -> str:
+    """Why a mechanism does not answer, without its name and the explanation."""
+    field = flag(error.field) if error.field else ""
+    return error.shown(flag).partition(": ")[0].removeprefix(f"{field} ").removeprefix(f"{name} ")
+
+
+def _asked(preview: Preview, differing: Sequence[str]) -> str:
+    question, offered = preview.question, preview.offered.get("delta")
+    top = "k" if "k" in differing else str(question.asked.k)
     items = "the" if "items" in differing else f"{preview.items:,}"
-    epsilon = "" if "epsilon" in differing else f", epsilon {float(setting.epsilon):g}"
-    delta = "" if setting.delta is None else f", delta {float(setting.delta):g}"
-    each = setting.groups_per_user is not None
+    epsilon = "" if "epsilon" in differing else f", epsilon {float(question.epsilon):g}"
+    delta = "" if offered is None else f", delta {float(offered):g}"
+    each = question.asked.groups is not None
     counted = "rankings that one user can change" if each else "windows that one user can be in"
     windows = f" in all, over {preview.windows} {counted}" if preview.windows > 1 else ""
     return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
@@ -222,10 +286,10 @@ def _question(preview: Preview, differing: Sequence[str]) -> str:
 
 def _run(arguments: Arguments, preview: Preview, best: Outlook, **settled: str) -> str:
     """The arguments of a run as recommended: those that were given, with what was found in their place."""
-    setting = preview.setting
-    found = {"k": str(setting.k), "epsilon": f"{float(setting.epsilon):g}"}  # if solved for, it has two digits
+    question = preview.questions[best.name]
+    found = {"k": str(question.asked.k), "epsilon": f"{float(question.epsilon):g}"}  # if solved for, it has two digits
     given = {name: texts[0].partition(",")[0].strip() for name, texts in arguments.texts.items() if name in found}
-    composes = preview.privacy[best.name].total is not None
+    composes = question.privacy.total is not None
 
     def takes(option: Option) -> bool:
         if option.name == "delta":
@@ -239,10 +303,9 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.pipelines.budget.composition import check_windows
     from private_topk.pipelines.budget.sharing import plan, windows_of_a_user
-    from private_topk.pipelines.drawing import mechanism_of
 
     options, windows = options_of(arguments), arguments.windows
-    k, (mechanism, spare_delta) = options.get("k", _USUAL_K), mechanism_of(options)
+    k, (mechanism, spare_delta) = options.get("k", _USUAL_K), mechanism_from_options(options)
     groups, most = options.get("groups_per_user"), options.get("max_windows_per_user")
     if groups is not None:
         check_windows(groups, "groups_per_user")
@@ -251,7 +314,7 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
     rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
     planned = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(options))
     if arguments.json:
-        outlook = _previewed(options, mechanism.about.name, k, windows)
+        outlook = _previewed(options, mechanism.about.name, k, shared)
         plain = {**_plain(planned), "windows": shared, "rankings_in_a_window": rankings}
         print_json({**plain, **({} if outlook is None else {"preview": outlook.plain()})})
         return
@@ -268,24 +331,24 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
     settled = {"mechanism": options["mechanism"], "privacy_unit": "user"}
     settled |= {"horizon": str(windows)} if most is None else {}
     print(f"\nTightest: {planned.best.accounting}. In a run: {words_for('run', 'plan', arguments, settled)}")
-    print("\n".join(_outlook(options, mechanism.about.name, k, shared * rankings)))
+    print("\n".join(_outlook(options, mechanism.about.name, k, shared)))
 
 
 def _counts(options: Options) -> CountBudget | None:
     if not {"publish_counts", "publish_counts_delta", "publish_others", "round_counts"} & set(options):
         return None
-    from private_topk.pipelines.report_spec import counts_of  # loads Beam
+    from private_topk.pipelines.question import counts_of  # loads Arrow
 
     return counts_of(options)
 
 
 def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
     """What is expected of the ranking of a window, and which mechanism would do best with this total."""
-    from private_topk.pipelines.preview.words import short
-
     preview = _previewed(options, name, k, windows)
     if preview is None:
         return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
+    from private_topk.pipelines.preview.words import short  # loads Arrow
+
     chosen = next((outlook for outlook in preview.outlooks if outlook.name == name), None)
     judging, best = f"Judging by {preview.expected.words()}:", f"Best: {short(preview.best)}."
     return [judging, *([] if chosen in (None, preview.best) else [f"{short(chosen)}."]), best]
@@ -295,16 +358,16 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     if "like" not in options:
         return None
     from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.preview.from_options import expected_of, setting_of
+    from private_topk.pipelines.preview.expected import expected_of
     from private_topk.transforms.windows import Period
 
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     a_week = Period(start, start + timedelta(days=7))  # for the sample, of which a window is taken
     expected, *_ = expected_of(options["like"], None, a_week).values()
-    shared = {**options, "privacy_unit": "user", "horizon": windows}
+    shared = {**options, "k": k, "privacy_unit": "user", "horizon": windows}
     shared.pop("max_windows_per_user", None)
-    setting = setting_of(shared, k, options["epsilon"])
-    return preview(expected, setting, mechanism=dict.fromkeys((*MECHANISMS, name)))
+    names = dict.fromkeys((*MECHANISMS, name))
+    return preview(expected, _question(shared, names, {"": expected}), mechanism=names, **_offered(options))
 
 
 def _plain(plan: Plan) -> dict[str, object]:

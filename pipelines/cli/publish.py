@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command, options_of
@@ -74,9 +75,9 @@ def _stream(arguments: Namespace, others: list[str]) -> None:
     if done is None or done.deferred:
         return
     tell_operator(done, arguments)
-    period = done.report.spec.period
+    period = done.report.question.period
     if arguments.json:
-        print_json({"output": done.report.sink.place, "release_id": done.report.spec.release.id,
+        print_json({"output": done.report.sink.place, "release_id": done.report.question.release.id,
                     "windows": len(period or ())})  # fmt: skip
     elif period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.place)}")
@@ -90,7 +91,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         watch: the input is a stream, or files that still arrive.
     """
     from private_topk.pipelines.files import refuse_replacing
-    from private_topk.pipelines.preview.from_options import forewarned, warn
+    from private_topk.pipelines.preview.forewarning import forewarn
     from private_topk.pipelines.report import report_of
     from private_topk.pipelines.run import check_words, launch_of, reach_files, run
     from private_topk.runners import say
@@ -100,10 +101,9 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     require(options, *(_STREAMS if watch else _FILES))
     reach_files(others, options)
     report = report_of(options, watch=watch)
-    noisy, expected = forewarned(report.spec, options.get("like"), report.sink.files(report.spec.period) or ())
-    if noisy:
-        warn(expected, options)
-    again = f"run again with the same arguments, {flag('release_id')} {report.spec.release.id}"
+    earlier = report.sink.files(report.question.period) or ()
+    known = partial(forewarn, report.question, options, earlier)
+    again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
     health = getattr(arguments, "health_file", None)
     if health is not None:
@@ -112,11 +112,11 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
             rule = f"{verbatim(health)} cannot be written"
             raise Refusal("health_file", rule, "give a file in a folder of this machine")
     if arguments.check:
-        facts = tell_readiness(arguments, report, launch, [("recall", expected)])
+        facts = tell_readiness(arguments, report, launch, lambda: [("recall", known())])
         if arguments.json:
             print_json(facts)
         return None
-    return run(report, launch, again, say, bool(arguments.exact_counters), health)
+    return run(report, launch, again, say, bool(arguments.exact_counters), health, known)
 
 
 def tell_operator(done: Done, arguments: Namespace) -> None:
@@ -128,19 +128,19 @@ def tell_operator(done: Done, arguments: Namespace) -> None:
 
 
 def tell_readiness(
-    arguments: Namespace, report: Report, launch: Launch, more: Iterable[tuple[str, str]]
+    arguments: Namespace, report: Report, launch: Launch, more: Callable[[], Iterable[tuple[str, str]]]
 ) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
 
     Args:
-        more: facts beside the report's own, by their names.
+        more: gives facts beside the report's own, by their names, once nothing is in its way.
 
     Returns the same as a document, which with `--json` the caller prints.
     """
     from private_topk.pipelines.look import look_at
     from private_topk.pipelines.readiness import readiness
 
-    facts = [*readiness(report, launch), *more]
+    facts = [*readiness(report, launch), *more()]
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))

@@ -30,7 +30,7 @@ from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.stated import number, stated
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.report_spec import ReportSpec
+    from private_topk.pipelines.question import Question
     from private_topk.transforms.spec import TopK
 
 __all__ = ["manifest_of"]
@@ -40,7 +40,7 @@ _Record = TypeVar("_Record")
 
 
 def manifest_of(
-    spec: ReportSpec,
+    question: Question,
     runner: str,
     *,
     columns: Mapping[str, Names] | None = None,
@@ -56,12 +56,12 @@ def manifest_of(
         integer_items: items are published as integers.
         dataset: whose budget is charged, where one is.
     """
-    top_k, release, period = spec.top_k, spec.release, spec.period
+    top_k, release, period = question.top_k, question.release, question.period
     mechanism, counts = top_k.mechanism, top_k.publish_counts
     private = mechanism.guarantee.privacy != "none" and release.key.is_secret
     found = tuple(place.rpartition("/")[2] for field, place in top_k.listed() if field == "found")
     groups = top_k.groups
-    everything = spec.over_all_windows
+    everything = question.over_all_windows
     zcdp = None if mechanism.guarantee.privacy == "none" else cost_of(top_k)
     manifest = Manifest(
         private=private,
@@ -74,7 +74,7 @@ def manifest_of(
         against=_as(Against, top_k.risers),
         amounts=_as(Amounts, top_k.amounts),
         weights=_weights(top_k),
-        privacy=_privacy(spec) if private else None,
+        privacy=_privacy(question) if private else None,
         report=release.id,
         key_id=None,
         groups=_as(RankedGroups, groups, rankings_of_a_user=top_k.rankings_of_a_user()),
@@ -101,9 +101,9 @@ def _as(kind: type[_Record], value: Any, **more: object) -> _Record | None:  # n
     return None if value is None else msgspec.convert(value.describe() | more, kind)
 
 
-def _privacy(spec: ReportSpec) -> Privacy:
+def _privacy(question: Question) -> Privacy:
     """Unit, total and share."""
-    top_k, privacy = spec.top_k, spec.privacy
+    top_k, privacy = question.top_k, question.privacy
     parameters, counts = top_k.mechanism.parameters(), top_k.publish_counts
     window: dict[str, Any] = {
         "epsilon": top_k.epsilon(),

@@ -101,7 +101,7 @@ def _whole_windows(manifest: Manifest) -> int:
 def count_published(report: Report) -> int | None:
     """How many windows of this same release are published at its place; None if unknown."""
     with suppress(Refusal):
-        existing, release = existing_outputs(report.sink, report.spec.period), report.spec.release.id
+        existing, release = existing_outputs(report.sink, report.question.period), report.question.release.id
         return None if existing is None else sum(each.windows for each in existing if each and each.release == release)
     return None
 
@@ -114,7 +114,7 @@ def what_is_published(report: Report, again: str, before: int | None = None) -> 
         before: how many windows of this same release were published before the run.
     """
     go_on = f"To go on with this very release, {again}"
-    if report.spec.release.key.in_memory:
+    if report.question.release.key.in_memory:
         go_on = "Its random key is gone, so a new run is a new release of all that it publishes"
     place, out, windows = report.sink.place, count_published(report), _windows_of(report)
     if out is None:
@@ -154,16 +154,16 @@ def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
     place, out = verbatim(report.sink.place), count_published(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
-        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.spec.release.id)} it "
+        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
                       "has, and a stream that is run again may hold other rows", remedy)  # fmt: skip
     if receipt.outcome == "released" and out < _windows_of(report):
         raise Refusal("output", f"{place} has {out:,} of the {_windows_of(report):,} windows that "
-                      f"{verbatim(report.spec.release.id)} had published, and a stream that is run again may hold "
+                      f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
                       "other rows", f"bring the others back, or {remedy}")  # fmt: skip
 
 
 def _windows_of(report: Report) -> int:
-    return 1 if report.spec.period is None else len(report.spec.period)
+    return 1 if report.question.period is None else len(report.question.period)
 
 
 class Announcer:
@@ -274,7 +274,7 @@ def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[],
 
 def _own_windows(report: Report) -> set[str]:
     """The windows that this same release has published before, as files: these are kept when it runs again."""
-    period, release = report.spec.period, report.spec.release
+    period, release = report.question.period, report.question.release
     existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
     if period is None or existing is None:
         return set()
@@ -303,12 +303,12 @@ def followed(
             files see `check_all_published`.) Nothing is known if the place cannot be read and no worker here records
             anything.
     """
-    period, sink = report.spec.period, report.sink
+    period, sink = report.question.period, report.sink
     if period is None or report.source.bounded or launch.deferred:
         yield
         return
-    following = sink.following(period, report.spec.release)
-    groups = report.spec.top_k.groups
+    following = sink.following(period, report.question.release)
+    groups = report.question.top_k.groups
     published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
     is_present = getattr(report.source, "clock", "log") != "event"
     announcer = Announcer(period, sink.place, is_present, say or (lambda line: None))

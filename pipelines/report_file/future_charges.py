@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.accounting import budget_usage, heaviest
-from private_topk.pipelines.budget.ledger import ChargeReceipt, Ledger
+from private_topk.pipelines.budget.ledger import ChargeReceipt
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
-from private_topk.pipelines.requests import request_of
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
@@ -24,20 +23,20 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     Yields:
         The name of a fact, its text, and whether it is a warning.
     """
-    account, spec, horizon = report.account, report.spec, periods.schedule.horizon
+    account, question, horizon = report.account, report.question, periods.schedule.horizon
     if account is None:
         return
-    ledger, cost = Ledger(account.ledger), cost_of(spec.top_k)
-    earlier = ledger.find(spec.release.id, spec.release.key.key_id())
-    costs = not (earlier and isinstance(ledger.quote(request_of(report, account.dataset)), ChargeReceipt))
+    ledger, cost = account.books, cost_of(question.top_k)
+    earlier = ledger.find(question.release.id, question.release.key.key_id())
+    costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
     if earlier and costs:
-        yield ("again", f"{spec.release.id} was charged on {earlier[0].charged} for another question: this one "
+        yield ("again", f"{question.release.id} was charged on {earlier[0].charged} for another question: this one "
                     f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
                     True)  # fmt: skip
     books = ledger.read(account.dataset)
     names = {entry.release_id.partition(CORRECTION)[0] for entry in books.charges}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
-    if spec.privacy.unit != "user" or horizon is None or len(known) >= horizon:
+    if question.privacy_unit != "user" or horizon is None or len(known) >= horizon:
         return
     budget = ledger.budget(account.dataset, "user")
     usage = budget_usage(budget, books)

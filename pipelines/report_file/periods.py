@@ -32,6 +32,7 @@ class Periods:
 
     def __init__(self, file: Scheduled, correction: str | None = None) -> None:
         self._file, self._correction = file, correction
+        self._options: dict[int, Options] = {}
 
     @property
     def name(self) -> str:
@@ -64,6 +65,11 @@ class Periods:
 
     def options(self, number: int) -> Options:
         """The options of a period: those of the file, and those that its schedule sets."""
+        if number not in self._options:
+            self._options[number] = self._options_of(number)
+        return self._options[number]
+
+    def _options_of(self, number: int) -> Options:
         schedule = self._file.schedule
         options: dict[str, Any] = {}
         parameters = {}

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from functools import cached_property
 
 from private_topk.pipelines.budget.accounting import Reservation
-from private_topk.pipelines.budget.ledger import Account, Ledger, tell_operator
+from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.drawing import mechanism_of
-from private_topk.pipelines.lists import check_domain, check_groups, check_unknown
-from private_topk.pipelines.preview.from_options import forewarned, warn
+from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.report_file.future_charges import future_charges
 from private_topk.pipelines.report_file.periods import CORRECTION, Periods
-from private_topk.pipelines.report_spec import amounts_of, counts_of, spec_of
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.sources.lists import stand_ins
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 from private_topk.transforms.options import Options
@@ -31,9 +30,19 @@ from private_topk.transforms.windows.period import period_of
 
 __all__ = ["ScheduledReport"]
 
+Fact = tuple[str, str]
+
 
 class ScheduledReport(Periods):
     """The periods of a report file, to be checked and published."""
+
+    _known: str | None = None
+    """What was publicly known before the first period that this call has made."""
+
+    @cached_property
+    def account(self) -> Account | None:
+        """The account of every period, whose ledger is opened once. Raises Refusal."""
+        return account_of(self.options(0))
 
     def check(self) -> None:
         """Raise Refusal for anything wrong in the file itself. Of other files only a schema of messages is read."""
@@ -48,16 +57,11 @@ class ScheduledReport(Periods):
                 except Refusal as error:
                     raise Refusal("remember", f"needs a file of every period: {{output}} {error.rule}") from None
                 options = {**options, "found": (*options.get("found", ()), options["output"])}
-            source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
-            check_domain(options)
-            period_of(options)
-            mechanism_of(options)[0].most(options.get("k"))
-            check_unknown(options)
-            counts_of(options)
-            amounts_of(options)
-            check_groups(options)
-            check_shards(options.get("shards"))
             ReleaseKey.parse(options["release_key"])
+            source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
+            unread = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
+            Question.of(unread, lists=stand_ins(options)).asked.check_windows(period_of(options), not watch)
+            check_shards(options.get("shards"))
 
     def publish(self, number: int, exact_counters: bool = False) -> Done | None:
         """Publish a period unless that is done. Returns None if there was nothing to do.
@@ -73,42 +77,48 @@ class ScheduledReport(Periods):
         if self.published(number):
             return None
         report, launch = self._made(number)
-        with self._pointing():
-            self._forewarn(report, self.options(number), number)
+
+        def forewarn_and_tell() -> None:
+            self._forewarn(report, number)
             for _, text, warns in future_charges(self, report, number):
                 if warns:
                     tell_operator(text)
-            return run(report, launch, "call the report again", show_exact_counters=exact_counters)
 
-    def look(self, number: int, tell: Callable[[Report, Launch, Iterable[tuple[str, str]]], None]) -> None:
-        """Pass a period's report, and what is known of it besides, to a function that checks whether it is ready.
+        with self._pointing():
+            return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
+
+    def look(self, number: int, tell: Callable[[Report, Launch, Callable[[], Iterable[Fact]]], None]) -> None:
+        """Pass a period's report, and what gives further facts of it, to a function that checks whether it is ready.
 
         Raises Refusal as `publish` does.
         """
         self._check_place(number)
         report, launch = self._made(number)
+
+        def more() -> Iterator[Fact]:
+            yield "recall", self._forewarn(report, number)
+            yield from (fact[:2] for fact in future_charges(self, report, number))
+
         with self._pointing():
-            expected = self._forewarn(report, self.options(number), number)
-            more = (fact[:2] for fact in future_charges(self, report, number))
-            tell(report, launch, chain([("recall", expected)], more))
+            tell(report, launch, more)
 
     def reserve(self, give_back: bool = False) -> Account:
         """Reserve what the whole horizon costs, or give back what of it is not spent; returns the account."""
         with self._pointing():
             periods = self.schedule.horizon or 1
             options, last = self.options(0), self.options(periods - 1)
-            account = account_of(options)
+            account = self.account
             if account is None:
                 raise Refusal("ledger", "must be given: what is reserved is written there")
             if give_back:
-                Ledger(account.ledger).give_back(account.dataset, self.name)
+                account.books.give_back(account.dataset, self.name)
                 return account
             if options.get("privacy_unit") != "user":
                 raise Refusal("privacy_unit", "must be user: with user-window every period has a budget of its own")
-            top_k = spec_of(options, account.budget("user").total).top_k
+            top_k = Question.of(options, account.budget("user").total).top_k
             horizon = Windows.of(Period(options["period_from"], last["period_to"]))
             asked = Reservation(account.dataset, self.name, horizon, periods * cost_of(top_k))
-            Ledger(account.ledger).reserve(asked, top_k.mechanism.parameter("neighbours", "add-remove"))
+            account.books.reserve(asked, top_k.mechanism.parameter("neighbours", "add-remove"))
             return account
 
     def _check_place(self, number: int) -> None:
@@ -128,18 +138,20 @@ class ScheduledReport(Periods):
                 if not self.published(earlier):
                     raise Refusal("remember", f"{verbatim(self.place(earlier))} is missing, whose items are listed",
                                   f"publish the period {self.words(earlier)} first")  # fmt: skip
-            report = report_of(options, watch=self.watches)
+            report = report_of(options, watch=self.watches, account=self.account)
             report = replace(report, kept=(*report.kept, self._file.document.path))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
-    def _forewarn(self, report: Report, options: Options, number: int) -> str:
-        """What is publicly known of a period's quality. Prints a warning if it would be close to noise."""
-        before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
-        noisy, expected = forewarned(report.spec, options.get("like"), before)
-        if noisy:
-            warn(expected, options, f"{self.name}, {self.words(number)}")
-        return expected
+    def _forewarn(self, report: Report, number: int) -> str:
+        """What is publicly known of a period's quality; of all periods of one call what is known of the first. Prints a
+        warning if it would be close to noise.
+        """
+        if self._known is None:
+            before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
+            who = f"{self.name}, {self.words(number)}"
+            self._known = forewarn(report.question, self.options(number), before, who)
+        return self._known
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)
@@ -188,10 +200,10 @@ class ScheduledReport(Periods):
 
     def _noted(self, options: Options, name: str) -> bool:
         """Whether the ledger, if there is one, has a finished release of this name."""
-        if "ledger" not in options:
+        if self.account is None:
             return True
         key_id = ReleaseKey.parse(options["release_key"]).key_id()
-        return any(entry.outcome == "released" for entry in Ledger(options["ledger"]).find(name, key_id))
+        return any(entry.outcome == "released" for entry in self.account.books.find(name, key_id))
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.files import exists, match_any, open_file
-from private_topk.pipelines.identity import unasked
+from private_topk.pipelines.identity import not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.keys import keys_of
@@ -41,7 +41,7 @@ class BigQuery(Source):
     """
 
     place: str
-    snapshot: str = field(metadata=unasked("where the rows are kept; they are named by what the files hold"))
+    snapshot: str = field(metadata=not_in_fingerprint("where the rows are kept; they are named by what the files hold"))
     columns: Columns = Columns()
 
     bounded = True

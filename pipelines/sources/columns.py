@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.identity import IF_GIVEN, IF_NONE
+from private_topk.pipelines.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.composite import Names, composite_column, names_of
 from private_topk.transforms.errors import Refusal, verbatim
@@ -64,12 +64,12 @@ class Columns:
     user: str = "user"
     item: Names = "item"
     time: str | None = None
-    time_unit: str | None = field(default=None, metadata={IF_NONE: "s"})
+    time_unit: str | None = field(default=None, metadata={NONE_MEANS: "s"})
     quoted_line_ends: bool = False
-    value: str | None = field(default=None, metadata={IF_GIVEN: True})
-    group: Names | None = field(default=None, metadata={IF_GIVEN: True})
-    delimiter: str = field(default=",", metadata={IF_GIVEN: True})
-    encoding: str = field(default="utf-8", metadata={IF_GIVEN: True})
+    value: str | None = field(default=None, metadata={OMIT_IF_DEFAULT: True})
+    group: Names | None = field(default=None, metadata={OMIT_IF_DEFAULT: True})
+    delimiter: str = field(default=",", metadata={OMIT_IF_DEFAULT: True})
+    encoding: str = field(default="utf-8", metadata={OMIT_IF_DEFAULT: True})
 
     def __post_init__(self) -> None:
         for role in ROLES:
@@ -112,7 +112,7 @@ class Columns:
 
     def manner(self) -> dict[str, Any]:
         """How the columns are read, where that is not the default: all fields that are no role."""
-        usual = {each.name: (each.default, each.metadata.get(IF_NONE)) for each in fields(self)}
+        usual = {each.name: (each.default, each.metadata.get(NONE_MEANS)) for each in fields(self)}
         given = {name: getattr(self, name) for name in usual if name not in ROLES}
         if self.time is None:
             del given["time_unit"]

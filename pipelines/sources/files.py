@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
 from private_topk.pipelines.files import FileInfo, is_local, match
-from private_topk.pipelines.identity import identity_of, named
+from private_topk.pipelines.identity import fingerprint, identity_of
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.formats import (
@@ -106,7 +106,7 @@ class Files(Source):
             list(pool.map(Original.check_still, originals))
             contents = sorted(_content(each, columns) for each in originals)
         vars(self)["originals"] = originals  # for whatever reads them next
-        return named({"kind": "files", "contents": contents, "columns": identity_of(columns)}, key)
+        return fingerprint({"kind": "files", "contents": contents, "columns": identity_of(columns)}, key)
 
     def local_places(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))

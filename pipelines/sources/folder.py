@@ -24,7 +24,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
-from private_topk.pipelines.identity import named, unasked
+from private_topk.pipelines.identity import fingerprint, not_in_fingerprint
 from private_topk.pipelines.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
@@ -62,7 +62,9 @@ class Folder(Source):
     place: str
     columns: Columns = Columns(time="time")
     clock: str = "log"
-    poll: timedelta = field(default=timedelta(seconds=10), metadata=unasked("files arrive when they do, seen or not"))
+    poll: timedelta = field(
+        default=timedelta(seconds=10), metadata=not_in_fingerprint("files arrive when they do, seen or not")
+    )
 
     bounded = False
 
@@ -87,7 +89,7 @@ class Folder(Source):
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # Its contents are not known at the start, so its absolute path identifies it.
         place = os.path.abspath(self.place) if is_local(self.place) else self.place
-        return named(replace(self, place=place), key)
+        return fingerprint(replace(self, place=place), key)
 
     def local_places(self) -> tuple[str, ...]:
         return (self.place,) if is_local(self.place) else ()

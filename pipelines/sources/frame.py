@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors
 
-from private_topk.pipelines.identity import identity_of, named, unasked
+from private_topk.pipelines.identity import fingerprint, identity_of, not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
@@ -59,10 +59,12 @@ class Frame(Source):
         table: the columns that are read, and no others.
     """
 
-    table: pa.Table = field_of(repr=False, compare=False, metadata=unasked("its digest names the rows"))
+    table: pa.Table = field_of(repr=False, compare=False, metadata=not_in_fingerprint("its digest names the rows"))
     columns: Columns = Columns()
     digest: str = ""
-    size: int = field_of(default=0, repr=False, compare=False, metadata=unasked("of the rows, which the digest names"))
+    size: int = field_of(
+        default=0, repr=False, compare=False, metadata=not_in_fingerprint("of the rows, which the digest names")
+    )
 
     place, bounded, live = "a table in memory", True, False
 
@@ -94,7 +96,9 @@ class Frame(Source):
         return self.size
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        return named({"kind": "frame", "digest": self.digest, "columns": identity_of(self.columns.within(period))}, key)
+        return fingerprint(
+            {"kind": "frame", "digest": self.digest, "columns": identity_of(self.columns.within(period))}, key
+        )
 
 
 def _parts(table: pa.Table, columns: Columns) -> Iterator[Rows]:

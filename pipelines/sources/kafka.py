@@ -30,7 +30,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.identity import identity_of, named, unasked
+from private_topk.pipelines.identity import fingerprint, identity_of, not_in_fingerprint
 from private_topk.pipelines.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
@@ -117,7 +117,9 @@ class KafkaTopic:
     servers: str
     topic: str
     options: tuple[tuple[str, str], ...] = field(
-        default=(), repr=False, metadata=unasked("how the broker is reached; what decides which rows come is set here")
+        default=(),
+        repr=False,
+        metadata=not_in_fingerprint("how the broker is reached; what decides which rows come is set here"),
     )
 
     @classmethod
@@ -249,7 +251,7 @@ class Kafka(Source):
     payload: Payload = JsonPayload()
     clock: str = "log"
     start: str = "earliest"
-    readers: int = field(default=1, metadata=unasked("the clock waits for the slowest of them"))
+    readers: int = field(default=1, metadata=not_in_fingerprint("the clock waits for the slowest of them"))
 
     bounded = False
 
@@ -294,7 +296,7 @@ class Kafka(Source):
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         asked = {"source": identity_of(self), "id": self.topic_id} if self.topic_id else self
-        return named(asked, key)
+        return fingerprint(asked, key)
 
     def check_record(self, record: InputRecord) -> None:
         self.topic.refuse_another(record.read(), self.topic_id)

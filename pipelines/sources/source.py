@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import apache_beam as beam
 
-from private_topk.pipelines.identity import named
+from private_topk.pipelines.identity import fingerprint
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
@@ -90,7 +90,7 @@ class Source(ABC):
 
         May read the rows once. Raises ValueError if the key cannot be read here.
         """
-        return named(self, key)
+        return fingerprint(self, key)
 
     def local_places(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""

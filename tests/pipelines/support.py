@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines import cli
 from private_topk.pipelines.files import match, unpacked_name
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.report_spec import ReportSpec, resolve
 from private_topk.pipelines.sources import Columns, check_files, reader_of
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.transforms.spec import TopK
@@ -228,10 +228,10 @@ def when_charged(ledger: Path, do: Callable[[], object], after: float = 0.0) -> 
     assert seen.is_set(), "nothing was charged"
 
 
-def resolved(*drawn: Any, **more: Any) -> ReportSpec:  # noqa: ANN401
-    """As `resolve`, given what `TopK` takes and all else side by side."""
+def question_of(*drawn: Any, **more: Any) -> Question:  # noqa: ANN401
+    """The question of what `TopK` takes and all else, side by side."""
     own = {name: more.pop(name) for name in inspect.signature(TopK).parameters.keys() & more.keys()}
-    return resolve(TopK(*drawn, **own), **more)
+    return Question(TopK(*drawn, **own), **more)
 
 
 def manifest(**facts: object) -> Manifest:

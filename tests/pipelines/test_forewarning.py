@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.preview import Zipf
-from private_topk.pipelines.preview.from_options import earlier_rankings, forewarned
-from private_topk.pipelines.report_spec import ReportSpec, declared_period, resolve
+from private_topk.pipelines.preview.expected import earlier_rankings
+from private_topk.pipelines.preview.forewarning import forewarned
+from private_topk.pipelines.question import Question, declared_period
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.groups import Groups
@@ -110,12 +111,12 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
 
 def test_a_thousand_groups_are_judged_by_some_of_them() -> None:
     sizes = [one.users for one in Zipf(1, 60, 200_000, 3).among(1000).values()]
-    spec = resolve(TopK(3, Joint(epsilon=0.5), ITEMS, groups=Groups(PublicDomain.of(map(str, range(1000))))))
+    spec = Question(TopK(3, Joint(epsilon=0.5), ITEMS, groups=Groups(PublicDomain.of(map(str, range(1000))))))
     shape = "zipf=1,items_per_user=3,users="
     noisy, said = forewarned(spec, f"{shape}2e5,groups_zipf=1")
     first = int(said.partition("groups (")[2].partition(":")[0])
     assert noisy and said.startswith(f"close to noise: {1001 - first} of 1000 groups"), said
-    alone = resolve(TopK(3, Joint(epsilon=0.5), ITEMS))
+    alone = Question(TopK(3, Joint(epsilon=0.5), ITEMS))
     assert forewarned(alone, f"{shape}{sizes[first - 1]}")[0] and not forewarned(alone, f"{shape}{sizes[first - 2]}")[0]
 
 
@@ -148,9 +149,9 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
     windows = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-05"),
                                "period_to": moment("2026-02-02")})  # fmt: skip
 
-    def spec(epsilon: float) -> ReportSpec:
+    def spec(epsilon: float) -> Question:
         weighing = WeightedGaussian(epsilon, 1e-6, max_items_per_user=3, whole_items=1)
-        return resolve(TopK(5, weighing, UnknownDomain(), max_items_per_user=3), period=windows, privacy_unit=unit)
+        return Question(TopK(5, weighing, UnknownDomain(), max_items_per_user=3), period=windows, privacy_unit=unit)
 
     shape = "zipf=1,items=500,items_per_user=5,users="
     for users, noisy in (("100", True), ("1e4", False)):
@@ -165,22 +166,22 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
 def test_of_rises_nothing_is_known() -> None:
     period = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-12"),
                               "period_to": moment("2026-02-02")})  # fmt: skip
-    spec = resolve(TopK(5, Peeling(0.1), ITEMS, risers=Risers()), period=period)
+    spec = Question(TopK(5, Peeling(0.1), ITEMS, risers=Risers()), period=period)
     assert forewarned(spec) == (False, "not known: no ranking that was published tells how items rise")
     with pytest.raises(Refusal, match="like does not go with against"):
         forewarned(spec, "sample")
 
 
 def test_questions_of_which_nothing_is_known() -> None:
-    spec = resolve(TopK(3, Joint(epsilon=0.001), ITEMS))
+    spec = Question(TopK(3, Joint(epsilon=0.001), ITEMS))
     nothing = (False, "not known: there is no earlier ranking with noisy counts, and no shape is declared")
     assert forewarned(spec) == nothing
     assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) == nothing
     noisy, found = forewarned(spec, SHAPE)
     assert noisy and found.startswith("close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each")
-    sure, found = forewarned(resolve(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE)
+    sure, found = forewarned(Question(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE)
     assert not sure and found.startswith("judging by Zipf 0.8") and "joint finds 3 of the top 3" in found
     with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
     with pytest.raises(Refusal, match="what a user adds to an item on average, .* goes with max_value"):
-        forewarned(resolve(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))), SHAPE)
+        forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))), SHAPE)

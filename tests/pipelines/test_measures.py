@@ -38,7 +38,7 @@ from tests.pipelines.plays import (
     published,
     write,
 )
-from tests.pipelines.support import avro_schema, command, options, read, resolved, to_avro
+from tests.pipelines.support import avro_schema, command, options, question_of, read, to_avro
 from tests.pipelines.support import write as write_file
 from tests.transforms.pipelines import outcome
 from tests.transforms.test_windows_of_users import reference
@@ -363,7 +363,7 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     """A bound that bounds nothing costs what none costs."""
     period = Period.of("2026-01-05", "2026-01-09", "1d")
     bound = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
-    spec = resolved(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
+    spec = question_of(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
     assert spec.top_k.mechanism.epsilon == share
     facts = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert (facts["windows"], facts["windows_of_a_user"]) == (4, round(1 / share))
@@ -387,10 +387,14 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     assert "over 4 of 52 windows" in swapped.out and "0.25" in swapped.out
     assert command("plan", *options(windows=52, **{**words, "max_windows_per_user": 0})).status == 2
     shape = {"zipf": 1, "items": 50, "users": 3000, "items_per_user": 4, "k": 3, "draws": 20}
-    seen = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
+    year = {"window": "7d", "from_": "2026-01-05", "to": "2027-01-04"}
+    seen = command("preview", *options(**shape, **words, privacy_unit="user", **year))
     assert "over 4 windows that one user can be in" in seen.out, seen
-    assert "--privacy-unit user --horizon 52 --max-windows-per-user 4\n" in seen.out
-    assert command("preview", *options(**shape, **words)).status == 2
+    command_line = "--privacy-unit user --max-windows-per-user 4 --window 7d --from 2026-01-05 --to 2027-01-04\n"
+    assert command_line in seen.out
+    assert command("preview", *options(**shape, **words, **year)).status == 2
+    as_in_a_run = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
+    assert as_in_a_run.status == 2 and "--max-windows-per-user needs a declared period" in as_in_a_run.err
     checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, check=True))
     assert "over 2 windows, which is what one user can change of 3" in checked.out, checked
 
@@ -401,7 +405,7 @@ NO_GROUPS: Row = {"group_column": None, "groups": None, "groups_per_user": None}
 REFUSED: list[tuple[str, Row, str]] = [
     ("amounts", {"max_value": None}, "--value-column needs --max-value: the most that one user adds to an item"),
     ("amounts", {"value_column": None}, "--max-value needs --value-column: the column of the amounts"),
-    ("amounts", {"value_column": None, "max_value": None}, "--value-resolution needs --value-column"),
+    ("amounts", {"value_column": None, "max_value": None}, "--value-resolution needs --max-value"),
     ("amounts", {"max_value": 0}, "--max-value must be a positive number, got 0"),
     ("amounts", {"max_value": "inf"}, "--max-value must be a positive number, got inf"),
     ("amounts", {"value_resolution": 7}, "--max-value must be a whole multiple of --value-resolution, got 60 and 7"),

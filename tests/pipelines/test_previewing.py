@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, look, preview
-from private_topk.pipelines.preview.from_options import expected_counts, setting_of
+from private_topk.pipelines.preview import PublicCounts, preview
+from private_topk.pipelines.preview.expected import expected_counts
 from private_topk.transforms.errors import Refusal
 from tests.pipelines.support import command, options, write
 
@@ -65,12 +65,9 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint"
     seen_recall = (answers >= COUNTS[4]).mean()
     seen_right = (answers == COUNTS[:5]).mean(axis=0)
 
-    def outlook(epsilon: float, k: int):  # noqa: ANN202 - an Outlook
-        setting = setting_of({}, k, epsilon)
-        return look(setting.share_of(mechanism).mechanism, PublicCounts(COUNTS).histogram(None, False), k, 2000)
-
     def agrees(epsilon: float) -> bool:
-        found, error = outlook(epsilon, 5), 5 * math.sqrt(0.25 * (1 / DAYS + 1 / 2000))
+        found = preview(PublicCounts(COUNTS), 5, epsilon, mechanism=mechanism, draws=2000).best
+        error = 5 * math.sqrt(0.25 * (1 / DAYS + 1 / 2000))
         near = [abs(one.value - seen) <= error for one, seen in zip(found.right, seen_right, strict=True)]
         return all(near) and abs(found.recall.value - seen_recall) <= error
 

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines import requests
-from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines import report as reports
+from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.identity import IF_GIVEN, TAG, UNASKED, identity_of
+from private_topk.pipelines.identity import NOT_IN_FINGERPRINT, OMIT_IF_DEFAULT, identity_of
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
-from private_topk.pipelines.report_spec import ReportSpec
-from private_topk.pipelines.requests import request_of
 from private_topk.pipelines.sources.kafka import Kafka
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.options import RUN, rows
@@ -126,7 +125,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def report(watch: bool, asked: dict[str, Any]) -> Report:
     arguments, others = parser_of("stream" if watch else "run").read(options(**asked))
     assert others == []
-    found = report_of(options_of(arguments), watch=watch)
+    found = dataclasses.replace(report_of(options_of(arguments), watch=watch), account=Account("sqlite:///b.db", "d"))
     if isinstance(found.source, Kafka):
         vars(found.source)["topic_id"] = "an id"  # as if looked up: there is no broker here
     return found
@@ -134,7 +133,7 @@ def report(watch: bool, asked: dict[str, Any]) -> Report:
 
 def known(of: Report) -> list[object]:
     """All that a ledger holds of a report's question and input."""
-    request = request_of(of, "d")
+    request = of.request()
     return [request.fingerprint, request.question, request.windows, request.cost, request.unit]
 
 
@@ -148,12 +147,12 @@ ASKED = {
     "risers by month": (False, RISING),
 }
 PINNED = {
-    "files": "cd769035cacc904c",
-    "a topic": "4992f0e7c4f20ba1",
-    "amounts": "93375b49034245b5",
-    "groups": "359483383a556141",
-    "an unknown domain": "9a611d0a21ee697b",
-    "risers by month": "4984b72cf15196b0",
+    "files": "27fb66a32bb1028d",
+    "a topic": "0bc400f0f5557076",
+    "amounts": "5aa9134baf9089ea",
+    "groups": "82976e293b9a8dee",
+    "an unknown domain": "7164bddf9bcc11a3",
+    "risers by month": "e25be14ecadf883a",
 }  # fmt: skip
 """Of each question: SHA-256 of all that a ledger holds of it."""
 
@@ -161,7 +160,7 @@ PINNED = {
 @pytest.mark.parametrize("name", ASKED)
 def test_what_a_ledger_knows_stays_what_it_is(folder: Path, name: str) -> None:
     """A name of a class or a field is free to change; under another fingerprint a repeat would be charged anew."""
-    request = request_of(report(*ASKED[name]), "d")
+    request = report(*ASKED[name]).request()
     held = json.dumps([request.fingerprint, request.question, request.windows.plain()])
     assert hashlib.sha256(held.encode()).hexdigest()[:16] == PINNED[name]
 
@@ -180,6 +179,7 @@ def test_an_argument_that_changes_rows_or_draw_changes_the_request(folder: Path,
 @pytest.mark.parametrize(
     ("watch", "asked", "change"),
     [
+        (False, {**BASE, "privacy_unit": "user"}, {"horizon": 2}),
         (False, BASE, {"output": "other/", "output_format": "csv", "overwrite": True, "runner": "flink", "shards": 2}),
         (True, FOLDER, {"output": "./out/", "overwrite": True, "poll": "3s", "shards": 64}),
         (True, KAFKA, {"kafka_readers": 2, "kafka_option": "client.id=x"}),
@@ -202,10 +202,10 @@ def test_a_topic_that_was_created_anew_is_another_input(folder: Path) -> None:
 def test_a_stream_has_one_place_for_its_answers(folder: Path, asked: dict[str, Any], change: dict[str, Any]) -> None:
     """What it holds nobody knows; in another place it would be published anew, from other rows."""
     ledger = Ledger("sqlite:///b.db")
-    ledger.charge(request_of(report(True, asked), "d"))
-    assert ledger.charge(request_of(report(True, asked), "d")).outcome == "started"
+    ledger.charge(report(True, asked).request())
+    assert ledger.charge(report(True, asked).request()).outcome == "started"
     with pytest.raises(Refusal, match="release_id r was used on .* for other input or, of a stream, another output"):
-        ledger.charge(request_of(report(True, {**asked, **change}), "d"))
+        ledger.charge(report(True, {**asked, **change}).request())
 
 
 def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None:
@@ -218,8 +218,8 @@ def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None
     spelled = ["copy.csv", "link.CSV", "hard.csv", "row?.csv", "[r]ows.csv", "down/../rows.csv", f"{folder}/rows.csv"]
     assert all(known(report(False, {**BASE, "input": place})) == first for place in spelled)
     ledger = Ledger("sqlite:///b.db")
-    entry = ledger.charge(request_of(report(False, BASE), "d")).entry
-    assert ledger.charge(request_of(report(False, {**BASE, "input": "hard.csv"}), "d")).entry == entry
+    entry = ledger.charge(report(False, BASE).request()).entry
+    assert ledger.charge(report(False, {**BASE, "input": "hard.csv"}).request()).entry == entry
 
 
 @pytest.mark.parametrize("place", ["./rows*.csv", "rows*.csv", "down/../rows*.csv", "FOLDER/rows*.csv"])
@@ -231,10 +231,10 @@ def test_a_watched_folder_is_named_by_where_it_is(folder: Path, place: str) -> N
 def test_other_draws_are_another_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that draws otherwise would give a second answer over the same data for the charge of the first."""
     ledger = Ledger("sqlite:///b.db")
-    entry = ledger.charge(request_of(report(False, BASE), "d")).entry
-    assert ledger.charge(request_of(report(False, BASE), "d")).entry == entry
-    monkeypatch.setattr(requests, "DRAWS", "release 1")
-    later = ledger.charge(request_of(report(False, BASE), "d"))
+    entry = ledger.charge(report(False, BASE).request()).entry
+    assert ledger.charge(report(False, BASE).request()).entry == entry
+    monkeypatch.setattr(reports, "DRAWS", "release 1")
+    later = ledger.charge(report(False, BASE).request())
     assert later.outcome is None and later.entry != entry
 
 
@@ -242,7 +242,7 @@ def parts(value: object, path: str = "") -> Iterator[tuple[str, object, dataclas
     """Every field of a dataclass and of those inside it."""
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
         inner = getattr(value, field.name)
-        name = path + field.metadata.get(TAG, field.name)
+        name = path + field.name
         yield name, inner, field
         if dataclasses.is_dataclass(inner):
             yield from parts(inner, f"{name}.")
@@ -253,7 +253,7 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
     folder: Path, watch: bool, asked: dict[str, Any]
 ) -> None:
     made = report(watch, asked)
-    for value in (made.spec, made.source):
+    for value in (made.question, made.source):
         text = identity_of(value)
         for path, held, field in parts(value):
             inside: Any = text
@@ -261,6 +261,6 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
             for step in above[:-1]:
                 inside = inside.get(step) if isinstance(inside, dict) else None
             if isinstance(inside, dict):
-                absent = held == field.default and IF_GIVEN in field.metadata
-                assert (above[-1] in inside) != (absent or bool(field.metadata.get(UNASKED))), path
-    assert isinstance(made.spec, ReportSpec)
+                absent = held == field.default and OMIT_IF_DEFAULT in field.metadata
+                assert (above[-1] in inside) != (absent or bool(field.metadata.get(NOT_IN_FINGERPRINT))), path
+    assert isinstance(made.question, Question)

@@ -17,8 +17,8 @@ import pytest
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import check_words, launch_of, reach_files, refusal_in, run
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
@@ -36,7 +36,7 @@ def charged(tmp_path: Path) -> Report:
     (tmp_path / "key").write_text("a key of enough bytes")
     url = f"sqlite:///{tmp_path}/b.db"
     assert command("budget", "create", "--ledger", url, "--dataset=d", "--epsilon=9").status == 0
-    spec = resolve(
+    spec = Question(
         TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), release=Release(ReleaseKey(f"file:{tmp_path}/key"), "r")
     )
     source, sink = source_of(f"{tmp_path}/rows.csv", Columns()), sink_of(f"{tmp_path}/ranking.csv")
@@ -83,7 +83,7 @@ def test_no_folder_stays_of_a_pipeline_that_does_not_run(
         with monkeypatch.context() as patch, pytest.raises((Refusal, KeyboardInterrupt)):
             patch.setattr(RankBlocks, "expand", raising(error))
             run(charged, prepare("direct", []))
-    dear = replace(charged, spec=replace(charged.spec, top_k=resolve(TopK(2, Joint(epsilon=10.0), ["a", "b"])).top_k))
+    dear = replace(charged, question=charged.question.with_epsilon(10))
     with pytest.raises(Refusal, match="budget"):
         run(dear, prepare("direct", []))
     assert list(folder.iterdir()) == [] and charges(charged) == []
@@ -117,10 +117,10 @@ def test_a_window_that_is_lost_whole_is_told(
     write(tmp_path / "timed.csv", [{"user": "u", "item": "a", "time": f"2026-01-0{n}"} for n in (1, 2, 3)])
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=3), timedelta(days=1))
-    spec = replace(charged.spec, period=period)
+    question = replace(charged.question, period=period)
     sink = sink_of(f"{tmp_path}/{output}")
     source = source_of(f"{tmp_path}/timed.csv", Columns(time="time"))
-    report = replace(charged, spec=spec, source=source, sink=sink)
+    report = replace(charged, question=question, source=source, sink=sink)
     if not lost:
         run(report, prepare("direct", []))
         assert charges(charged) == ["released"]

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.report_spec import resolve
+from private_topk.pipelines.question import Question
 from private_topk.transforms import (
     CountBudget,
     Groups,
@@ -140,7 +140,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
     """Two groups, all user types: the law of both rankings together, on neighbours both ways. Who is replaced may leave
     one and enter the other, for no more than a swap within one: tests/transforms/mechanisms/test_moves.py has the rest.
     """
-    spec = resolve(TopK(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"]))
+    spec = Question(TopK(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"]))
     share = spec.top_k.mechanism
     assert spec.top_k.rankings_of_a_user() == 1 and share.epsilon == 1
     users = [(g, items) for g in (0, 1) for items in ((1, 0), (0, 1), (1, 1))]
@@ -185,23 +185,24 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
 
 
 def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
-    one, three = (resolve(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most))) for most in (1, 3))
+    one, three = (Question(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, most))) for most in (1, 3))
     assert one.top_k.mechanism.epsilon == 0.75 and one.privacy.total is None
     assert three.top_k.mechanism.epsilon == 0.25 and three.privacy.each == 3
     assert cost_of(three.top_k).epsilon == Fraction(3, 4) and cost_of(one.top_k).epsilon == Fraction(3, 4)
     swapped = [
-        resolve(TopK(2, kind, ITEMS, groups=Groups.of(NAMES, 1))) for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))
+        Question(TopK(2, kind, ITEMS, groups=Groups.of(NAMES, 1)))
+        for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))
     ]
     assert [its.top_k.rankings_of_a_user() for its in swapped] == [1, 2], "who proves nothing pays for both"
     assert swapped[1].top_k.mechanism.epsilon == 0.5
-    all_of_them = resolve(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99)))
+    all_of_them = Question(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99)))
     assert all_of_them.top_k.rankings_of_a_user() == 4, "there are no more groups than four"
-    weeks = resolve(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user")
+    weeks = Question(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user")
     described = weeks.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
     assert described["windows"] == 3 and described["rankings_of_a_user_in_a_window"] == 2
     assert weeks.top_k.mechanism.epsilon == pytest.approx(1 / 6)
     with pytest.raises(ValueError, match="horizon must be at least the 3 windows of this run, got 2"):
-        resolve(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user", horizon=2)
+        Question(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user", horizon=2)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms import Groups, Period, RangeDomain, ReleaseKey
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.mechanisms import Peeling
@@ -31,7 +31,7 @@ NEWCOMER, OTHER = 0, 1
 def stated(neighbours: str = "add-remove", **bounds: object) -> float:
     """The delta for each other user, in units of the probability that two users share a hash."""
     spec = TopK(1, Peeling(EPSILON, neighbours), RangeDomain(0, ITEMS), **bounds)  # type: ignore[arg-type]
-    asked = resolve(spec, period=Period.of("2026-01-01", "2026-01-05", "1d"), release=RELEASE, privacy_unit="user")
+    asked = Question(spec, period=Period.of("2026-01-01", "2026-01-05", "1d"), release=RELEASE, privacy_unit="user")
     found = manifest_of(asked, "direct").delta_of_a_shared_hash
     assert found is not None
     return found * 2**64

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from private_topk.pipelines.budget.accounting import Charge
 from private_topk.pipelines.budget.sharing import windows_of_a_user
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.report_spec import ReportSpec, reach_of, resolve
+from private_topk.pipelines.question import Question
 from private_topk.transforms import (
     Amounts,
     Groups,
@@ -227,9 +227,9 @@ def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_chang
     assert windows_of_a_user(5, most, TopStable(1.0, 1e-6)) == min(most, 5)
 
 
-def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> ReportSpec:
+def bounded(relation: str, most: int, windows: int, groups: Groups | None = None) -> Question:
     period = Period(START, START + timedelta(days=windows), timedelta(days=1))
-    return resolve(
+    return Question(
         TopK(1, Peeling(1.0, neighbours=relation), ["x", "y"], max_windows_per_user=most, groups=groups),
         period=period,
         privacy_unit="user",
@@ -251,7 +251,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, chan
     assert worst_ratio(spec, lambda active: active, relation) > 1.4 * worst, "a user who counts in all of them is seen"
 
 
-def worst_ratio(spec: ReportSpec, choose: Callable[[set[int]], set[int]], relation: str) -> float:
+def worst_ratio(spec: Question, choose: Callable[[set[int]], set[int]], relation: str) -> float:
     """The largest log-ratio of any three rankings' probability, over all pairs of neighbours."""
     base = ((14, 2), (1, 13), (0, 12))
     rate = spec.top_k.mechanism.epsilon / (2 if relation == "swap" else 1)
@@ -284,7 +284,7 @@ def test_windows_and_groups_share_together() -> None:
         ("add-remove", 2, one, 2, 1), ("swap", 2, one, 2, 1), ("add-remove", 2, three, 2, 2), ("swap", 2, three, 2, 2),
     ]:  # fmt: skip
         spec = bounded(relation, most, 5, groups)
-        assert reach_of(spec.top_k, spec.period) == reach, (relation, most)
+        assert spec.windows_of_a_user == reach, (relation, most)
         assert spec.privacy.windows == reach * each and spec.top_k.rankings_of_a_user() == each
 
 

@@ -109,13 +109,13 @@ class Mechanism(abc.ABC):
         default=1,
         kw_only=True,
         repr=False,
-        metadata={"settled": "by what is counted", "unasked": "the amounts that are asked for say it"},
+        metadata={"settled": "by what is counted", "not_in_fingerprint": "the amounts that are asked for say it"},
     )
     falls: int = field(
         default=0,
         kw_only=True,
         repr=False,
-        metadata={"settled": "by what is counted", "unasked": "the risers that are asked for say it"},
+        metadata={"settled": "by what is counted", "not_in_fingerprint": "the risers that are asked for say it"},
     )
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:

@@ -51,9 +51,13 @@ class CountBudget:
 
     epsilon: float | Fraction
     delta: float | Fraction = 0.0
-    round_to: int = field(default=1, metadata={"unasked": "rounding comes after the draw: the same noise either way"})
-    hide_below: int | None = field(default=None, metadata={"unasked": "what is hidden was drawn: the same noise"})
-    others: float | Fraction | None = field(default=None, metadata={"asked if given": True})
+    round_to: int = field(
+        default=1, metadata={"not_in_fingerprint": "rounding comes after the draw: the same noise either way"}
+    )
+    hide_below: int | None = field(
+        default=None, metadata={"not_in_fingerprint": "what is hidden was drawn: the same noise"}
+    )
+    others: float | Fraction | None = field(default=None, metadata={"omit_if_default": True})
 
     @classmethod
     def of(cls, given: object) -> CountBudget:

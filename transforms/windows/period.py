@@ -54,10 +54,12 @@ class Period:
 
     start: datetime
     end: datetime
-    windowing: Windowing | timedelta | None = field(default=None, metadata={"identity tag": "cut"})
+    windowing: Windowing | timedelta | None = None
     slack: timedelta = timedelta(0)
     zone: str = field(
-        default="UTC", compare=False, metadata={"unasked": "how times are shown; the times themselves are in UTC"}
+        default="UTC",
+        compare=False,
+        metadata={"not_in_fingerprint": "how times are shown; the times themselves are in UTC"},
     )
 
     def __post_init__(self) -> None:

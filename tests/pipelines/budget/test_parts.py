@@ -13,7 +13,7 @@ import pytest
 from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.report_spec import resolve
+from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Risers
@@ -21,7 +21,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import duration
-from tests.pipelines.support import resolved
+from tests.pipelines.support import question_of
 from tests.transforms.mechanisms import laws
 
 ITEMS = ["x", "y"]
@@ -48,11 +48,11 @@ SLIDING = period("2026-01-19", "7d", "1d")
 @pytest.mark.parametrize("bound", [{"max_items_per_user": 1}, {"groups": ["north", "south"]}])
 def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) -> None:
     with pytest.raises(Refusal, match="neighbours must be swap where windows overlap"):
-        resolved(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    resolved(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    resolved(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
-    resolve(TopK(1, Joint(1.0), ITEMS), period=SLIDING)
-    resolved(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
+        question_of(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    question_of(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    question_of(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
+    Question(TopK(1, Joint(1.0), ITEMS), period=SLIDING)
+    question_of(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
 
 
 WEEKS, DAYS = Windows.of(period("2026-02-02", "7d")), Windows.of(period("2026-02-02", "1d"))

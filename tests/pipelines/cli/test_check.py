@@ -10,8 +10,8 @@ import pytest
 
 from private_topk.pipelines.look import Look, look_at
 from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.errors import Refusal
@@ -200,7 +200,7 @@ class TestTheOperatorsLook:
         assert "amount not above zero 2, not in domain 1, not in groups 1" in ran, ran
 
     def test_streams_and_ranges(self, folder: Path) -> None:
-        spec = resolve(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
+        spec = Question(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))

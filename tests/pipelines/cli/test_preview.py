@@ -45,6 +45,7 @@ def test_a_pure_run_is_recommended_without_the_delta() -> None:
 GIVEN = [
     "--max-value 12345.67 --value-resolution 0.01 --amount 30 --mechanism peeling",
     "--domain games.csv --domain-column game --mechanism peeling --groups-per-user 2",
+    "--domain games.csv --item-column game --mechanism peeling",
     "--domain games.csv --domain-column game --found old.csv --found older.csv --mechanism peeling",
     "--domain-range 1000:1200 --mechanism peeling",
     "--mechanism canonical --noise exponential --gamma 1/3",
@@ -180,7 +181,7 @@ def test_numbers_of_items_side_by_side() -> None:
         ({"k": "3,x", "epsilon": 1}, "--k must be a whole number, got 'x'"),
         ({"k": 300, "epsilon": 1}, "--k must be at most the number of items, got k = 300 and 200 items"),
         ({"k": 3, "epsilon": 1, "mechanism": "jiont"}, "did you mean joint?"),
-        ({"k": 3, "epsilon": 1, "mechanism": "gaussian"}, "needs --delta"),
+        ({"k": 3, "epsilon": 1, "mechanism": "gaussian"}, "--delta must be given for gaussian"),
         ({"k": 3, "epsilon": 1, "users": "5,x"}, "--users must be a number, got 'x'"),
         ({"k": 3, "epsilon": 1, "users": "s.csv"}, "--these-counts-are-public must be given with --users"),
         ({"k": 3, "epsilon": 1, "users": "5,9", "groups": 2}, "--groups shares out one number of --users"),

@@ -14,9 +14,9 @@ import pytest
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli.output import guarded
 from private_topk.pipelines.process import Interrupted, Stopped, Unfinished
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import what_is_published
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
@@ -137,7 +137,7 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 def report(folder: Path, release: Release) -> Report:
     start = datetime(2026, 1, 5, tzinfo=timezone.utc)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
-    spec = resolve(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
+    spec = Question(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
     return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 
@@ -149,7 +149,7 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
         return what_is_published(of, "run it again", before)
 
     out = folder / "out"
-    names = [f"{window.label()}" for window in asked.spec.period.windows()]
+    names = [f"{window.label()}" for window in asked.question.period.windows()]
     assert told() == "nothing is published. To go on with this very release, run it again"
     out.mkdir()
     content = b"of a ranking"

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, Setting, Zipf, largest_k, least_epsilon, look
+from private_topk.pipelines.preview import PublicCounts, Zipf, largest_k, least_epsilon, look
+from private_topk.pipelines.question import Question
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms import make_mechanism
+from private_topk.transforms.spec import TopK
 
 SHAPE = Zipf(1.0, 300, 2000, 5)
+ITEMS = RangeDomain(0, 300)
 
 
-def recall(setting: Setting, name: str) -> float:
-    return look(setting.share_of(name).mechanism, SHAPE.histogram(None, False), setting.k).recall.value
+def questions(k: int, epsilon: float, names: Iterable[str], domain: Domain = ITEMS) -> list[Question]:
+    delta = {} if domain.is_public else {"delta": 1e-6}
+    return [Question(TopK(k, make_mechanism(name, epsilon=epsilon, **delta), domain)) for name in names]
+
+
+def recall(question: Question) -> float:
+    top_k = question.top_k
+    return look(top_k.mechanism, SHAPE.histogram(None, False), top_k.most).recall.value
 
 
 def test_the_least_epsilon_is_the_least() -> None:
     names = ("peeling", "joint")
-    solved = least_epsilon(SHAPE, Setting(5, 1), 0.9, names)
-    assert recall(solved.setting, solved.mechanism) >= 0.9
-    less = replace(solved.setting, epsilon=solved.setting.epsilon * 9 / 10)
-    assert all(recall(less, name) < 0.9 for name in names), "a step of two digits is a tenth at most"
+    solved = least_epsilon(SHAPE, questions(5, 1, names), 0.9)
+    assert recall(solved) >= 0.9
+    less = float(solved.epsilon * 9 / 10)
+    assert all(recall(one) < 0.9 for one in questions(5, less, names)), "a step of two digits is a tenth at most"
     told: list[str] = []
-    assert least_epsilon(SHAPE, Setting(5, 1), 0.9, names, told.append) == solved
+    again = least_epsilon(SHAPE, questions(5, 1, names), 0.9, told.append)
+    assert again.asked == solved.asked
     assert told and set(told) <= set(names)
 
 
 def test_the_largest_k_is_the_largest() -> None:
     names = ("peeling", "joint")
-    solved = largest_k(SHAPE, Setting(1, 0.5), 0.9, names)
-    assert recall(solved.setting, solved.mechanism) >= 0.9
-    assert all(recall(replace(solved.setting, k=solved.setting.k + 1), name) < 0.9 for name in names)
+    solved = largest_k(SHAPE, questions(1, 0.5, names), 0.9)
+    assert recall(solved) >= 0.9
+    assert all(recall(one) < 0.9 for one in questions(solved.top_k.most + 1, 0.5, names))
 
 
 def test_all_items_are_found_by_anybody() -> None:
-    assert largest_k(PublicCounts([500, 400, 300]), Setting(1, 1.0), 0.9, ("joint",)).setting.k == 3
+    assert largest_k(PublicCounts([500, 400, 300]), questions(1, 1.0, ["joint"]), 0.9).top_k.most == 3
 
 
 def test_what_cannot_be_reached_is_refused() -> None:
     few = PublicCounts([2, 1, 1, 1])
     with pytest.raises(Refusal, match="is not reached even for k = 1"):
-        largest_k(PublicCounts([1, *[0] * 5000]), Setting(1, 0.01), 0.9, ("joint",))
+        largest_k(PublicCounts([1, *[0] * 5000]), questions(1, 0.01, ["joint"], RangeDomain(0, 5001)), 0.9)
     with pytest.raises(Refusal, match="is not reached by any epsilon up to 990"):
-        least_epsilon(few, Setting(3, 1, 1e-6, unknown_domain=True), 1.0, ("limit-domain",))
+        least_epsilon(few, questions(3, 1, ["limit-domain"], UnknownDomain()), 1.0)
     with pytest.raises(Refusal, match="recall must be above 0 and at most 1, got 90"):
-        least_epsilon(few, Setting(3, 1), 90)
+        least_epsilon(few, questions(3, 1, ["joint"]), 90)

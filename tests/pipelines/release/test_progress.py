@@ -23,11 +23,11 @@ import pytest
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.process import JsonLines, Unfinished
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release import progress as watching
 from private_topk.pipelines.release.progress import Announcer, ExistingOutput, existing_outputs
 from private_topk.pipelines.release.store import manifest_path
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.run import run
 from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
@@ -79,7 +79,7 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
 
 
 def report(folder: Path, sink: Sink, **more: Any) -> Report:  # noqa: ANN401
-    spec = resolve(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"], **more), period=PERIOD)
+    spec = Question(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"], **more), period=PERIOD)
     return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
 
 

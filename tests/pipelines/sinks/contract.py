@@ -13,8 +13,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
@@ -29,7 +29,7 @@ RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "o
 OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")
 RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
 MANIFEST = manifest_of(
-    resolve(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), period=PERIOD, release=RELEASE), "direct"
+    Question(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), period=PERIOD, release=RELEASE), "direct"
 )
 
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.store import manifest_path
-from private_topk.pipelines.report_spec import resolve
 from private_topk.pipelines.show.page import page
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_text
@@ -127,7 +127,7 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
     spec = TopK(2, mechanism, UnknownDomain(), 10)
     ranking = replace(COUNTED[0], noisy_counts=None, noise=None, noisy_weights=(1812.5, -3.25))
-    facts = manifest_of(resolve(spec), "direct")
+    facts = manifest_of(Question(spec), "direct")
     assert facts.weights is not None and facts.weights.of_a_user_with_t_items == "min(1, sqrt(3 / t))"
     assert facts.weights.noise_stddev == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
     shape = Shape.of(facts)
@@ -154,7 +154,7 @@ def test_unknown_endings() -> None:
 
 
 def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
-    answered = manifest_of(resolve(spec, release=release), "direct").with_answer(rankings)
+    answered = manifest_of(Question(spec, release=release), "direct").with_answer(rankings)
     return json.loads(answered.at("a/b/r.avro", b"rows").encode())
 
 

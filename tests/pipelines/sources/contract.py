@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.files import PACKINGS
-from private_topk.pipelines.identity import UNASKED
+from private_topk.pipelines.identity import NOT_IN_FINGERPRINT
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch
@@ -90,8 +90,8 @@ class SourceContract:
         others = self.changes()
         names = [name]
         for field in fields(source):  # type: ignore[arg-type]
-            if UNASKED in field.metadata:
-                assert len(field.metadata[UNASKED]) > 10, "the reason"
+            if NOT_IN_FINGERPRINT in field.metadata:
+                assert len(field.metadata[NOT_IN_FINGERPRINT]) > 10, "the reason"
             else:
                 assert field.name in others, f"how is another {field.name} told from this one?"
                 names.append(replace(source, **{field.name: others[field.name]}).identity(KEY, PERIOD))  # type: ignore[type-var]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.report_spec import resolve
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits, mechanism_by_name
@@ -70,7 +70,7 @@ def test_no_budget_covers_it() -> None:
     ],
 )
 def test_every_manifest_says_so(mechanism: Mechanism, release: Release, private: bool) -> None:
-    spec = resolve(TopK(1, mechanism, PublicDomain.of(["a"])), release=release)
+    spec = Question(TopK(1, mechanism, PublicDomain.of(["a"])), release=release)
     facts = json.loads(manifest_of(spec, "direct").encode())
     assert facts.get("private", True) is private and ("privacy" in facts) is private
 

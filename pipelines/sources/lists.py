@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from private_topk.pipelines.drawing import mechanism_of
+from typing import NamedTuple
+
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group, with_found
 from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.options import Options
-from private_topk.transforms.spec import TopK
 
-__all__ = ["check_domain", "check_groups", "check_unknown", "domain_of", "groups_of"]
+__all__ = ["Lists", "load_lists", "stand_ins"]
 
 
-def check_domain(options: Options) -> None:
+class Lists(NamedTuple):
+    """What can be ranked: which items, and in which groups; None where there is one ranking for all."""
+
+    domain: Domain
+    groups: Groups | None = None
+
+
+def load_lists(options: Options) -> Lists:
+    """The domain and the groups that options name. Reads their files. Raises Refusal."""
+    _check_domain(options)
+    groups = _groups(options)
+    return Lists(_domain(options, groups), groups)
+
+
+def stand_ins(options: Options) -> Lists:
+    """Lists that stand for those that options name, and are as long as any. Reads no file. Raises Refusal."""
+    _check_domain(options)
+    grouped = _check_groups(options)
+    if options.get("unknown_domain"):
+        listed = PublicDomain.of(["any"]) if {"domain", "found"} & set(options) else None
+        domain: Domain = UnknownDomain(listed)
+    else:
+        domain = RangeDomain.parse(options.get("domain_range", f"0:{RangeDomain.LONGEST}"))
+    return Lists(domain, Groups.numbered(per_user=options.get("groups_per_user", 1)) if grouped else None)
+
+
+def _check_domain(options: Options) -> None:
     """Raise Refusal unless the options name a domain, of one kind. Reads no file."""
     listed = "domain" in options or "found" in options
     unknown = options.get("unknown_domain", False)
@@ -31,40 +57,29 @@ def check_domain(options: Options) -> None:
     for name in {"domain_column", "domain_group_column"} & set(options):
         if not has_columns(options["domain"]):
             raise Refusal(name, f"does not apply to {verbatim(options['domain'])}: its lines are the items")
+    if "domain_group_column" in options and not _check_groups(options):
+        raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")
 
 
-def check_unknown(options: Options) -> None:
-    """Raise Refusal for a mechanism that needs a public domain if none is named. Reads no file."""
-    if options.get("unknown_domain"):
-        any_list = PublicDomain.of(["any"]) if "domain" in options or "found" in options else None
-        domain = UnknownDomain(any_list)
-        TopK(options.get("k"), mechanism_of(options)[0], domain, options.get("max_items_per_user"))
-
-
-def domain_of(options: Options) -> Domain:
-    """The domain that the options name. Reads its file. Raises Refusal."""
-    check_domain(options)
+def _domain(options: Options, groups: Groups | None) -> Domain:
     if "domain_range" in options:
         return RangeDomain.parse(options["domain_range"])
     items = names_of("item_column", "item", options.get("item_column", "item"))
     column = options.get("domain_column", items)
-    if "domain_group_column" not in options:
-        listed = read_domain(options["domain"], column) if "domain" in options else None
-        if "found" in options:
-            listed = with_found(listed, options["found"], items)
-        if options.get("unknown_domain"):
-            return UnknownDomain(listed)
-        if listed is None:
-            raise Refusal("found", f"{verbatim(', '.join(options['found']))} must hold at least one item, and nothing "
-                          "was found", "give {domain} too")  # fmt: skip
-        return listed
-    groups = groups_of(options)
-    if groups is None:
-        raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")
-    return read_domain_by_group(options["domain"], column, options["domain_group_column"], groups.labels)
+    if "domain_group_column" in options and groups is not None:
+        return read_domain_by_group(options["domain"], column, options["domain_group_column"], groups.labels)
+    listed = read_domain(options["domain"], column) if "domain" in options else None
+    if "found" in options:
+        listed = with_found(listed, options["found"], items)
+    if options.get("unknown_domain"):
+        return UnknownDomain(listed)
+    if listed is None:
+        raise Refusal("found", f"{verbatim(', '.join(options['found']))} must hold at least one item, and nothing "
+                      "was found", "give {domain} too")  # fmt: skip
+    return listed
 
 
-def check_groups(options: Options) -> bool:
+def _check_groups(options: Options) -> bool:
     """Whether the options name groups. Reads no file. Raises Refusal if half of it is missing."""
     if "group_column" in options and "groups" not in options:
         raise Refusal("group_column", "needs {groups}: the public list of groups, of which every one is published")
@@ -74,9 +89,8 @@ def check_groups(options: Options) -> bool:
     return "groups" in options
 
 
-def groups_of(options: Options) -> Groups | None:
-    """The groups that are ranked, or None. Reads their file. Raises Refusal."""
-    if not check_groups(options):
+def _groups(options: Options) -> Groups | None:
+    if not _check_groups(options):
         return None
     column = names_of("group_column", "group", options["group_column"])
     try:

@@ -10,15 +10,15 @@ import pytest
 
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, sink_for, source_for
-from private_topk.pipelines.report_spec import spec_of
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import Gaussian, Joint
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows.period import period_of
-from tests.pipelines.support import manifest, resolved
+from tests.pipelines.support import manifest, question_of
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = Period(START, START + timedelta(28), timedelta(7))
@@ -26,7 +26,7 @@ TEA = ["tea", "cake", "scone"]
 
 
 def asked(**changes: Any) -> Any:  # noqa: ANN401
-    return resolved(**{"k": 1, "mechanism": Joint(epsilon=1.0), "domain": TEA, **changes})
+    return question_of(**{"k": 1, "mechanism": Joint(epsilon=1.0), "domain": TEA, **changes})
 
 
 def test_a_question_has_one_window_s_share() -> None:
@@ -107,7 +107,7 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
 )
 def test_fields_that_do_not_go_together(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(Refusal) as caught:
-        spec_of({**ASKED, "unknown_domain": True, **changes})  # type: ignore[typeddict-item]
+        Question.of({**ASKED, "unknown_domain": True, **changes})  # type: ignore[typeddict-item]
     assert caught.value.field == field
 
 

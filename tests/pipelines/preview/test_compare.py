@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import isqrt
 from typing import Any
 
@@ -12,19 +13,18 @@ import numpy as np
 import pytest
 
 import private_topk
-from private_topk.pipelines.budget.sharing import Composition, share_out
 from private_topk.pipelines.preview import (
     Estimate,
     InAmounts,
     Preview,
     PublicCounts,
-    Setting,
     Zipf,
+    alternatives,
     preview,
 )
-from private_topk.pipelines.preview.comparing import _ordered
+from private_topk.pipelines.preview.compare import _ordered
+from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look
-from private_topk.pipelines.preview.shapes import weight_of
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import Refusal
@@ -41,10 +41,10 @@ from private_topk.transforms.mechanisms import (
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.mechanisms.registry import name_of
+from private_topk.transforms.mechanisms.registry import name_of, with_budget
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
-from tests.pipelines.support import resolved
+from tests.pipelines.support import question_of
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
@@ -65,43 +65,68 @@ def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
 def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     found = preview(GAPS, 3, 1.0, draws=2)
     assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
-    assert {error.shown() for error in found.left_out.values()} == {"needs delta"}
+    assert {error.field for error in found.left_out.values()} == {"delta"}
+    assert all(error.rule.startswith("must be given") for error in found.left_out.values())
     with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
     assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order"}, "numbers do not tell weights"
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
     assert {outlook.mechanism.guarantee.domain for outlook in unknown.outlooks} == {"unknown"}
     weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
     assert "adds up weights of users" in weighed.shown()
-    assert {error.shown() for error in unknown.left_out.values()} == {"needs a public domain"}
+    assert all(f"{name} needs a public domain" in error.shown() for name, error in unknown.left_out.items())
     assert unknown.items == 55
 
 
 def test_a_question_that_nobody_answers_is_refused() -> None:
-    with pytest.raises(Refusal, match="needs delta"):
+    with pytest.raises(Refusal, match="delta must be given for limit-domain"):
         preview(GAPS, 3, 1.0, unknown_domain=True, mechanism=("limit-domain",))
     with pytest.raises(Refusal, match="at most the number of items, got k = 56 and 55"):
         preview(GAPS, 56, 1.0)
     with pytest.raises(Refusal, match="horizon needs"):
         preview(GAPS, 3, 1.0, horizon=3)
-    with pytest.raises(Refusal, match="publish_others needs a public domain and max_items_per_user"):
+    with pytest.raises(Refusal, match="publish_others needs max_items_per_user"):
         preview(GAPS, 3, 1.0, publish_counts=CountBudget(1, others=1))
+    with pytest.raises(Refusal, match="k must be given"):
+        preview(Zipf(1.0, 300, 1000, 5), None, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5)
     for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
         with pytest.raises(Refusal) as refused:
             preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})  # type: ignore[arg-type]
         assert refused.value.field == field
 
 
-def test_the_share_of_a_window_is_that_of_a_run() -> None:
-    setting = Setting(10, 1.0, 1e-6, privacy_unit="user", horizon=52)
-    for name, kind in (("joint", Joint(1.0)), ("cdp-peeling", CdpPeeling(1.0, 1e-6))):
-        spare = 1e-6 if name == "joint" else None
-        assert setting.share_of(name) == share_out(kind, 10, None, spare, Composition("user", horizon=52))
-    pure = replace(setting, delta=None)
-    assert pure.share_of("joint").mechanism.parameter("epsilon") == pytest.approx(1 / 52)
-    found = preview(GAPS, setting, mechanism=("joint",), draws=2)
-    assert found.windows == 52 and found["joint"].mechanism == setting.share_of("joint").mechanism
+def test_a_mechanism_is_asked_as_in_a_run() -> None:
+    """Each of the same whole budget, as if it alone had been asked; a delta is for those that have a use for it."""
+    domain, year = [f"item {n}" for n in range(55)], {"privacy_unit": "user", "horizon": 52}
+    joint = question_of(10, Joint(1.0), domain, **year)
+    questions, _ = alternatives(joint, ("joint", "cdp-peeling"), delta=1e-6)
+    release = joint.release
+    assert questions["joint"] == question_of(10, Joint(1.0), domain, spare_delta=1e-6, release=release, **year)
+    assert questions["cdp-peeling"] == question_of(10, CdpPeeling(1.0, 1e-6), domain, release=release, **year)
+    assert joint.top_k.mechanism.parameter("epsilon") == pytest.approx(1 / 52)
+    found = preview(GAPS, 10, 1.0, 1e-6, mechanism=("joint",), draws=2, **year)
+    assert found.windows == 52 and found["joint"].mechanism == questions["joint"].top_k.mechanism
     assert not found["joint"].pure, "its windows are composed by a delta"
-    assert preview(GAPS, pure, mechanism=("joint",), draws=2)["joint"].pure
+    assert preview(GAPS, 10, 1.0, mechanism=("joint",), draws=2, **year)["joint"].pure
+    assert joint.with_mechanism("cdp-peeling", 1e-6).with_mechanism("joint") == questions["joint"], "and back"
+    alone = question_of(10, Joint(1.0), domain).with_mechanism("peeling", 1e-6)
+    assert alone.spare_delta is None, "nothing composes"
+    noisy = question_of(10, Joint(1.0, skew="2/3"), domain)
+    assert noisy.with_mechanism("joint").asked == noisy.asked
+    assert noisy.with_mechanism("joint", skew="3/5", kbar=9).asked.mechanism.parameter("skew") == Fraction(3, 5)
+
+
+def test_a_question_is_previewed_as_it_is_asked() -> None:
+    question = question_of(3, Joint(1.0), [f"item {n}" for n in range(55)], privacy_unit="user", horizon=4)
+    found = preview(GAPS, question, delta=1e-6, mechanism=("joint", "peeling"), draws=5)
+    same = preview(GAPS, 3, 1.0, 1e-6, mechanism=("joint", "peeling"), draws=5, privacy_unit="user", horizon=4)
+    assert found.plain() == same.plain()
+    for mistake in ({"epsilon": 1.0}, {"horizon": 4}):
+        with pytest.raises(Refusal, match="is part of the Question that is given"):
+            preview(GAPS, question, **mistake)  # type: ignore[call-overload]
+    with pytest.raises(Refusal, match="mechanism must be a name beside a Question, which has the budget: give joint"):
+        preview(GAPS, question, mechanism=Joint(1.0))
+    with pytest.raises(Refusal, match="k must be at most the number of items, got k = 3 and 2 items"):
+        preview(PublicCounts([5, 4]), question, mechanism="joint")
 
 
 @dataclass(frozen=True)
@@ -150,7 +175,7 @@ def test_advice_holds_where_it_is_taken() -> None:
     def recall(name: str = names[0], k: int = 20, times: int = 1) -> float:
         counts = shape.histogram(None, False)
         merged = Histogram(counts.values * times, counts.sizes)
-        return look(Setting(k, 0.4, 1e-6).share_of(name).mechanism, merged, k).recall.value
+        return look(with_budget(name, 0.4, 1e-6)[0], merged, k).recall.value
 
     assert recall(k=k) >= 0.5 > recall(k=k + 1)
     assert recall(times=times) >= 0.5 > recall(times=times - 1)
@@ -162,7 +187,7 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     shape, names = Zipf(1.1, 300, 50_000, 5), ("joint", "cdp-peeling")
     by_group = shape.among(30, 1.2)
     found = preview(by_group, 5, 0.2, 1e-6, mechanism=names, neighbours="swap")
-    assert all(one.setting.groups_per_user == 1 for one in found.previews.values())
+    assert all(one.question.asked.groups.per_user == 1 for one in found.previews.values())
     assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
     alone = {name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=100, groups_per_user=1, neighbours="swap")
              for name, one in by_group.items()}  # fmt: skip
@@ -197,7 +222,7 @@ def test_json_holds_all_of_it() -> None:
     plain = json.loads(json.dumps(preview(GAPS, 3, 1.0, draws=2).plain()))
     assert plain["recommended"] == plain["mechanisms"][0]["mechanism"]
     assert len(plain["mechanisms"][0]["right"]) == 3 and plain["mechanisms"][0]["recall"]["high"] <= 1
-    assert plain["left_out"]["gaussian"] == "needs delta"
+    assert plain["left_out"]["gaussian"].startswith("delta must be given for gaussian")
 
 
 def test_a_notebook_and_other_tools_have_it() -> None:
@@ -254,10 +279,10 @@ def test_a_mechanism_is_an_object_or_a_name_as_for_rank(mechanism: Mechanism, sa
     """An object is previewed as it would be drawn, and so is its name with all that it is made of."""
     name = name_of(type(mechanism))
     found = preview(GAPS, k=3, mechanism=mechanism, draws=5)
-    assert [outlook.mechanism for outlook in found] == [mechanism]
+    assert [outlook.mechanism for outlook in found] == [asked_in_a_run(k=3, mechanism=mechanism)]
     by_name = preview(GAPS, k=3, epsilon=1.0, mechanism=name, draws=5, **said)
-    assert found[name].recall == by_name[name].recall and by_name[name].mechanism == mechanism
-    assert preview(GAPS, k=3, epsilon=1.0, mechanism=mechanism, draws=5).best.mechanism == mechanism
+    assert found[name].recall == by_name[name].recall and by_name[name].mechanism == found[name].mechanism
+    assert preview(GAPS, k=3, epsilon=1.0, mechanism=mechanism, draws=5).best.mechanism == found[name].mechanism
     year = {"k": 3, "draws": 5, "privacy_unit": "user", "horizon": 52}
     assert (
         preview(GAPS, mechanism=mechanism, **year).plain()
@@ -278,8 +303,6 @@ def test_an_object_has_its_own_budget() -> None:
     ):
         with pytest.raises(Refusal, match=f"{told} is of a mechanism that is given by its name: the object has its"):
             preview(GAPS, k=3, **mistake)  # type: ignore[call-overload]
-    with pytest.raises(Refusal, match="mechanism must be a name beside a Setting, which has the budget: give joint"):
-        preview(GAPS, Setting(3, 1.0), mechanism=Joint(1.0))
     composed = preview(GAPS, k=3, mechanism=Joint(1.0), delta=1e-6, privacy_unit="user", horizon=52, draws=2)
     assert not composed["joint"].pure and composed["joint"].mechanism.parameter("epsilon") > 1 / 52
 
@@ -297,36 +320,35 @@ def test_it_is_a_name_of_the_package() -> None:
 def asked_in_a_run(**more: Any) -> Mechanism:  # noqa: ANN401
     """What a run's window draws with."""
     domain = [f"item {n}" for n in range(99)]
-    return resolved(k=5, mechanism=Joint(1.0), domain=domain, **more).top_k.mechanism
+    return question_of(**{"k": 5, "mechanism": Joint(1.0), "domain": domain, **more}).top_k.mechanism
 
 
 @pytest.mark.parametrize("per_user", [1, 2, 3])
 @pytest.mark.parametrize("unit", ["user-window", "user"])
 def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
     """Every ranking that a user can change is paid for; the counts of a preview are those of one group."""
-    horizon = 4 if unit == "user" else None
-    setting = Setting(5, 1.0, privacy_unit=unit, horizon=horizon, groups_per_user=per_user)
+    more = {"privacy_unit": unit, "horizon": 4 if unit == "user" else None}
     groups = Groups(PublicDomain.of(["a", "b", "c"]), per_user)
-    assert setting.share_of("joint").mechanism == asked_in_a_run(groups=groups, privacy_unit=unit, horizon=horizon)
-    found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanism=("joint",), draws=2)
-    assert found["joint"].mechanism == Setting(5, 1.0, groups_per_user=per_user).share_of("joint").mechanism
+    found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanism=("joint",), draws=2, **more)
+    assert found["joint"].mechanism == asked_in_a_run(groups=groups, **more)
 
 
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_groups_of_nobody_are_refused(wrong: int) -> None:
     with pytest.raises(Refusal, match="groups_per_user"):
-        Setting(5, 1.0, groups_per_user=wrong)
+        preview(GAPS, 5, 1.0, groups_per_user=wrong)
 
 
 def test_amounts_draw_with_the_cap_of_a_run() -> None:
     """Counts that are all cap times as large, at a cap times the sensitivity, are the same question; those of users who
     add half of it are as noisy as half of the users. Errors are told in amounts."""
     minutes = Amounts.of(60, "0.5")
-    setting = Setting(5, 1.0, amounts=minutes)
-    assert setting.share_of("joint").mechanism == asked_in_a_run(amounts=minutes)
     shape, names = Zipf(1.0, 300, 1000, 5), ("joint", "peeling", "canonical")
     users = preview(shape, 5, 0.3, mechanism=names, draws=40)
     full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanism=names, draws=40, amounts=minutes)
+    assert preview(
+        InAmounts(shape, minutes, 60), 5, 1.0, mechanism="joint", draws=2, amounts=minutes
+    ).best.mechanism == (asked_in_a_run(amounts=minutes))
     for name in ("joint", "canonical"):  # whose laws are known
         one, other = users[name], full[name]
         assert [e.value for e in one.found] == pytest.approx([e.value for e in other.found], rel=1e-6)
@@ -343,7 +365,7 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
             InAmounts(shape, minutes, each)
     left = preview(InAmounts(shape, minutes, 60), 5, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5, draws=2,
                    mechanism=("weighted-gaussian", "restricted-gumbel"), amounts=minutes).left_out  # fmt: skip
-    assert "adds up no amounts" in left["weighted-gaussian"].shown()
+    assert "adds up weights of users, and no amounts" in left["weighted-gaussian"].shown()
 
 
 def test_weights_are_those_of_users_with_as_many_items() -> None:

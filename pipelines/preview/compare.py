@@ -1,0 +1,616 @@
+"""A preview: what some mechanisms are expected to publish of expected counts, and which to take. Spends nothing."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, overload
+
+from private_topk.pipelines.preview.expected import Expected, weight_of
+from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
+from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
+from private_topk.pipelines.question import Question
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.errors import Refusal, did_you_mean
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.registry import name_of, with_budget
+from private_topk.transforms.spec import TopK
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+__all__ = [
+    "GroupsPreview", "Preview", "alternatives", "first_answering", "largest_k", "least_epsilon", "noise_in", "preview",
+]  # fmt: skip
+
+_FEW = 100
+_EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
+"""Two digits each, from 0.0001 to 990: more digits would be meaningless."""
+_MOST_K = 1 << 17
+_MOST_WINDOWS = 100
+_ALL_GROUPS = 100
+_ASKED = (
+    "unknown_domain", "neighbours", "max_items_per_user", "parameters", "publish_counts", "privacy_unit", "period",
+    "horizon", "groups_per_user", "amounts", "max_windows_per_user",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class Preview:
+    """The preview of one question, for every mechanism that answers it.
+
+    Args:
+        items: how many items there are.
+        outlooks: of every mechanism that answers, the best first.
+        questions: what each of these is asked.
+        left_out: why each of the other mechanisms does not answer.
+        offered: the delta and the parameters that were given, for those that take them.
+        draws: the requested number, or None for as many as a few seconds allow; each outlook has its own number.
+    """
+
+    expected: Expected
+    items: int
+    outlooks: tuple[Outlook, ...]
+    questions: Mapping[str, Question]
+    left_out: Mapping[str, Refusal]
+    offered: Mapping[str, Any] = field(default_factory=dict)
+    draws: int | None = None
+
+    def __getitem__(self, name: str) -> Outlook:
+        return {outlook.name: outlook for outlook in self.outlooks}[name]
+
+    def __iter__(self) -> Iterator[Outlook]:
+        return iter(self.outlooks)
+
+    def __len__(self) -> int:
+        return len(self.outlooks)
+
+    @property
+    def question(self) -> Question:
+        """What the recommended mechanism is asked."""
+        return self.questions[self.best.name]
+
+    @property
+    def best(self) -> Outlook:
+        """The recommended mechanism: a sequence if there is any.
+
+        The one with the largest recall. Among those that are not distinguishable from it, the one with most places
+        right; among those that are not distinguishable from that one, a pure run, and then the first in the list of
+        mechanisms.
+        """
+        return self.outlooks[0]
+
+    @property
+    def best_set(self) -> Outlook | None:
+        """The set of the largest recall, or None."""
+        return next((outlook for outlook in self.outlooks if not outlook.ordered), None)
+
+    @property
+    def close_to_noise(self) -> bool:
+        """Whether even the best one is expected to miss more than half of the top k."""
+        return self.best.recall.value < NOISE
+
+    @property
+    def windows(self) -> int:
+        """The number of windows that share the budget."""
+        return next(iter(self.questions.values())).privacy.windows
+
+    def reasons(self) -> list[str]:
+        """The recommendation with its reasons, in sentences; of what is close to noise, what would be better."""
+        return [*reasons(self.outlooks), *([self.advice()] if self.close_to_noise else [])]
+
+    def advice(self) -> str:
+        """What would find at least half of the top k, by more draws of the same."""
+        best, question, better = self.best, self.question, []
+        with suppress(Refusal):
+            smaller = largest_k(self.expected, [question], NOISE, draws=self.draws).top_k.most
+            if smaller < question.top_k.most:
+                better.append(f"k = {smaller}")
+        times = _fewest_windows(self.expected, question, self.draws)
+        if times is not None:
+            alike = f" or {times} such groups merged" if question.asked.groups is not None else ""
+            better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
+        if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.questions}]:
+            with suppress(Refusal):
+                draws = self.draws or _FEW
+                other = _preview(self.expected, question, others, self.offered, draws, _tell_nobody).best
+                if other.recall.low > best.recall.high and other.recall.value >= NOISE:
+                    better.append(f"{other.name}, which was not asked for")
+        said = "; or with ".join(better)
+        return f"At least half of the top k would be found with {said}." if said else (
+            "Neither a smaller k nor 100 times the users would be enough.")  # fmt: skip
+
+    def __repr__(self) -> str:
+        question = self.question
+        return f"Preview(k={question.asked.k}, epsilon={float(question.epsilon):g}, best={self.best.name!r})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row for each mechanism, the best first: mechanism, ordered, pure, draws, and recall, order, l_inf, l_1,
+        ratio and returned, each with `_low` and `_high`, which hold it in 95 of 100 previews.
+        """
+        return [outlook.to_row() for outlook in self.outlooks]
+
+    def to_polars(self) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame(self.to_rows())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Raises Refusal where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
+        return pandas.DataFrame(self.to_rows())
+
+    def __str__(self) -> str:
+        parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
+        return "\n\n".join("\n".join(lines) for lines in parts)
+
+    def _few(self) -> list[list[str]]:
+        """How often slow mechanisms were drawn, which depends on the machine unless a number of draws is given."""
+        few = [f"{o.name} {o.draws}" for o in self.outlooks if self.draws is None and o.draws < DRAWS]
+        return [[f"Draws that fitted into 3 s of CPU time, of {DRAWS}: {', '.join(few)}"]] if few else []
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        question, delta = self.question, self.offered.get("delta")
+        return {
+            "expected": self.expected.words(),
+            "items": self.items,
+            "k": question.asked.k,
+            "epsilon": float(question.epsilon),
+            "delta": None if delta is None else float(delta),
+            "privacy_unit": question.privacy_unit,
+            "windows": self.windows,
+            "recommended": self.best.name,
+            "close_to_noise": self.close_to_noise,
+            "reasons": self.reasons(),
+            "mechanisms": [outlook.plain() for outlook in self.outlooks],
+            "left_out": {name: error.shown() for name, error in self.left_out.items()},
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class GroupsPreview:
+    """The preview of one question for groups, which one mechanism ranks.
+
+    Args:
+        previews: of the largest, the median and the smallest group, by their names.
+        best: the recommended mechanism: of those that are recommended for one of these, the one with which most groups
+            are worth publishing.
+        worth: the groups that are, the largest first: in which at least half of the top k is expected to be found.
+        groups: how many there are.
+    """
+
+    previews: Mapping[str, Preview]
+    best: str
+    worth: tuple[str, ...]
+    groups: int
+
+    def reasons(self) -> list[str]:
+        """The recommendation, in sentences."""
+        largest, smallest = list(self.previews.values())[0], list(self.previews.values())[-1]
+        if not self.worth:
+            return largest.reasons()
+        which = "all" if len(self.worth) == self.groups else f"{len(self.worth)} of"
+        said = f"Take {self.best}: {which} {self.groups:,} groups are worth publishing ({named(self.worth)})."
+        advice = smallest.advice() if smallest.close_to_noise else ""
+        return [said, *([f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else [])]
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows of the previews, each with its group."""
+        return [{"group": group, **row} for group, one in self.previews.items() for row in one.to_rows()]
+
+    _repr_html_, to_polars, to_pandas = Preview._repr_html_, Preview.to_polars, Preview.to_pandas
+
+    def __str__(self) -> str:
+        columns = {name: one.outlooks for name, one in self.previews.items()}
+        return "\n".join([*comparison(columns), "", *self.reasons()])
+
+    def __repr__(self) -> str:
+        return f"GroupsPreview(best={self.best!r}, worth={len(self.worth)} of {self.groups} groups)"
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        mechanisms = {name: [outlook.plain() for outlook in one.outlooks] for name, one in self.previews.items()}
+        return {"recommended": self.best, "groups": self.groups, "worth_publishing": list(self.worth),
+                "reasons": self.reasons(), "mechanisms": mechanisms}  # fmt: skip
+
+
+@overload
+def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> GroupsPreview: ...  # noqa: ANN401
+
+
+@overload
+def preview(expected: Expected, *args: Any, **asked: Any) -> Preview: ...  # noqa: ANN401
+
+
+def preview(
+    expected: Expected | Mapping[str, Expected],
+    k: int | Question,
+    epsilon: float | Fraction | None = None,
+    delta: float | Fraction | None = None,
+    *,
+    mechanism: Mechanism | str | Iterable[str] = tuple(MECHANISMS),
+    draws: int | None = None,
+    tell: Callable[[str], None] | None = None,
+    **asked: Any,  # noqa: ANN401 - as `_ASKED` names them
+) -> Preview | GroupsPreview:
+    """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
+
+    Args:
+        expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
+            amounts `InAmounts`; of groups those of each by its name, the largest first, such as
+            `Zipf(...).among(30)`.
+        k, epsilon, delta: as for `rank`; or in place of k a `Question`, which has its own epsilon. A delta is for the
+            mechanisms that have one, and for composing.
+        mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
+            names, to compare, by default of all built-in ones.
+        draws: how many for each mechanism: 400 by default, fewer where they are slow; 100 for groups.
+        tell: is called with the name of every mechanism before it is tried.
+        asked: as for `rank`: neighbours, max_items_per_user, publish_counts, privacy_unit, period, horizon, amounts and
+            max_windows_per_user; unknown_domain=True where the items are not public; groups_per_user, in how many
+            groups of a window a user counts; and parameters, of mechanisms by name, for those that take one.
+
+    Raises:
+        Refusal: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.
+
+    Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
+    """
+    _check_expected(expected)
+    names, question = _names(mechanism), k
+    if not isinstance(question, Question):
+        question = _question(expected, names, {"k": k, "epsilon": epsilon, "delta": delta, **asked}, mechanism)
+    elif given := {name for name in asked if name != "parameters"} | ({"epsilon"} if epsilon is not None else set()):
+        raise Refusal(min(given), "is part of the Question that is given", "leave it out")
+    elif isinstance(mechanism, Mechanism):
+        raise Refusal("mechanism", "must be a name beside a Question, which has the budget", f"give {names[0]}")
+    own = question.asked.mechanism.parameter("delta", question.spare_delta)
+    offered = {"delta": own if delta is None else delta, **(asked.get("parameters") or {})}
+    tell = tell or _tell_nobody
+    if isinstance(expected, Mapping):
+        return _of_groups(expected, question, names, offered, draws or _FEW, tell)
+    return _preview(expected, question, names, offered, draws, tell)
+
+
+def _tell_nobody(name: str) -> None:
+    pass
+
+
+def _check_expected(expected: object) -> None:
+    """Raise Refusal unless this is public knowledge of counts; of groups, of each."""
+    groups = list(expected.values()) if isinstance(expected, Mapping) else [expected]
+    wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "words"))]
+    if wrong or not groups:
+        got = type(wrong[0]).__name__ if wrong else "an empty dict"
+        raise Refusal("expected", f"must say what is publicly known of the counts, got {got}", "give Zipf(...), "
+                      "Released(...) or PublicCounts(...), or a dict of them by group: a preview of private rows "
+                      "would be a release")  # fmt: skip
+
+
+def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
+    """The names of one mechanism or of some. Raises Refusal for one that there is none of."""
+    if isinstance(mechanism, Mechanism):
+        return (name_of(type(mechanism)),)
+    some = mechanism if isinstance(mechanism, Iterable) and not isinstance(mechanism, str) else [mechanism]
+    if names := tuple(name_of(mechanism_by_name(name)) for name in some):
+        return names
+    raise Refusal("mechanism", "must be at least one", f"leave it out for all, or name some of {', '.join(MECHANISMS)}")
+
+
+def _question(
+    expected: Expected | Mapping[str, Expected],
+    names: Iterable[str],
+    asked: Mapping[str, Any],
+    mechanism: object,
+) -> Question:
+    """The question that arguments ask, of the mechanism that is an object, or of the first that answers."""
+    for name in asked:
+        if name not in ("k", "epsilon", "delta", *_ASKED):
+            raise Refusal(name, "is no argument of preview", did_you_mean(name, [*_ASKED, "mechanism", "draws"]))
+    given = {name: value for name, value in asked.items() if value is not None}
+    own = mechanism if isinstance(mechanism, Mechanism) else None
+    if own is not None:
+        _check_own(own, given)
+    elif "epsilon" not in given:
+        raise Refusal("epsilon", "must be given")
+    largest = next(iter(expected.values())) if isinstance(expected, Mapping) else expected
+    most, groups = given.get("max_items_per_user"), given.get("groups_per_user")
+    if isinstance(expected, Mapping) or groups is not None:
+        number = len(expected) if isinstance(expected, Mapping) else None
+        groups = Groups.numbered(number, 1 if groups is None else groups)
+    domain = UnknownDomain() if given.get("unknown_domain") else RangeDomain(0, largest.histogram(most, False).items)
+
+    def ask(name: str) -> Question:
+        known = parameters_of(mechanism_by_name(name))
+        named = {each: value for each, value in given.get("parameters", {}).items() if each in known}
+        budget = given.get("epsilon"), given.get("delta"), most
+        made = own or with_budget(name, *budget, neighbours=given.get("neighbours"), **named)[0]
+        bounds = given.get("amounts"), groups, given.get("max_windows_per_user")
+        top_k = TopK(given.get("k"), made, domain, most, given.get("publish_counts"), *bounds)
+        unit, horizon = given.get("privacy_unit", "user-window"), given.get("horizon")
+        return Question(top_k, given.get("period"), privacy_unit=unit, horizon=horizon)
+
+    return first_answering(ask, names)
+
+
+def _check_own(mechanism: Mechanism, given: Mapping[str, Any]) -> None:
+    """Raise Refusal where a value is given beside the mechanism that is made of another."""
+    for name in ("epsilon", "delta", "neighbours", "max_items_per_user"):
+        own = mechanism.parameter(name)
+        if own is not None and given.get(name, own) != own:
+            raise Refusal(name, "is of a mechanism that is given by its name", "the object has its own")
+    if "parameters" in given:
+        raise Refusal("parameters", "is of a mechanism that is given by its name", "the object has its own")
+
+
+def first_answering(ask: Callable[[str], Question], names: Iterable[str]) -> Question:
+    """The question of the first mechanism that answers it. Raises the first Refusal where none does."""
+    refusals: list[Refusal] = []
+    for name in names:
+        try:
+            return ask(name)
+        except Refusal as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
+
+
+def alternatives(
+    question: Question,
+    names: Iterable[str],
+    **offered: Any,  # noqa: ANN401 - as `Question.with_mechanism` takes it
+) -> tuple[dict[str, Question], dict[str, Refusal]]:
+    """The same question of every mechanism that answers it, and why each of the others does not.
+
+    Args:
+        offered: a delta, and parameters of mechanisms, for those that take one.
+
+    Raises:
+        Refusal: none answers.
+    """
+    questions: dict[str, Question] = {}
+    left_out: dict[str, Refusal] = {}
+    for name in names:
+        try:
+            questions[name] = question.with_mechanism(name, **offered)
+        except Refusal as refusal:
+            left_out[name] = refusal
+    if not questions:
+        raise next(iter(left_out.values()))
+    return questions, left_out
+
+
+def _preview(
+    expected: Expected,
+    question: Question,
+    names: Iterable[str],
+    offered: Mapping[str, Any],
+    draws: int | None,
+    tell: Callable[[str], None],
+) -> Preview:
+    if question.asked.k is None:
+        raise Refusal("k", "must be given: of all above a threshold there is no part that is right")
+    histogram = _histogram(expected, question)
+    if question.asked.domain.is_public and question.top_k.most > histogram.items:
+        raise Refusal("k", f"must be at most the number of items, got k = {question.top_k.most} and "
+                      f"{histogram.items} items")  # fmt: skip
+    questions, left_out = alternatives(question, names, **offered)
+    amounts = question.asked.amounts
+    worth = 1.0 if amounts is None else float(amounts.value_resolution)
+    outlooks = []
+    for name, one in list(questions.items()):
+        try:
+            weight = weight_of(one.top_k.mechanism, expected)
+        except Refusal as refusal:
+            left_out[name] = refusal
+            del questions[name]
+            continue
+        tell(name)
+        outlooks.append(look(one.top_k.mechanism, histogram, one.top_k.most, draws, _pure(one), weight, worth))
+    if not questions:
+        raise next(iter(left_out.values()))
+    return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered, draws)
+
+
+def _histogram(expected: Expected, question: Question) -> Histogram:
+    return expected.histogram(question.asked.max_items_per_user, not question.asked.domain.is_public)
+
+
+def _of_groups(
+    by_group: Mapping[str, Expected],
+    question: Question,
+    names: Iterable[str],
+    offered: Mapping[str, Any],
+    draws: int,
+    tell: Callable[[str], None],
+) -> GroupsPreview:
+    groups = list(by_group)
+    some = dict.fromkeys((groups[0], groups[len(groups) // 2], groups[-1]))
+    previews = {one: _preview(by_group[one], question, names, offered, draws, tell) for one in some}
+    noisy: dict[str, list[str]] = {}
+    for one in previews.values():
+
+        def noise(group: str, asked: Question = one.question) -> bool:
+            return not _reaches(asked, by_group[group], NOISE, draws)
+
+        if one.best.name not in noisy:
+            noisy[one.best.name] = noise_in(groups, noise)
+    best = min(noisy, key=lambda name: len(noisy[name]))
+    return GroupsPreview(previews, best, tuple(one for one in groups if one not in noisy[best]), len(groups))
+
+
+def _pure(question: Question) -> bool:
+    """Whether the run as a whole is pure: composing windows may need a delta where the mechanism needs none."""
+    pure = question.top_k.mechanism.guarantee.privacy == "pure" and not question.top_k.delta()
+    return pure and question.privacy.accounting in (None, "basic")
+
+
+def _ordered(outlooks: list[Outlook]) -> list[Outlook]:
+    """The recommended outlook, then the others by their recall; sequences before sets."""
+    ranked: list[Outlook] = []
+    for ordered in (True, False):
+        some = [outlook for outlook in outlooks if outlook.ordered is ordered]
+        some.sort(key=lambda outlook: (-outlook.recall.value, -outlook.order.value))
+        if some:
+            first = _chosen([outlook for outlook in outlooks if outlook in some])
+            ranked += [first, *(outlook for outlook in some if outlook is not first)]
+    return ranked
+
+
+def _chosen(outlooks: list[Outlook]) -> Outlook:
+    """The recommended one of some outlooks, which are in the order of the list of mechanisms."""
+    most = max(outlooks, key=lambda outlook: outlook.recall.value)
+    equal = [outlook for outlook in outlooks if outlook.recall.high >= most.recall.low]
+    ordered = max(equal, key=lambda outlook: outlook.order.value)
+    equal = [outlook for outlook in equal if outlook.order.high >= ordered.order.low]
+    return next((outlook for outlook in equal if outlook.pure), equal[0])
+
+
+def least_epsilon(
+    expected: Expected, questions: Iterable[Question], recall: float, tell: Callable[[str], None] | None = None
+) -> Question:
+    """The question of the least epsilon of two digits, from 0.0001 to 990, that is expected to find so much.
+
+    Recall is taken to grow with epsilon, and is estimated by the draws of `look`, the same for every epsilon.
+
+    Args:
+        questions: of the mechanisms that may be taken (`alternatives`); their epsilon is ignored.
+        recall: as a part of the top k, above 0 and at most 1.
+        tell: is called with the name of every mechanism that does better than those before it.
+
+    Raises:
+        Refusal: no such epsilon is enough.
+    """
+    _check_recall(recall)
+    best, found = len(_EPSILONS), None
+    for question in questions:
+
+        def enough(place: int, question: Question = question) -> bool:
+            return _reaches(question, expected, recall, epsilon=_EPSILONS[place])
+
+        if best > 0 and enough(best - 1):
+            (tell or _tell_nobody)(_name(question))
+            best = _first(enough, 0, best - 1)
+            found = question.with_epsilon(_EPSILONS[best])
+    if found is None:
+        raise Refusal("recall", f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
+                      "ask for less of it")  # fmt: skip
+    return found
+
+
+def largest_k(
+    expected: Expected,
+    questions: Iterable[Question],
+    recall: float,
+    tell: Callable[[str], None] | None = None,
+    draws: int | None = None,
+) -> Question:
+    """The question of the largest k, up to 131,072, that is expected to find so much of the top k.
+
+    Recall is taken to fall in k: the search doubles k as long as the recall is reached, so a k beyond one that misses
+    it is never tried.
+
+    Args:
+        questions: of the mechanisms that may be taken (`alternatives`); their k is ignored.
+        recall, tell: as for `least_epsilon`; draws: as for `look`.
+
+    Raises:
+        Refusal: not even k = 1 is reached.
+    """
+    _check_recall(recall)
+    best, found = 0, None
+    for question in questions:
+        most = min(_histogram(expected, question).items, _MOST_K)
+
+        def missed(k: int, question: Question = question) -> bool:
+            return not _reaches(question, expected, recall, draws, k=k)
+
+        if best >= most or missed(best + 1):
+            continue
+        (tell or _tell_nobody)(_name(question))
+        low = best + 1
+        while low < most and not missed(min(2 * low, most)):
+            low = min(2 * low, most)
+        best = low if low == most else _first(missed, low + 1, min(2 * low, most)) - 1
+        found = question.with_k(best)
+    if found is None:
+        rule = f"of {recall:g} is not reached even for k = 1"
+        raise Refusal("recall", rule, "take a larger epsilon, or ask for less")
+    return found
+
+
+def _fewest_windows(expected: Expected, question: Question, draws: int | None) -> int | None:
+    """How many windows, at least 2, have to be merged into one to find half of the top k; None beyond 100.
+
+    A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
+    for groups that are merged. Recall is taken to grow with them.
+    """
+
+    def enough(times: int) -> bool:
+        return _reaches(question, expected, NOISE, draws, times=times)
+
+    return _first(enough, 2, _MOST_WINDOWS) if enough(_MOST_WINDOWS) else None
+
+
+def noise_in(groups: Sequence[str], noise: Callable[[str], bool]) -> list[str]:
+    """Those groups that are noise. Of more than 100 groups, the largest first, only some are looked at: recall is taken
+    to grow with their size.
+    """
+    if len(groups) <= _ALL_GROUPS:
+        return [group for group in groups if noise(group)]
+    if not noise(groups[-1]):
+        return []
+    return list(groups[_first(lambda place: noise(groups[place]), 0, len(groups) - 1) :])
+
+
+def _name(question: Question) -> str:
+    return name_of(type(question.asked.mechanism))
+
+
+def _check_recall(recall: float) -> None:
+    if not 0 < recall <= 1:
+        raise Refusal("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
+
+
+def _reaches(
+    question: Question,
+    expected: Expected,
+    recall: float,
+    draws: int | None = None,
+    *,
+    k: int | None = None,
+    epsilon: Fraction | None = None,
+    times: int = 1,
+) -> bool:
+    """Whether a question is expected to find so much, perhaps with another k or epsilon, or of so many times the
+    counts; False where its mechanism does not answer it then.
+    """
+    try:
+        question = question if k is None else question.with_k(k)
+        question = question if epsilon is None else question.with_epsilon(epsilon)
+        mechanism, k = question.top_k.mechanism, question.top_k.most
+        weight = weight_of(mechanism, expected)
+    except Refusal:
+        return False
+    histogram = _histogram(expected, question)
+    merged = Histogram(histogram.values * times, histogram.sizes)
+    return k <= merged.items and look(mechanism, merged, k, draws, weight=weight).recall.value >= recall
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least number at which a monotone condition holds; it does at `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high

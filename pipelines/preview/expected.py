@@ -1,0 +1,542 @@
+"""What is publicly known of the counts of a window: a shape, counts that are public, or an earlier release.
+
+Every class gives a histogram, and one line of words that describes its origin. The rows of a run are never used: a
+preview of them would be a release.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from fractions import Fraction
+from itertools import groupby, product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from private_topk.pipelines.files import as_path, exists, open_content, why
+from private_topk.pipelines.preview.outlook import pooled
+from private_topk.pipelines.question import amounts_of, declared_period
+from private_topk.pipelines.sample import users_per_item
+from private_topk.pipelines.select import read_counts
+from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.options import Options, names_a_file
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.texts import count, listed, number, whole_or_power
+from private_topk.transforms.windows import Period
+
+__all__ = [
+    "ByGroup", "Expected", "InAmounts", "PublicCounts", "Released", "Zipf", "earlier_rankings", "expected_counts",
+    "expected_of", "falling", "weight_of",
+]  # fmt: skip
+
+Floats = NDArray[np.float64]
+ByGroup = dict[str, "Expected"]
+"""By group, the largest first; of "" where there are no groups."""
+
+_NEEDED = ("zipf", "items", "users", "items_per_user")
+_SHAPE = (*_NEEDED, "groups", "groups_zipf")
+_IN_TEXT = {"zipf": number, "items": whole_or_power, "users": listed(whole_or_power), "items_per_user": number,
+            "groups": count, "groups_zipf": number, "amount": number}  # fmt: skip
+_ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
+
+_SINGLE = 20_000
+_GROWTH = 1.001
+_MOST_ITEMS, _MOST_USERS, _MOST_GROUPS = 10**12, 10**12, 10**5
+
+
+class Expected(Protocol):
+    """The counts that are expected of one window. All of it is public."""
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        """The counts, bounded as in the run.
+
+        Args:
+            max_items_per_user: how many items of a user are counted, or None for all.
+            unknown: the domain is unknown, so there are no items of count 0.
+        """
+
+    def words(self) -> str:
+        """A description of these counts, in one line."""
+
+
+@dataclass(frozen=True)
+class InAmounts:
+    """Expected sums of amounts: histograms are of sums, in units of the resolution.
+
+    Args:
+        expected: users per item, where `each` is given; otherwise sums of amounts already.
+        amounts: the cap and the resolution of the run.
+        each: what a user adds to an item that they hold, on average and after the cap.
+
+    Raises:
+        Refusal: `each` is above the cap, or not positive.
+    """
+
+    expected: Expected
+    amounts: Amounts
+    each: Fraction | float | None = None
+
+    def __post_init__(self) -> None:
+        most = self.amounts.max_value
+        if self.each is not None and not 0 < self.each <= most:
+            raise Refusal("amount", f"must be above 0 and at most {float(most):g}, got {float(self.each):g}", "it is "
+                          "what a user adds on average, after the cap of {max_value}")  # fmt: skip
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        users = self.expected.histogram(max_items_per_user, unknown)
+        worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.value_resolution)
+        return _histogram(users.values.astype(np.float64) * worth, users.sizes, unknown)
+
+    def words(self) -> str:
+        each = "" if self.each is None else f", who add {float(self.each):g} each"
+        return f"{self.expected.words()}{each}; sums of amounts of at most {float(self.amounts.max_value):g}"
+
+
+@dataclass(frozen=True)
+class Zipf:
+    """A shape: popularity falls as 1 / rank**exponent, and every user holds equally many items.
+
+    The rule: a user holds item i with probability 1 - exp(-w i**-exponent), as somebody does who takes items one after
+    the other until `items_per_user` different ones are there; w is such that the probabilities add up to that. The
+    count of item i is `users` times its probability, rounded: what is expected, without chance. Where at most m items
+    of a user are counted, each of a user's items is among them with probability m / items_per_user. Beyond 20,000 items
+    ranks are taken in stretches of a thousandth, all of a stretch with the count of its middle.
+
+    Args:
+        exponent: at least 0; 1 is Zipf's law, 0 makes all items alike.
+        items: how many there are, held or not.
+        users: of one window.
+        items_per_user: different ones, in one window; less than `items`.
+
+    Raises:
+        Refusal: a number breaks its rule.
+    """
+
+    exponent: float
+    items: int
+    users: int
+    items_per_user: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exponent <= 10:
+            raise Refusal("zipf", f"must be from 0 to 10, got {self.exponent:g}")
+        for name, most in (("items", _MOST_ITEMS), ("users", _MOST_USERS)):
+            if not 1 <= getattr(self, name) <= most:
+                raise Refusal(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
+        if not 0 < self.items_per_user < self.items:
+            rule = f"must be above 0 and below the {self.items:,} items, got {self.items_per_user:g}"
+            raise Refusal("items_per_user", rule, "it counts the different items of a user in one window")
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        ranks, sizes = _stretches(self.items)
+        popularity = ranks**-self.exponent
+        held = -np.expm1(-popularity * _weight(popularity, sizes, self.items_per_user))
+        kept = min(1.0, (max_items_per_user or math.inf) / self.items_per_user)
+        return _histogram(held * self.users * kept, sizes, unknown)
+
+    def items_of_a_user(self, most: int) -> int:
+        """How many items every user has, where at most so many are counted: a whole number."""
+        return max(1, round(min(self.items_per_user, most)))
+
+    def in_groups(self, sizes: Sequence[int] | Mapping[str, int]) -> dict[str, Zipf]:
+        """The shape of each group, the largest first: as this one, with a number of users of its own."""
+        named = sizes if isinstance(sizes, Mapping) else enumerate(sorted(sizes, reverse=True), 1)
+        falling = sorted(dict(named).items(), key=lambda one: -one[1])
+        return {f"{name}: {users:,} users": replace(self, users=users) for name, users in falling}
+
+    def among(self, groups: int, exponent: float = 1) -> dict[str, Zipf]:
+        """Likewise where the users are shared: the n-th largest group has n^-exponent times those of the largest."""
+        if not 1 <= groups <= _MOST_GROUPS:
+            raise Refusal("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
+        if not 0 <= exponent <= 10:
+            raise Refusal("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
+        parts = np.arange(1, groups + 1) ** -float(exponent)
+        return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
+
+    def words(self) -> str:
+        return (f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
+                "in a window")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PublicCounts:
+    """Counts that are public, or made up: users per item of one window, as they are after any bound of items per user.
+
+    Never counts that a run has to protect: a preview of them is a release that no budget pays for.
+
+    Raises:
+        Refusal, TypeError: they are no valid counts.
+    """
+
+    counts: Sequence[int] | NDArray[np.int64]
+    name: str = "counts"
+    _checked: Histogram = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_checked", Histogram.of(check_counts(self.counts)))
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        return _seen(self._checked) if unknown else self._checked
+
+    def words(self) -> str:
+        return f"{self.name}: {self._checked.items:,} items, the largest count {self._checked.largest:,}"
+
+
+@dataclass(frozen=True)
+class Released:
+    """An earlier ranking with its noisy counts: all of it is public, and costs nothing to use again.
+
+    The rule: published ranks say that counts fall, so that noisy counts which rise are replaced by their mean (isotonic
+    regression; the noise shrinks with it), one user apart from each other; those below 0 are 0. Counts of the items
+    that were not published are extrapolated: they fall as the power of the rank that fits the published ones best.
+
+    Args:
+        noisy_counts: of one window, in the order of the ranks, or of a set in any order.
+        items: of the domain; None where it is unknown. Then items are those with an extrapolated count of at least 1.
+        ranked: whether their order was published.
+
+    Raises:
+        Refusal: there is no count above 0.
+    """
+
+    noisy_counts: Sequence[int]
+    items: int | None = None
+    ranked: bool = True
+    name: str = "an earlier ranking"
+
+    def __post_init__(self) -> None:
+        if not len(self.noisy_counts) or max(self.noisy_counts) <= 0:
+            raise Refusal("like", f"{self.name} has no noisy count above 0", "nothing can be told from it")
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        known = self._falling()
+        after = np.arange(1, len(known) + 1)
+        last, power = max(known[-1], 0.5), self._power(known)
+        total = self.items if self.items is not None else math.ceil(len(known) * (2 * last) ** (1 / power))
+        ranks, sizes = _stretches(min(max(total, len(known)), _MOST_ITEMS), len(known))
+        values = np.concatenate((known, last * (ranks / len(known)) ** -power))
+        return _histogram(values, np.concatenate((np.ones(len(after), np.int64), sizes)), unknown)
+
+    def words(self) -> str:
+        power = self._power(self._falling())
+        return (f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
+                f"1 / rank^{power:.2f}")  # fmt: skip
+
+    def _falling(self) -> Floats:
+        counts = np.asarray(self.noisy_counts, np.float64)
+        blocks = pooled((counts if self.ranked else np.sort(counts)[::-1]).tolist())
+        # Pooled counts are not distinguishable, but are not made equal, since equal counts are right in any order.
+        apart = np.concatenate([value + (size - 1) / 2 - np.arange(size) for value, size in blocks])
+        return np.maximum(np.sort(apart)[::-1], 0.0)
+
+    def _power(self, known: Floats) -> float:
+        """The slope of log count over log rank by least squares, within [1/4, 4]; 1 if there is only one count."""
+        logs = np.log(np.maximum(known, 0.5))
+        ranks = np.log(np.arange(1, len(known) + 1))
+        spread = ranks - ranks.mean()
+        if not spread.any():
+            return 1.0
+        return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
+
+
+def weight_of(mechanism: Mechanism, expected: Expected) -> int:
+    """The weight that a user adds to an item, in the units of a mechanism that adds up weights; 1 if users are counted.
+
+    Raises:
+        Refusal: the number of items of each user is not known; it is for a shape, where all users have equally many.
+    """
+    weighting = mechanism.weighting
+    if weighting is None:
+        return 1
+    if not isinstance(expected, Zipf):
+        raise Refusal(
+            "like",
+            "must be a shape, such as zipf=1,users=2e4,items_per_user=10: the mechanism adds up weights of users, "
+            "which numbers of users do not tell",
+        )
+    return weighting.weight(expected.items_of_a_user(weighting.limit))
+
+
+def expected_counts(options: Options, given: Mapping[str, Any], items: int | None = None) -> ByGroup:
+    """The expected counts of a preview, by group.
+
+    Args:
+        given: those of the fields of a shape, `amount`, `counts` and `these_counts_are_public` that were given.
+        items: the size of the public domain, or None if none is given.
+
+    Raises:
+        Refusal: not exactly one kind of them is given; or the counts may be private.
+    """
+    shape = {name: given[name] for name in _SHAPE if name in given}
+    kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
+    if len(kinds) != 1:
+        raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
+                      "{like} sample is the project's own sample")  # fmt: skip
+    amounts = amounts_of(options)
+    said, sizes = given.get("these_counts_are_public", False), given.get("users")
+    if said and "counts" not in given and not isinstance(sizes, str):
+        raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
+    if "counts" in given:
+        if "amount" in given:
+            raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
+        expected = _public_counts(options, given["counts"], said)
+        return {"": expected if amounts is None else InAmounts(expected, amounts)}
+    if isinstance(sizes, str):
+        _public_counts(options, sizes, said, "users")
+        read = read_counts(sizes)
+        shape["users"] = dict(zip(read.items or range(1, len(read.values) + 1), read.values.tolist(), strict=True))
+    return expected_of(shape or options["like"], items, declared_period(options), amounts, given.get("amount"))
+
+
+def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
+    """Counts that the operator declares public, checked for signs that they are not."""
+    if not said:
+        raise Refusal("these_counts_are_public", f"must be given with {{{field}}}: what a preview says of private "
+                      "counts is a release, and no budget pays for it", "if they are public or made up, say so with "
+                      "this word; otherwise give {like} or {zipf}")  # fmt: skip
+    user = options.get("user_column", "user")
+    if path.lower().endswith(".csv") and user in _header(path):
+        raise Refusal(field, f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
+                      "public counts", "a preview takes a column count, and perhaps item")  # fmt: skip
+    if "ledger" in options:
+        if not path.lower().endswith(".csv"):
+            raise Refusal("ledger", "knows files of rows, and a .npy is none", "leave it out: whether these counts are "
+                          "public is for you to say")  # fmt: skip
+        _refuse_known(options, path)
+    try:
+        counts = read_counts(path)
+    except Refusal as error:
+        raise Refusal(field, error.rule, error.remedy) from None
+    try:
+        return PublicCounts(counts.values, path)
+    except (Refusal, TypeError) as error:
+        raise Refusal(field, verbatim(f"{path}: {error}")) from None
+
+
+def _refuse_known(options: Options, path: str) -> None:
+    """Raise Refusal if the file was the input of a release that is charged to the ledger, under the same key."""
+    from private_topk.pipelines.budget.ledger import Ledger
+    from private_topk.pipelines.sources.columns import Columns
+    from private_topk.pipelines.sources.files import Files
+
+    if "release_key" not in options:
+        raise Refusal("ledger", "needs {release_key}: the ledger knows its inputs under the key of their releases only",
+                      "give the key, so that a file that was the input of one is told")  # fmt: skip
+    key = ReleaseKey.parse(options["release_key"])
+    charges = [entry for entry in Ledger(options["ledger"]).read().charges if entry.key_id == key.key_id()]
+    fingerprints = {entry.fingerprint for entry in charges}
+    read = {tuple(sorted(entry.rows.items())) for entry in charges}
+    for rows, item in product(read, {*_header(path), "item"}):
+        named: dict[str, Any] = {**dict(rows), "item_column": item}
+        columns = Columns(**{name.removesuffix("_column"): value for name, value in named.items()})
+        if Files(path, columns).identity(key, _ANY if columns.time else None) in fingerprints:
+            raise Refusal("counts", f"{verbatim(path)} was the input of a release in this ledger, so it is not public")
+
+
+def _header(path: str) -> list[str]:
+    try:
+        with open_content(path) as source:
+            line = source.readline(1 << 16).decode("utf-8-sig", "replace")
+        return next(csv.reader([line]), [])
+    except (OSError, Refusal, csv.Error):
+        return []  # reading the file later reports what is wrong with it
+
+
+def expected_of(
+    like: str | Mapping[str, Any],
+    items: int | None,
+    period: Period | None,
+    amounts: Amounts | None = None,
+    each: Fraction | float | None = None,
+    groups: int = 1,
+) -> ByGroup:
+    """The expected counts of every group that a text describes, the largest group first; of "" where it names none.
+
+    Args:
+        like: `sample`, the file of an earlier ranking with counts, or a shape such as
+            `zipf=1.1,users=1e6,items_per_user=20`, perhaps read already.
+        items: the size of the public domain, or None if there is none.
+        period: the period whose windows the counts are of.
+        each: what a user adds to an item on average, where amounts are ranked; a shape may say it too.
+        groups: how many a shape has that says `groups_zipf` alone.
+
+    Raises:
+        Refusal: it describes nothing, or not what is ranked.
+    """
+    by_group: ByGroup
+    if like == "sample":
+        by_group = {"": _Sample(period)}
+    elif isinstance(like, str) and names_a_file(like):
+        if each is None:
+            return {**earlier_rankings(like, items, amounts)}
+        by_group = {**earlier_rankings(like, items)}
+    else:
+        shape = _named(like) if isinstance(like, str) else like
+        by_group, each = _zipf_of(shape, items, groups), shape.get("amount", each)
+    if (amounts is None) != (each is None):
+        raise Refusal("", "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
+                      "must be given with it")  # fmt: skip
+    return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
+
+
+def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGroup:
+    """The shape from its numbers, of every group; items may be left out if there is a domain. Raises Refusal."""
+    values = {**({"items": items} if items is not None else {}), **shape}
+    missing = [f"{{{name}}}" for name in _NEEDED if name not in values]
+    if missing:
+        raise Refusal("", f"{', '.join(missing)} must be given too: a shape takes them all")
+    sizes = values["users"]
+    users = sum(sizes.values() if isinstance(sizes, dict) else sizes)
+    whole = Zipf(float(values["zipf"]), values["items"], users, float(values["items_per_user"]))
+    if {"groups", "groups_zipf"} & set(values):
+        if len(sizes) > 1:
+            raise Refusal("groups", "shares out one number of {users}: leave it out, or give their sum")
+        return {**whole.among(values.get("groups", groups), float(values.get("groups_zipf", 1)))}
+    return {"": whole} if len(sizes) == 1 else {**whole.in_groups(sizes)}
+
+
+def _named(text: str) -> dict[str, Any]:
+    shape: dict[str, Any] = {}
+    for part in re.split(r"[,\s]+(?=[^,\s]*=)", text.strip()):
+        name, _, value = part.partition("=")
+        name = name.replace("-", "_")
+        if name not in _IN_TEXT:
+            rule = f"must be a shape such as zipf=1.1,items=1e6,users=1e6,items_per_user=20; got {verbatim(part)}"
+            raise Refusal("like", rule, did_you_mean(name, tuple(_IN_TEXT), f"it is made of {', '.join(_IN_TEXT)}"))
+        try:
+            shape[name] = _IN_TEXT[name](value)
+        except ValueError as error:
+            raise Refusal("like", f"{verbatim(part)}: {name} {verbatim(error)}") from None
+    return shape
+
+
+def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = None) -> dict[str, Released]:
+    """The noisy counts of a ranking's last window that has any above 0, of every group that has such a window, the
+    largest first; of "" where there are no groups.
+
+    Args:
+        items: the size of the domain; by default that of its manifest.
+        amounts: what is asked for are sums of amounts, in units of their resolution.
+
+    Raises:
+        Refusal: of the field `like`: there is no such ranking, or it was published without counts, or with others.
+    """
+
+    from private_topk.pipelines.release.store import manifest_path, pair_at  # loads Beam
+    from private_topk.pipelines.sinks.formats import format_of, group_of
+
+    with _about(path):
+        place = as_path(path, "like")
+        form = format_of(place)
+        for needed in (place, manifest_path(place)):
+            if not exists(needed):
+                rule = f"{verbatim(needed)} does not exist"
+                raise Refusal("like", rule, "give a ranking with its manifest beside it, a shape such as "
+                              "zipf=1.1,items=900,users=1e4,items_per_user=10, or sample")  # fmt: skip
+        there = pair_at(place)
+        content, manifest = there
+        if manifest is None:
+            raise Refusal("like", f"{verbatim(path)} has a manifest that is none of private-topk")
+        if content is None or not there.is_whole:
+            raise Refusal("like", f"{verbatim(path)} is not the ranking that its manifest is of")
+        if (manifest.amounts is None) != (amounts is None):
+            rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
+            raise Refusal("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
+        if manifest.privacy is None or not manifest.privacy.publishes_counts:
+            raise Refusal("like", f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
+                          "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip
+        rows = form.decode(content)
+        size = items if items is not None else None if manifest.domain is None else manifest.domain.size
+    rankings: dict[str, Released] = {}
+    unit = Fraction(1) if amounts is None else amounts.value_resolution
+    for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], group_of(row) or "")):
+        ranking = list(members)
+        counts = [round(Fraction(row["noisy_count"]) / unit) for row in ranking if row["noisy_count"] is not None]
+        if max(counts, default=0) > 0:
+            rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
+    if not rankings:
+        raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
+    return falling(rankings)
+
+
+def falling(rankings: dict[str, Released]) -> dict[str, Released]:
+    """The rankings of groups, the largest first."""
+    return dict(sorted(rankings.items(), key=lambda one: -sum(one[1].noisy_counts)))
+
+
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Errors with a file inside become refusals of the field `like`."""
+    try:
+        yield
+    except Refusal as error:
+        raise error if error.field == "like" else Refusal("like", verbatim(error)) from None
+    except Exception as error:  # every store and every format raises its own kind
+        raise Refusal("like", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The made-up plays that `private-topk sample` writes: those of one window from its start, or all of them."""
+
+    period: Period | None
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        return PublicCounts(users_per_item(self.days(), max_items_per_user)).histogram(None, unknown)
+
+    def words(self) -> str:
+        days = self.days()
+        return "the sample's made-up plays, " + ("all four weeks" if days is None else f"its first {days:g} days")
+
+    def days(self) -> float | None:
+        if self.period is None:
+            return None
+        window = self.period.window(0)
+        assert window.start is not None and window.end is not None
+        return (window.end - window.start).total_seconds() / 86400
+
+
+def _stretches(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:
+    """Stretches of the ranks after + 1 .. items: the middle of each, and how many ranks it has."""
+    single = np.arange(after + 1, min(items, after + _SINGLE) + 1)
+    first = int(single[-1]) if len(single) else after
+    steps = math.ceil(math.log(max(items, 1) / max(first, 1)) / math.log(_GROWTH)) if items > first else 0
+    ends = np.unique(np.minimum(np.ceil(first * _GROWTH ** np.arange(1, steps + 1)), items).astype(np.int64))
+    starts = np.concatenate(([first], ends))[:-1].astype(np.int64)
+    middles = (starts + 1 + ends) / 2
+    return np.concatenate((single, middles)), np.concatenate((np.ones(len(single), np.int64), ends - starts))
+
+
+def _weight(popularity: Floats, sizes: NDArray[np.int64], wanted: float) -> float:
+    """The w for which 1 - exp(-w popularity) adds up to what is wanted, by bisection of its logarithm."""
+    low, high = -200.0, 200.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        total = float(-np.expm1(-popularity * math.exp(middle)) @ sizes)
+        low, high = (middle, high) if total < wanted else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def _histogram(values: Floats, sizes: NDArray[np.int64], unknown: bool) -> Histogram:
+    rounded = np.floor(values + 0.5).astype(np.int64)
+    different, places = np.unique(-rounded, return_inverse=True)
+    numbers = np.zeros(len(different), np.int64)
+    np.add.at(numbers, places.reshape(-1), sizes)
+    histogram = Histogram(-different, numbers)
+    return _seen(histogram) if unknown else histogram
+
+
+def _seen(histogram: Histogram) -> Histogram:
+    """A histogram without the items of count 0, unless there are no others."""
+    held = histogram.values > 0
+    return Histogram(histogram.values[held], histogram.sizes[held]) if held.any() else histogram

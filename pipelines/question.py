@@ -1,0 +1,299 @@
+"""The question of a report: what is drawn from which rows, with the whole budget as it was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon
+from private_topk.pipelines.budget.sharing import (
+    Composition,
+    Privacy,
+    Shared,
+    cost_of,
+    over_windows,
+    share_out,
+    windows_of_a_user,
+)
+from private_topk.pipelines.identity import identity_of, not_in_fingerprint
+from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.parameters import as_written
+from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.options import Options, mechanism_from_options, require
+from private_topk.transforms.release import Release, ReleaseKey, fresh_id
+from private_topk.transforms.spec import TopK, check_kinds
+from private_topk.transforms.windows import Period
+from private_topk.transforms.windows.period import period_of
+
+if TYPE_CHECKING:
+    from private_topk.pipelines.sources.lists import Lists
+
+__all__ = ["Question", "amounts_of", "counts_of", "declared_period"]
+
+RISERS_THAT_SHARE = 2
+"""How many rankings of risers the rows of one, of two windows, are paid for. They are in two more, of one window each;
+of these both are paid as one (`Charge`).
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is drawn from which rows, with the whole budget as it was asked for. Always valid.
+
+    Args:
+        asked: the ranking, with the whole budget: of every window, or with the unit `user` of all together. The
+            rankings of a window that one user can change share it, and so do rankings of risers, as of sliding windows.
+        period: the declared windows; None ranks all rows together.
+        release: its key and id; by default new ones, for a release that nobody repeats.
+        privacy_unit: in terms of which the budget is stated.
+        horizon: with the unit `user`, how many windows there will be in all; by default those of the period.
+        spare_delta: for a mechanism that has no delta of its own: it pays for composing only.
+        held: the total in a ledger, where that parts the budget.
+
+    Raises:
+        Refusal: a field breaks its rule; nothing has been looked at or charged.
+
+    Cost: 10 to 100 ms where a total is split.
+    """
+
+    identity_tag: ClassVar[str] = "question"
+
+    asked: TopK
+    period: Period | None = None
+    release: Release = field(default_factory=Release.fresh)
+    privacy_unit: str = "user-window"
+    horizon: int | None = None
+    spare_delta: Fraction | float | None = None
+    held: Total | None = field(
+        default=None,
+        metadata=not_in_fingerprint("the ledger's own, which it keeps; the share that it makes is told"),
+    )
+
+    def __post_init__(self) -> None:
+        check_kinds(period=self.period, release=self.release)
+        self._check_numbers()
+        asked, period = self.asked, self.period
+        asked.reads(period)
+        if asked.max_windows_per_user is not None:
+            self._check_bound()
+        budget = {"mechanism": as_written(asked.mechanism), "publish_counts": as_written(asked.publish_counts)}
+        object.__setattr__(self, "asked", replace(asked, **budget))
+        object.__setattr__(self, "spare_delta", as_written(self.spare_delta))
+        if self.privacy_unit == "user" and self.horizon is None:
+            object.__setattr__(self, "horizon", len(period) if period else 1)
+        self.top_k  # noqa: B018 - so that a budget that cannot be shared is refused here
+
+    def _check_numbers(self) -> None:
+        horizon, spare = self.horizon, self.spare_delta
+        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
+            raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
+        if spare is not None and not isinstance(spare, Fraction | float | int):
+            raise Refusal("delta", f"must be a number, got {verbatim(repr(spare))}")
+
+    def _check_bound(self) -> None:
+        """Raise Refusal if a bound on the windows of a user has no effect, or cannot be enforced."""
+        if self.privacy_unit != "user":
+            raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its "
+                          "own budget, and a bound makes none of them larger")  # fmt: skip
+        self.asked.check_windows(self.period, bounded=True)
+        if self.period is not None and self.horizon not in (None, len(self.period)):
+            raise Refusal("horizon", f"{self.horizon} does not go with {{max_windows_per_user}} in a run of "
+                          f"{len(self.period)} windows", "the windows of a user are chosen among all of the horizon: "
+                          "rank it in one run, and leave {horizon} out")  # fmt: skip
+
+    @property
+    def _composition(self) -> Composition:
+        top_k, period = self.asked, self.period
+        windows = len(period) if period else 1
+        overlap = 1 if period is None else period.overlap
+        return Composition(
+            unit=self.privacy_unit,
+            windows=windows,
+            horizon=self.horizon,
+            overlap=overlap if top_k.risers is None else min(windows, RISERS_THAT_SHARE),
+            most=top_k.max_windows_per_user,
+            rankings=top_k.rankings_of_a_user(),
+            groups_if_added=top_k.rankings_of_a_newcomer(),
+            bounded=top_k.risers is None and top_k.bounds_a_user(),
+        )
+
+    @cached_property
+    def _shared(self) -> Shared:
+        asked = self.asked
+        return share_out(
+            asked.mechanism, asked.most, asked.publish_counts, self.spare_delta, self._composition, self.held
+        )
+
+    @cached_property
+    def top_k(self) -> TopK:
+        """What every window is drawn with: the ranking with one window's share of the budget."""
+        return replace(self.asked, mechanism=self._shared.mechanism, publish_counts=self._shared.counts)
+
+    @property
+    def privacy(self) -> Privacy:
+        """What is protected across windows, and the total that the shares add up to."""
+        privacy = self._shared.privacy
+        return privacy if self.asked.risers is None else replace(privacy, pairs=True)
+
+    @property
+    def reads(self) -> Period | None:
+        """The windows whose rows are read: those that are ranked, and perhaps one before them."""
+        return self.asked.reads(self.period)
+
+    @property
+    def windows_of_a_user(self) -> int:
+        """For how many windows of the period one user is paid, each with all of its rankings that are paid for."""
+        asked, windows = self.asked, len(self.period) if self.period else 1
+        each, alone = asked.rankings_of_a_user(), asked.rankings_of_a_newcomer()
+        return windows_of_a_user(windows, asked.max_windows_per_user, asked.mechanism, each, alone)
+
+    @property
+    def over_all_windows(self) -> tuple[Fraction, Fraction] | None:
+        """Epsilon and delta for all rows of a user who is in every window, where that is not the unit and differs."""
+        windows = 1 if self.period is None else len(self.period)
+        if windows == 1 or self.privacy_unit == "user" or self.asked.mechanism.guarantee.privacy == "none":
+            return None
+        return over_windows(cost_of(self.top_k), windows)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """That of the rankings alone, as it was asked for."""
+        return Fraction(self.asked.mechanism.parameter("epsilon"))
+
+    def identity(self) -> Any:  # noqa: ANN401 - JSON
+        """What a ledger compares: a release is a repeat of an earlier one of the same identity."""
+        return identity_of(self)
+
+    def with_k(self, k: int) -> Question:
+        """The same with another k. Raises Refusal."""
+        return replace(self, asked=replace(self.asked, k=k))
+
+    def with_epsilon(self, epsilon: Fraction | float) -> Question:
+        """The same with another epsilon of the rankings. Raises Refusal."""
+        budget: dict[str, Any] = {"epsilon": epsilon}
+        return replace(self, asked=replace(self.asked, mechanism=replace(self.asked.mechanism, **budget)))
+
+    def with_mechanism(self, name: str, delta: Fraction | float | None = None, **parameters: object) -> Question:
+        """The same of another mechanism: with this one's whole epsilon and neighbours, and its delta where it has one.
+
+        Args:
+            delta: in place of this one's. It is for a mechanism that has a delta of its own, and else for composing;
+                where nothing composes it is left aside.
+            parameters: those that the mechanism takes; others are left aside.
+
+        Raises:
+            Refusal: the mechanism does not answer this question.
+        """
+        kind, own, asked = mechanism_by_name(name), self.asked.mechanism, self.asked
+        known = parameters_of(kind)
+        offered = {"max_items_per_user": asked.max_items_per_user, "delta": self.spare_delta}
+        shared = parameters_of(type(own)) if kind is type(own) else ("epsilon", "delta", "neighbours")
+        offered |= {each: value for each in shared if (value := own.parameter(each)) is not None} | parameters
+        offered |= {} if delta is None else {"delta": delta}
+        mechanism = make_mechanism(name, **{each: value for each, value in offered.items() if each in known})
+        spare = None if "delta" in known else offered["delta"]
+        if spare is not None:
+            check_delta(spare)
+        other = replace(self, asked=replace(asked, mechanism=mechanism), spare_delta=None)
+        composes = self.privacy_unit == "user" or other._composition.paid_for(mechanism) > 1
+        return replace(other, spare_delta=spare) if composes and spare is not None else other
+
+    @classmethod
+    def of(cls, options: Options, held: Total | None = None, lists: Lists | None = None) -> Question:
+        """The question that options ask. Raises Refusal.
+
+        Args:
+            lists: in place of those that the options name, whose files are read otherwise.
+        """
+        from private_topk.pipelines.sources.lists import load_lists  # loads Beam
+
+        require(options, "mechanism", "epsilon")
+        check_epsilon(options["epsilon"])
+        mechanism, spare_delta = mechanism_from_options(options)
+        counts, period, release = counts_of(options), declared_period(options), _release_of(options)
+        domain, groups = load_lists(options) if lists is None else lists
+        asked = TopK(
+            options.get("k"),
+            mechanism,
+            domain,
+            options.get("max_items_per_user"),
+            counts,
+            amounts_of(options),
+            groups,
+            options.get("max_windows_per_user"),
+            _risers_of(options),
+        )
+        unit, horizon = options.get("privacy_unit", "user-window"), options.get("horizon")
+        return cls(asked, period, release, unit, horizon, spare_delta, held)
+
+
+def amounts_of(options: Options) -> Amounts | None:
+    """The amounts that are added up, or None where users are counted. Raises Refusal."""
+    if "max_value" not in options:
+        for name in ("value_column", "value_resolution"):
+            if name in options:
+                raise Refusal(name, "needs {max_value}: the most that one user adds to an item",
+                              "choose it without a look at the data: docs/amounts.md says how")  # fmt: skip
+        return None
+    return Amounts.of(options["max_value"], options.get("value_resolution"))
+
+
+def _risers_of(options: Options) -> Risers | None:
+    """The risers by which windows are ranked, or None where each is ranked by itself. Raises Refusal."""
+    if "against" not in options:
+        if "against_weight" in options:
+            raise Refusal("against_weight", "needs {against} previous: it says how much of the window before counts")
+        return None
+    return Risers(options.get("against_weight", 1), options.get("against_from"))
+
+
+def _release_of(options: Options) -> Release:
+    """The release: its key and id, new ones by default. Raises Refusal if the key cannot be read."""
+    if "release_key" not in options:
+        if "release_id" in options:
+            raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
+        return Release.fresh()
+    key = ReleaseKey.parse(options["release_key"])
+    if not key.elsewhere:
+        key.secret()
+    return Release(key, options["release_id"] if "release_id" in options else fresh_id())
+
+
+def counts_of(options: Options) -> CountBudget | None:
+    """The budget of the noisy counts, or None if they are not published. Raises Refusal."""
+    epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
+    if epsilon is None:
+        for name in ("publish_counts_delta", "publish_others", "round_counts", "hide_counts_below"):
+            if name in options:
+                raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
+        return None
+    check_epsilon(epsilon, "publish_counts")
+    if delta is not None and not delta:
+        raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
+    try:
+        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1),
+                           options.get("hide_counts_below"), options.get("publish_others"))  # fmt: skip
+    except Refusal as error:
+        if error.field in ("publish_others", "round_counts", "hide_counts_below"):
+            raise
+        raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
+
+
+def declared_period(options: Options) -> Period | None:
+    """The declared period, or None where all rows are ranked together. Raises Refusal."""
+    try:
+        period = period_of(options)
+    except Refusal as error:
+        if error.field:
+            raise
+        raise Refusal("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
+    for name in ("every", "time_zone"):
+        if period is None and name in options:
+            raise Refusal(
+                name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"
+            )
+    return period

@@ -44,7 +44,7 @@ from private_topk.transforms.domain import Domain, RangeDomain
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.testing import fixed_release
-from tests.pipelines.support import command
+from tests.pipelines.support import command, options
 
 ITEMS = [f"track {n}" for n in range(12)]
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -374,6 +374,27 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
                        ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint")):  # fmt: skip
         with pytest.raises(Refusal, match=told):
             rank(ROWS, 3, **{"mechanism": "joint", "domain": ITEMS, **more}, **NAMES)
+
+
+def test_a_ledger_parts_a_total_as_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an accounting of its own, so that the shares of all windows fit; and the two are one release."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text("a key of enough bytes")
+    (tmp_path / "items.txt").write_text("tea\ncake\n")
+    rows = [(f"u{n}", ["tea", "cake"][n % 3 == 0], f"2026-01-0{5 + n % 2}") for n in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(["user,item,time", *map(",".join, rows)]))
+    Ledger("sqlite:///b.db").create(Budget.of("d", 1, 1e-6, unit="user"))
+    asked = {"k": 1, "privacy_unit": "user", "horizon": 40, "delta": 1e-6, "ledger": "sqlite:///b.db", "dataset": "d"}
+    done = command("run", *options(**asked, epsilon=1, mechanism="joint", input="rows.csv", domain="items.txt",
+                                   window="1d", from_="2026-01-05", to="2026-01-07", release_key="file:key",
+                                   release_id="r", output="out.parquet"))  # fmt: skip
+    assert done.status == 0, done.err
+    frame = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row")
+    found = rank(frame, mechanism=Joint(1.0), domain=["tea", "cake"], time="time",
+                 period=Period.of("2026-01-05", "2026-01-07", "1d"), release=Release(ReleaseKey.parse("file:key"), "s"),
+                 **asked)  # fmt: skip
+    [one, other] = Ledger("sqlite:///b.db").read("d").charges
+    assert one.cost == other.cost and len(found) == 2
 
 
 def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,240 @@
+"""How much of the top k is lost by not knowing the best mechanism: of every fixed one, and of `choose`.
+
+    python -m benchmarks.regret                       # a few CPU minutes on the data folder; the tables of results
+    python -m benchmarks.regret --only listed --draws 40
+    python -m benchmarks.regret --only last           # chosen by the noisy counts of the last release
+    python -m benchmarks.regret --only bounded        # users with a bound on their items, whom weights can bend
+
+Regret: the recall of the best mechanism in hindsight, in the mean of some draws, less that of the one taken; in points,
+over all data, k and epsilon. The best of noisy means is too high: some tenths of a point are not the rule's.
+
+listed: the items are public; without a delta, and with 1e-6. A sequence or a set is wanted; then only sequences count.
+unlisted: the items are not public, delta 1e-6. left out: the epsilon from which canonical is taken is chosen on all
+data but one, and what it loses there is counted. last: the last release is of the same counts, by the mechanism taken
+without a forecast, its noisy counts at as much epsilon again. bounded: users and their items, of each at most so many
+at random; all users of games and gowalla, and a tenth of them; delta 1e-6. Recall is of the top k without the bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import numpy as np
+
+from benchmarks.counts import load, there_or_made
+from benchmarks.hidden import bounded, pairs_of
+from benchmarks.mechanisms import make
+from private_topk.pipelines.preview import Released
+from private_topk.pipelines.preview.outlook import look
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
+from private_topk.transforms.mechanisms import choice as rule
+from private_topk.transforms.mechanisms.choice import Forecast, choose
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.mechanism import Prepared
+from private_topk.transforms.mechanisms.noisy_counts import publish_counts
+
+DATA = (
+    "games", "gowalla", "books", "books_textreviews", "patent", "searchlogs", "medcost", "income", "hepth",
+    "news_part", "foods_synth",
+)  # fmt: skip
+PURE = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot")
+LISTED = (*PURE, "cdp-peeling")
+UNLISTED = ("limit-domain", "top-stable", "restricted-gumbel", "restricted-pnf", "restricted-laplace")
+OF_BOUNDED = ("oneshot", "laplace", "cdp-peeling", "gaussian", "weighted-order")
+UNLISTED_OF_BOUNDED = ("limit-domain", "laplace-limit-domain", "restricted-gumbel", "restricted-normal",
+                       "restricted-laplace", "weighted-gaussian")  # fmt: skip
+BOUNDS, PARTS = (5, 20, 100, 1000), (1.0, 0.1)
+SETS = ("canonical", "top-stable")
+THRESHOLDS = (0.1, 0.3, 1.0, 2.0, np.inf)
+FORECAST_DRAWS = 16
+PARTS_OF_A_RUN = ["listed", "unlisted", "last", "bounded"]
+DELTA = 1e-6
+
+Cell = tuple[str, int, float]
+"""Data, k and epsilon."""
+Chosen = Callable[[Cell], str]
+
+
+class Recalls:
+    """The mean recall of a mechanism in a cell."""
+
+    def __init__(self, draws: int) -> None:
+        self._draws = draws
+        self.of = cache(self._of)
+
+    def _of(self, cell: Cell, name: str) -> float:
+        data, k, epsilon = cell
+        mechanism = make(name, epsilon)
+        histogram = seen(data) if mechanism.guarantee.domain == "unknown" else whole(data)
+        return look(mechanism, histogram, k, self._draws).recall.value
+
+
+class OfBounded:
+    """The mean recall of a mechanism over users of whom at most `most` items count; `cell` has no other data."""
+
+    def __init__(self, data: str, part: float, most: int, draws: int) -> None:
+        users, items = pairs_of(data)
+        there = (np.random.default_rng(1).random(users.max() + 1) < part)[users]
+        self.pairs, self.size = (users[there], items[there]), int(items.max()) + 1
+        self.most, self._draws, self._true = most, draws, np.bincount(self.pairs[1], minlength=self.size)
+        self.of, self._drawer = cache(self._of), cache(self._prepared)
+
+    def make(self, name: str, epsilon: float) -> Mechanism:
+        knows = "max_items_per_user" in parameters_of(MECHANISMS[name])
+        return make(name, epsilon, **({"max_items_per_user": self.most} if knows else {}))
+
+    def chosen(self, names: tuple[str, ...]) -> Chosen:
+        items = self.size if names == OF_BOUNDED else None
+        return lambda cell: choose([self.make(name, cell[2]) for name in names], cell[1], items, True).name
+
+    def _of(self, cell: Cell, name: str) -> float:
+        named, prepared = self._drawer(name, cell[2])
+        k, bits = cell[1], RandomBits.keyed(b"regret")
+        least = max(int(np.sort(self._true)[-k]), 1)
+        found = [np.sum(self._true[named.items(prepared.ranks(k, bits))] >= least) for _ in range(self._draws)]
+        return float(np.mean(found)) / k
+
+    def _prepared(self, name: str, epsilon: float) -> tuple[Named, Prepared]:
+        mechanism, (users, items) = self.make(name, epsilon), bounded(self.pairs, self.most)
+        sums = np.bincount(items, minlength=self.size)
+        if mechanism.weighting is not None:
+            sums = np.zeros(self.size, np.int64)
+            np.add.at(sums, items, mechanism.weighting.weights(users))
+        named = Named.of(sums)
+        histogram = named.histogram
+        if mechanism.guarantee.domain == "unknown":  # ranks stay what they are without the last ones
+            held = histogram.values > 0
+            histogram = Histogram(histogram.values[held], histogram.sizes[held])
+        return named, mechanism.prepare(histogram)
+
+
+def of_bounded(ks: list[int], epsilons: list[float], draws: int) -> None:
+    for title, names in {"bounded": OF_BOUNDED, "unlisted items, bounded": UNLISTED_OF_BOUNDED}.items():
+        found: dict[str, dict[Cell, float]] = {}
+        for data, part, most in itertools.product(("games", "gowalla"), PARTS, BOUNDS):
+            recalls = OfBounded(data, part, most, draws)
+            cells = [(f"{data} x {part:g}, {most} items a user", k, epsilon) for k in ks for epsilon in epsilons]
+            rules = {name: (lambda cell, name=name: name) for name in names} | {"choose": recalls.chosen(names)}
+            for name, chosen in rules.items():
+                found.setdefault(name, {}).update(regrets(cells, names, chosen, recalls))
+        print(f"{title}: mean and worst regret in points, {len(found['choose'])} cells")
+        print("\n".join(shown(name, lost) for name, lost in found.items()), flush=True)
+
+
+@cache
+def counts(data: str) -> np.ndarray:
+    return load(data).astype(np.int64)
+
+
+@cache
+def whole(data: str) -> Histogram:
+    return Histogram.of(counts(data))
+
+
+@cache
+def seen(data: str) -> Histogram:
+    return Histogram.of(counts(data)[counts(data) > 0])
+
+
+def offered(names: Iterable[str], epsilon: float) -> list[Mechanism]:
+    return [make(name, epsilon) for name in names]
+
+
+def by_rule(
+    names: tuple[str, ...], ordered: bool = False, forecast: Callable[[Cell], Forecast] | None = None
+) -> Chosen:
+    def chosen(cell: Cell) -> str:
+        data, k, epsilon = cell
+        items = None if names == UNLISTED else len(counts(data))
+        told = None if forecast is None else forecast(cell)
+        return choose(offered(names, epsilon), k, items, ordered, told).name
+
+    return chosen
+
+
+def after_a_release(names: tuple[str, ...]) -> Callable[[Cell], Forecast]:
+    """Forecasts from the noisy counts of one release of the same counts; none is good where they say nothing."""
+
+    def forecast(cell: Cell) -> Forecast:
+        data, k, epsilon = cell
+        bits, named = RandomBits.keyed(f"last {cell}".encode()), Named.of(counts(data))
+        first = make(by_rule(names)(cell), epsilon)
+        chosen = named.items(first.prepare(named.histogram).ranks(k, bits))
+        noisy = publish_counts(counts(data), chosen, bits, epsilon, DELTA if names == LISTED else None)
+        if noisy.max() <= 0:
+            return lambda mechanism: 0.0
+        like = Released(noisy.tolist(), len(counts(data)), first.guarantee.answer == "sequence")
+        expected = like.histogram(None, False)
+        return lambda mechanism: look(mechanism, expected, k, FORECAST_DRAWS).recall.value
+
+    return forecast
+
+
+def regrets(cells: list[Cell], names: Iterable[str], chosen: Chosen, recalls: Recalls | OfBounded) -> dict[Cell, float]:
+    found = {}
+    for cell in cells:
+        taken = recalls.of(cell, chosen(cell))
+        found[cell] = 100 * (max(*(recalls.of(cell, name) for name in names), taken) - taken)
+    return found
+
+
+def shown(title: str, found: dict[Cell, float]) -> str:
+    (data, k, epsilon), worst = max(found.items(), key=lambda one: one[1])
+    return f"  {title:<20}{np.mean(list(found.values())):>6.2f}{worst:>7.1f}  {data}, k = {k}, epsilon = {epsilon:g}"
+
+
+def table(title: str, cells: list[Cell], names: tuple[str, ...], rules: dict[str, Chosen], recalls: Recalls) -> None:
+    print(f"{title}: mean and worst regret in points, {len(cells)} cells", flush=True)
+    fixed: dict[str, Chosen] = {name: lambda cell, name=name: name for name in names}  # type: ignore[misc]
+    for name, chosen in (fixed | rules).items():
+        print(shown(name, regrets(cells, names, chosen, recalls)), flush=True)
+
+
+def left_out(cells: list[Cell], names: tuple[str, ...], recalls: Recalls) -> dict[Cell, float]:
+    """The regret of the rule on each data set, whose threshold is the best of the others."""
+    standing, found = rule.LARGE, {}
+    try:
+        of_threshold = {}
+        for rule.LARGE in THRESHOLDS:
+            of_threshold[rule.LARGE] = regrets(cells, names, by_rule(names), recalls)
+    finally:
+        rule.LARGE = standing
+    for data in dict.fromkeys(cell[0] for cell in cells):
+        best = min(THRESHOLDS, key=lambda at: sum(r for cell, r in of_threshold[at].items() if cell[0] != data))
+        found |= {cell: regret for cell, regret in of_threshold[best].items() if cell[0] == data}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", default=there_or_made(DATA), help="as for benchmarks.errors")
+    parser.add_argument("--k", type=int, nargs="+", default=[5, 10, 20, 50, 100])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.03, 0.1, 0.3, 1.0, 3.0])
+    parser.add_argument("--draws", type=int, default=24)
+    parser.add_argument("--only", choices=PARTS_OF_A_RUN)
+    arguments = parser.parse_args()
+    cells = list(itertools.product(arguments.data, arguments.k, arguments.epsilon))
+    recalls, parts = Recalls(arguments.draws), [arguments.only] if arguments.only else PARTS_OF_A_RUN[:3]
+    guarantees = {"pure": PURE, "with a delta": LISTED}
+    if "listed" in parts:
+        for title, names in guarantees.items():
+            table(f"a set, {title}", cells, names, {"choose": by_rule(names)}, recalls)
+            print(shown("choose, left out", left_out(cells, names, recalls)), flush=True)
+            ordered = tuple(name for name in names if name not in SETS)
+            table(f"a sequence, {title}", cells, ordered, {"choose": by_rule(names, ordered=True)}, recalls)
+    if "unlisted" in parts:
+        table("unlisted items", cells, UNLISTED, {"choose": by_rule(UNLISTED)}, recalls)
+    if "bounded" in parts:
+        of_bounded(arguments.k, arguments.epsilon, arguments.draws)
+    if "last" in parts:
+        for title, names in guarantees.items():
+            told = by_rule(names, forecast=after_a_release(names))
+            print(f"after a release, {title}")
+            print(shown("choose", regrets(cells, names, told, recalls)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

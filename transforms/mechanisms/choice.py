@@ -1,0 +1,138 @@
+"""Which mechanism to take, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple, cast
+
+from private_topk.transforms.errors import Refusal
+from private_topk.transforms.mechanisms.canonical import Canonical
+from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
+from private_topk.transforms.mechanisms.gaussian import Gaussian
+from private_topk.transforms.mechanisms.laplace import Laplace
+from private_topk.transforms.mechanisms.mechanism import Mechanism
+from private_topk.transforms.mechanisms.oneshot import Oneshot
+from private_topk.transforms.mechanisms.peeling import Peeling
+from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighted
+from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
+from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
+
+__all__ = ["Choice", "Forecast", "choose"]
+
+Forecast = Callable[[Mechanism], float]
+"""The share of the top k that a mechanism is expected to find, from public knowledge of the counts."""
+
+LARGE = 2.0
+"""Without a forecast `canonical` is taken from this epsilon on: between 1 and 3 of `python -m benchmarks.regret`."""
+
+_CAUTION = Fraction(1, 2)  # canonical is all or nothing: it must be ahead with this part of its epsilon too
+_AHEAD = 2 / 3  # what adds less than this part of the noise of k releases is not beaten by canonical
+_BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
+# How far one noise in a thousand reaches above the median, for a scale of 1: what lifts an item among many others.
+_EXPONENTIAL = _LAPLACE = math.log(500)
+_GUMBEL = math.log(math.log(2)) - math.log(-math.log1p(-1 / 1000))
+_NORMAL = 3.0902323
+_SETS_NEED = 2  # with k = 1 a set is a sequence, which canonical spends half of epsilon on
+
+
+class Choice(NamedTuple):
+    """The name of the chosen mechanism, and the reason in one sentence that tells nothing but public facts."""
+
+    name: str
+    reason: str
+
+
+def choose(
+    offered: Iterable[Mechanism], k: int, items: int | None, ordered: bool, forecast: Forecast | None = None
+) -> Choice:
+    """The mechanism to take of those that apply. A function of its arguments alone: it draws nothing.
+
+    The rule: of those that add noise to every count, the one whose noise reaches least far; if the items are not
+    public, of `restricted-gumbel` and `weighted-gaussian`. Where the order is not wanted `canonical` instead, which
+    finds the whole set or next to nothing, if with half of its epsilon it is still forecast to find more; or,
+    without a forecast, if epsilon is at least 2 and no noise reaches much less far than that of k releases.
+
+    Args:
+        offered: every mechanism that applies, with one window's share of the budget, bounds and neighbours.
+        k: how many items to publish.
+        items: of the public domain, or None where it is unknown.
+        ordered: whether the ranks are wanted, and not just the set.
+        forecast: from public counts, such as noisy ones of an earlier release; never from rows.
+
+    Raises:
+        Refusal: none of those that the rule knows is offered.
+    """
+    by_name = {mechanism.about.name: mechanism for mechanism in offered}
+    reaches = _reaches(by_name, k, items)
+    if not reaches:
+        remedy = "name a mechanism that applies"
+        raise Refusal("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
+    least = min(reaches, key=lambda name: reaches[name])
+    canonical = by_name.get("canonical")
+    if isinstance(canonical, Canonical) and items is not None and not ordered and k >= _SETS_NEED:
+        if forecast is not None:
+            cautious = replace(canonical, epsilon=Fraction(canonical.epsilon) * _CAUTION)
+            if forecast(cautious) > forecast(by_name[least]):
+                return Choice("canonical", f"it is forecast to find more than {least}, even with half of its epsilon")
+        elif _of_releases(canonical, 1) * LARGE <= canonical.cap and reaches[least] >= _AHEAD * _releases(canonical, k):
+            return Choice("canonical", f"epsilon is at least {LARGE:g}, and the order is not wanted")
+    rest = [name for name in reaches if name != least]
+    if not rest:
+        return Choice(least, "nothing else that adds noise to counts applies")
+    second = min(rest, key=lambda name: reaches[name])
+    far = f"one in a thousand lifts a count by {reaches[least]:,.3g}, of {second} by {reaches[second]:,.3g}"
+    return Choice(least, f"its noise reaches least far: {far}")
+
+
+def _reaches(offered: Mapping[str, Mechanism], k: int, items: int | None) -> dict[str, float]:
+    """How far the noise on a count reaches; equal ones in the order of preference."""
+    table = _UNKNOWN if items is None else _PUBLIC
+    return {name: reach(offered[name], k, items or k) for name, reach in table.items() if name in offered}
+
+
+def _of_releases(mechanism: Mechanism, k: int) -> float:
+    """The noise's scale in k releases of one item each that share epsilon."""
+    return k * mechanism.sensitivity / float(mechanism.parameter("epsilon"))
+
+
+def _releases(mechanism: Mechanism, k: int) -> float:
+    return _EXPONENTIAL * _of_releases(mechanism, k)
+
+
+def _laplace(mechanism: Mechanism, k: int, items: int) -> float:
+    return _LAPLACE * _of_releases(mechanism, min(k, mechanism.parameter("max_items_per_user") or k))
+
+
+def _peeled(mechanism: Mechanism, k: int, items: int) -> float:
+    return _GUMBEL * mechanism.sensitivity / float(cast("CdpPeeling | RestrictedGumbel", mechanism).share(k))
+
+
+def _order_of_weights(mechanism: Mechanism, k: int, items: int) -> float:
+    return _bent(cast(WeightedOrder, mechanism), cast(WeightedOrder, mechanism).scale(items))
+
+
+def _weights(mechanism: Mechanism, k: int, items: int) -> float:
+    return _bent(cast(WeightedGaussian, mechanism), cast(WeightedGaussian, mechanism).scale())
+
+
+def _bent(mechanism: Weighted, scale: Fraction) -> float:
+    bends = mechanism.max_items_per_user > mechanism.whole_items
+    return _NORMAL * float(scale) / UNIT * (_BENDS if bends else 1)
+
+
+_PUBLIC: Mapping[str, Callable[[Mechanism, int, int], float]] = {
+    Oneshot.about.name: lambda its, k, items: _releases(its, k),
+    Peeling.about.name: lambda its, k, items: _GUMBEL * _of_releases(its, k),
+    CdpPeeling.about.name: _peeled,
+    Laplace.about.name: _laplace,
+    Gaussian.about.name: lambda its, k, items: _NORMAL * float(cast(Gaussian, its).scale(items)),
+    WeightedOrder.about.name: _order_of_weights,
+}
+_UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {
+    RestrictedGumbel.about.name: _peeled,
+    WeightedGaussian.about.name: _weights,
+}

@@ -72,7 +72,7 @@ def question(draw: random.Random) -> Question:
         if draw.random() < 0.2 and words.get("to") != _day(100):  # thousands of rankings take half a minute
             groups = [f"g{n}" for n in range(70)]
         words |= {"group_column": "group", "groups_per_user": draw.choice([1, 2, len(groups)])}
-    if "every" in words and (groups or "max_items_per_user" in words):
+    if "slide" in words and (groups or "max_items_per_user" in words):
         words["neighbours"] = "swap"
     bits = draw.choice([0, 1, 3, 16])
     limits = {"ITEM_SHARD_BITS": bits, "_MOST_BITS": max(bits, 3), "_KEYS": draw.choice([2, 4, 64]),
@@ -106,7 +106,7 @@ def _windows(draw: random.Random, may_rise: bool) -> Words:
     if may_rise and draw.random() < 0.2:
         words |= {"against": "previous", "against_weight": draw.choice(["1", "0.5", "2/3"])}
     elif length > 1 and draw.random() < 0.5:
-        words["every"] = draw.choice(["1d", "12h"])
+        words["slide"] = draw.choice(["1d", "12h"])
     elif days > 1 and draw.random() < 0.3:
         words |= {"privacy_unit": "user", "max_windows_per_user": draw.choice([1, 2])}
     return words
@@ -192,7 +192,7 @@ def _starts(moment: int | None, words: Words) -> Iterator[int]:
         return
     end = next(_START + n * _DAY for n in range(101) if _day(n) == words["to"])
     length = int(words["window"][:-1]) * _DAY if "window" in words else end - _START
-    step = {"1d": _DAY, "12h": _DAY // 2}.get(words.get("every", ""), length)
+    step = {"1d": _DAY, "12h": _DAY // 2}.get(words.get("slide", ""), length)
     first = _START - length if "against" in words else _START
     if moment is not None:
         yield from (start for start in range(first, end - length + 1, step) if start <= moment < start + length)

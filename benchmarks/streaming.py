@@ -99,7 +99,7 @@ def run(folder: Path, address: str, arguments: argparse.Namespace, beam_argument
     start = (int(time.time()) // WINDOW + 1) * WINDOW
     end = start + 60 * arguments.minutes
     command = prepare(folder, address, arguments.runner, start, end)
-    job = subprocess.Popen([*command, "--slack", f"{SLACK}s", *beam_arguments], start_new_session=True)
+    job = subprocess.Popen([*command, "--allowed-lateness", f"{SLACK}s", *beam_arguments], start_new_session=True)
     sent: list[int] = []
     sender = threading.Thread(target=send, args=(address, arguments.rate, end, sent), daemon=True)
     sender.start()

@@ -39,7 +39,7 @@ def source_of(
     poll: timedelta | None = None,
     kafka_readers: int | None = None,
     kafka_start: str | None = None,
-    kafka_option: Sequence[tuple[str, str]] = (),
+    kafka_config: Sequence[tuple[str, str]] = (),
     snapshot: str | None = None,
 ) -> Source:
     """The source at an address. Does not access it: `Source.check` does.
@@ -51,7 +51,7 @@ def source_of(
     """
     given = {
         "payload": payload, "clock": clock, "poll": poll, "kafka_readers": kafka_readers,
-        "kafka_start": kafka_start, "kafka_option": tuple(kafka_option) or None, "snapshot": snapshot,
+        "kafka_start": kafka_start, "kafka_config": tuple(kafka_config) or None, "snapshot": snapshot,
     }  # fmt: skip
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     place = _place(place, "input")
@@ -78,7 +78,7 @@ def sink_of(
     overwrite: bool = False,
     batch: bool = True,
     *,
-    kafka_option: Sequence[tuple[str, str]] = (),
+    kafka_config: Sequence[tuple[str, str]] = (),
 ) -> Sink:
     """The sink at an address. Only looks whether a path is a folder: `Sink.check` does the rest.
 
@@ -93,7 +93,7 @@ def sink_of(
     if scheme in ("kafka", "pubsub", "bigquery"):
         _only({"output_format": format} if format else {}, place)
         if scheme == "kafka":
-            return ToKafka(KafkaTopic.of(place, kafka_option, "output"))
+            return ToKafka(KafkaTopic.of(place, kafka_config, "output"))
         return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
     place = as_path(place, "output")
     if batch and place.lower().endswith(tuple(FORMATS)) and not (is_local(place) and os.path.isdir(place)):
@@ -114,7 +114,7 @@ def _place(place: object, field: str) -> str:
 
 
 def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
-    topic = KafkaTopic.of(place, options.pop("kafka_option", ()), "input")
+    topic = KafkaTopic.of(place, options.pop("kafka_config", ()), "input")
     payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
     start = this_moment() if start == "latest" else start
     _only(options, place, "clock", "kafka_readers")

@@ -291,7 +291,7 @@ def declared_period(options: Options) -> Period | None:
         if error.field:
             raise
         raise Refusal("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
-    for name in ("every", "time_zone"):
+    for name in ("slide", "time_zone"):
         if period is None and name in options:
             raise Refusal(
                 name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"

@@ -169,7 +169,7 @@ class Report:
             if wanted <= 0:
                 return
         raise Refusal("expect_rows_at_least", f"{self.expect_rows_at_least}: fewer rows are there",
-                      "nothing was done; --check --show-dropped-rows tells an operator more")  # fmt: skip
+                      "nothing was done; --dry-run --show-dropped-rows tells an operator more")  # fmt: skip
 
     def user_shards(self) -> int:
         """The number of user shards: as given; otherwise about 4 MiB of stored input a shard, so that each fits any
@@ -235,10 +235,10 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
     if "payload" in options or "payload_schema" in options:
         arguments["payload"] = make_payload(options.get("payload", "json"), options.get("payload_schema"), columns)
     if _is_kafka(place):
-        arguments["kafka_option"] = options.get("kafka_option", ())
-    elif "kafka_option" in options and not _is_kafka(options["output"]):
+        arguments["kafka_config"] = options.get("kafka_config", ())
+    elif "kafka_config" in options and not _is_kafka(options["output"]):
         raise Refusal(
-            "kafka_option", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
+            "kafka_config", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
         )
     return source_of(place, columns, watch, **arguments)
 
@@ -256,7 +256,7 @@ def _columns_of(options: Options) -> Columns:
 def sink_for(options: Options, *, watch: bool = False) -> Sink:
     """The sink of the rankings. Raises Refusal."""
     place = options["output"]
-    arguments: dict[str, Any] = {"kafka_option": options.get("kafka_option", ())} if _is_kafka(place) else {}
+    arguments: dict[str, Any] = {"kafka_config": options.get("kafka_config", ())} if _is_kafka(place) else {}
     return sink_of(place, options.get("output_format"), options.get("overwrite", False), not watch, **arguments)
 
 

@@ -174,16 +174,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("clock", OneOf("log", "event"), "", "log (default): when the source's own clock, of arrivals, has passed "
            "the window's end; event: when the rows' times have, for replaying logs that are in order", ("stream",),
            _CLOCK, field="source.clock"),
-    Option("slack", delay, "LENGTH", "wait so much longer, for rows that come late (default: none); later ones are "
-           "dropped", ("stream",), _CLOCK, field="source.slack"),
+    Option("allowed_lateness", delay, "LENGTH", "wait so much longer, for rows that come late (default: none); "
+           "later ones are dropped", ("stream",), _CLOCK, field="source.allowed_lateness"),
     Option("poll", duration, "LENGTH", "files: how often to look for new ones (default: 10s)", ("stream",), _CLOCK,
            field="source.poll", same="how often a folder is looked at; rows came when their files were written"),
     Option("kafka_readers", count, "N", "how many workers share the partitions (default: 1)", ("stream",), _KAFKA,
            field="source.kafka_readers", same="how many share the partitions changes neither rows nor clock"),
     Option("kafka_start", str, "TIME", "where a topic is entered: earliest (default), latest, or at the first message "
            "stamped since a time such as 2026-01-01", ("stream",), _KAFKA, field="source.kafka_start"),
-    Option("kafka_option", name_and_value, "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be "
-           "given again", ("stream",), _KAFKA, many=True, field="source.kafka_options",
+    Option("kafka_config", name_and_value, "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be "
+           "given again", ("stream",), _KAFKA, many=True, field="source.kafka_config",
            same="how a broker is reached; its address is the topic's"),
     # The ranking.
     Option("domain", str, "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet "
@@ -324,8 +324,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("window", window_length, "LENGTH", "one ranking for every such length, as in 7d or 12h, or for every day, "
            "week, month, quarter or year of the calendar", (*RUN, "preview"), _WINDOWS, beam="period.window"),
     Option("window", window_length, "", "the length of a period", field="window.every", required=True),
-    Option("every", duration, "LENGTH", "with a {window} of a length: one such window starts every so often, and they "
-           "overlap", (*RUN, "preview"), _WINDOWS, beam="period.every"),
+    Option("slide", duration, "LENGTH", "with a {window} of a length: one such window starts every so often, and they "
+           "overlap", (*RUN, "preview"), _WINDOWS, beam="period.slide"),
     Option("time_zone", zone, "NAME", "of {period_from}, {period_to} and of the calendar's windows, such as "
            "Europe/Berlin (default: UTC)", (*RUN, "preview"), _WINDOWS, field="window.time_zone",
            beam="period.time_zone"),
@@ -374,14 +374,14 @@ OPTIONS: tuple[Option, ...] = (
     # What one command has for itself.
     Option("window_end", moment, "DATE", "publish the period that ends here", ("report",), _ASKED),
     Option("missed", None, "", "list the periods that have ended and are not published", ("report",), _ASKED),
-    Option("catch_up", None, "", "publish them all, oldest first", ("report",), _ASKED),
-    Option("check", None, "",
+    Option("backfill", None, "", "publish them all, oldest first", ("report",), _ASKED),
+    Option("dry_run", None, "",
            _both("only say what a run would do, and whether it could: nothing is drawn, charged or published; with "
                  "{show_dropped_rows} the rows are looked at too")
            | {"report": "only check the file; with {window_end} also whether that period could be published, and what "
               "that would do: nothing is drawn, charged or published"},
            group=_ASKED, same="no run at all"),
-    Option("until", moment, "DATE", "with {missed} and {catch_up}: look at periods up to here (default: now)",
+    Option("until", moment, "DATE", "with {missed} and {backfill}: look at periods up to here (default: now)",
            ("report",), _RUNNING),
     Option("correction", str, "TEXT", "with {window_end}: publish again, over corrected input, as a release of its "
            "own; costs budget", ("report",), _RUNNING),
@@ -415,8 +415,8 @@ OPTIONS: tuple[Option, ...] = (
            _TERMINAL, same="the terminal"),
     Option("json", None, "", {
         command: f"print {what} as one JSON document (docs/command-line.md)" for command, what in {
-            "run": "what was published, or with {check} what would be,",
-            "stream": "where how many windows were published, or with {check} what would be,",
+            "run": "what was published, or with {dry_run} what would be,",
+            "stream": "where how many windows were published, or with {dry_run} what would be,",
             "report": "what became of every period", "show": "rows and manifest",
             "preview": "every number with its interval", "plan": "the shares", "select": "what was drawn",
             "budget create": "the budget", "budget reserve": "the budget", "budget renew": "the budget",

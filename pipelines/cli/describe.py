@@ -39,7 +39,7 @@ _FLEX_TEMPLATE = """examples:
 _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "PATH", "FOLDER", "PLACE", "RANKING", "WHAT"}
 _CHOICES = {"mechanism": tuple(MECHANISMS), "runner": tuple(RUNNERS), "shell": _SHELLS}
-_NOT_OF_A_TEMPLATE = {"check", "exact_counters", "json", "quiet", "runner", "show_dropped_rows"}
+_NOT_OF_A_TEMPLATE = {"dry_run", "exact_counters", "json", "quiet", "runner", "show_dropped_rows"}
 """Arguments of `run` that the service sets, or that are for a terminal."""
 
 

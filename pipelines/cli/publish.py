@@ -28,7 +28,7 @@ _RUN = """examples:
       --mechanism joint --k 10 --epsilon 1 \\
       --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
   private-topk run --input plays.avro --unknown-domain --mechanism weighted-gaussian \\
-      --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --check
+      --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --dry-run
 
 Arguments that are not listed here go to Beam, such as --cores=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
@@ -84,7 +84,7 @@ def _stream(arguments: Namespace, others: list[str]) -> None:
 
 
 def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:
-    """Check everything, then run to the end; with --check only check, and return None.
+    """Check everything, then run to the end; with --dry-run only check, and return None.
 
     Args:
         others: words for Beam.
@@ -111,7 +111,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         if not os.access(os.path.dirname(health) or ".", os.W_OK):
             rule = f"{verbatim(health)} cannot be written"
             raise Refusal("health_file", rule, "give a file in a folder of this machine")
-    if arguments.check:
+    if arguments.dry_run:
         facts = tell_readiness(arguments, report, launch, lambda: [("recall", known())])
         if arguments.json:
             print_json(facts)

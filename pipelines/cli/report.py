@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS"]
 
 _EXAMPLE = """examples:
-  private-topk report reports/weekly.yaml --check
+  private-topk report reports/weekly.yaml --dry-run
   private-topk report reports/weekly.yaml --window-end 2026-01-12
-  private-topk report reports/weekly.yaml --catch-up --until 2026-02-02 --json
+  private-topk report reports/weekly.yaml --backfill --until 2026-02-02 --json
 
 Calling it twice publishes once. docs/reports.md describes the file."""
-_ASKED = ("window_end", "missed", "catch_up", "check")
+_ASKED = ("window_end", "missed", "backfill", "dry_run")
 _BEFORE = {True: "published before", False: "published"}
 
 
@@ -39,7 +39,7 @@ def _report(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.report_file.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)
-    if arguments.check:
+    if arguments.dry_run:
         _look(report, numbers, arguments)
     elif arguments.window_end is not None:
         _publish_one(report, numbers[0], arguments)
@@ -65,19 +65,19 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 
 def _check(arguments: Namespace) -> None:
     actions = [name for name in _ASKED if getattr(arguments, name) is not None]
-    if len(actions) != 1 and actions != ["window_end", "check"]:
-        raise Refusal("", "give one of {window_end}, {missed}, {catch_up} and {check}")
+    if len(actions) != 1 and actions != ["window_end", "dry_run"]:
+        raise Refusal("", "give one of {window_end}, {missed}, {backfill} and {dry_run}")
     if arguments.correction is not None and arguments.window_end is None:
         raise Refusal("correction", "needs {window_end}: a correction is of one period")
-    if arguments.until is not None and not (arguments.missed or arguments.catch_up):
-        raise Refusal("until", "goes with {missed} or {catch_up}")
+    if arguments.until is not None and not (arguments.missed or arguments.backfill):
+        raise Refusal("until", "goes with {missed} or {backfill}")
 
 
 def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
     """The numbers of the periods to look at; none if only the file is checked. Raises Refusal."""
     if arguments.window_end is not None:
         return (_number(periods, arguments),)
-    if not (arguments.missed or arguments.catch_up):
+    if not (arguments.missed or arguments.backfill):
         return ()
     until = now() if arguments.until is None else _in_zone(arguments.until, periods.schedule.zone)
     if until > now():
@@ -129,9 +129,9 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
         if report.published(number):
             return "published before"
         if not arguments.json:
-            how = "catching up" if arguments.catch_up else "missed"
+            how = "backfill" if arguments.backfill else "missed"
             print(f"{report.name}, {report.words(number)}: {how}", flush=True)
-        if not arguments.catch_up:
+        if not arguments.backfill:
             return "missed"
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:

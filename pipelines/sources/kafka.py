@@ -124,14 +124,14 @@ class KafkaTopic:
 
     @classmethod
     def of(cls, place: str, options: Sequence[tuple[str, str]], name: str) -> KafkaTopic:
-        """The topic of an address. Raises Refusal of the field `name` or of `kafka_option`."""
+        """The topic of an address. Raises Refusal of the field `name` or of `kafka_config`."""
         match = _ADDRESS.fullmatch(place)
         if not match:
             rule = f"must be kafka://HOST:PORT/TOPIC, with more servers after commas, got {verbatim(place)}"
             raise Refusal(name, rule)
         for option, _ in options:
             if option in _OURS or option in ("bootstrap.servers", "metadata.broker.list"):
-                raise Refusal("kafka_option", f"must leave {verbatim(option)} alone, which says what is read")
+                raise Refusal("kafka_config", f"must leave {verbatim(option)} alone, which says what is read")
         return cls(match[1], match[2], tuple(options))
 
     @property
@@ -465,7 +465,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
     def _reader(self, group: Group) -> GroupReader:
         if group not in self._readers:
-            reader = GroupReader(self._log, group, self._clock.period.slack, self.record)
+            reader = GroupReader(self._log, group, self._clock.period.allowed_lateness, self.record)
             try:
                 reader.check_topic()
             except BaseException:
@@ -502,7 +502,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         if self._clock.closes_between(int(arrived[0]), now):
             raise Refusal("", f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
                           "is published without it: the clocks of broker and worker differ, or the broker held it back",
-                          "set the clocks right, or give more {slack}, and take a new {release_id}")  # fmt: skip
+                          "set the clocks right, or give more {allowed_lateness}; take a new {release_id}")  # fmt: skip
         return arrived
 
     def _up_to_date(
@@ -527,9 +527,9 @@ def _later(one: int | None, other: int | None) -> int | None:
 class GroupReader:
     """Reads committed messages of some partitions, and looks up the ends of logs, which open transactions hide."""
 
-    def __init__(self, log: Log, group: Group, slack: timedelta, record: InputRecord | None = None) -> None:
+    def __init__(self, log: Log, group: Group, allowed_lateness: timedelta, record: InputRecord | None = None) -> None:
         topic = self._topic = log.topic
-        self._log, self._group, self._slack, self._record = log, group, slack, record
+        self._log, self._group, self._allowed_lateness, self._record = log, group, allowed_lateness, record
         self._begun: set[int] = set()
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
@@ -589,7 +589,7 @@ class GroupReader:
         elif there and self._away is not None:
             seconds, self._away = round(time.monotonic() - self._away), None
             say(Line(f"{place} answers again, after {seconds} s: rows that producers held back for longer than the "
-                     f"slack of {self._slack.total_seconds():g} s may be late, and left out",
+                     f"lateness of {self._allowed_lateness.total_seconds():g} s may be late, and left out",
                      event="back", place=place, seconds=seconds))  # fmt: skip
 
     def moved(self, offsets: tuple[int, ...]) -> None:

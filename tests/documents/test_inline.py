@@ -33,8 +33,8 @@ BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
     **dict.fromkeys(
-        (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--catch-up [--until DATE]",
-                                          "--check", "--window-end DATE --correction 1")),
+        (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--backfill [--until DATE]",
+                                          "--dry-run", "--window-end DATE --correction 1")),
         "tests/pipelines/report_file/test_publish.py calls a report in each of these ways"),
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
     "private-topk audit --report weekly.yaml": "tests/pipelines/cli/test_audit.py",

@@ -373,7 +373,7 @@ def reports(url: str) -> list[Held]:
         Held("private-topk report reports/weekly.yaml", before=lambda world: weeks_of_plays(world, url),
              after=ranked(published("2026-08-24"), 20)),
         Held("report: weekly-plays", "saved", name="reports/weekly.yaml", instead={LEDGER: url}),
-        Held("$ private-topk report reports/weekly.yaml --check", status=2, before=with_a_mistake, after=without_it),
+        Held("$ private-topk report reports/weekly.yaml --dry-run", status=2, before=with_a_mistake, after=without_it),
         Held("0 * * * 1,2  /srv/venv/bin/private-topk report", status=3, after=ranked(published("2026-08-31"), 20),
              instead={"0 * * * 1,2  /srv/venv/bin/": "", "/srv/reports": "reports"}),
     ]  # fmt: skip

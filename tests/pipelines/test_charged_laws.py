@@ -43,7 +43,7 @@ def run(first: str, last: str, windows: list[tuple[int, int]], bound: bool = Tru
 
 WEEK, FORTNIGHT = [(5, 12)], [(5, 19)]
 SLIDING = [(5, 19), (12, 26), (19, 33)]
-SLID = {"window": "14d", "every": "7d"}
+SLID = {"window": "14d", "slide": "7d"}
 JANUARY, FEBRUARY, MARCH, APRIL = (1, 32), (32, 60), (60, 91), (91, 121)
 MONTHS = {"window": "month", "against": "previous"}
 RISERS = run("2026-02-01", "2026-03-01", [FEBRUARY], before=[JANUARY], **MONTHS)

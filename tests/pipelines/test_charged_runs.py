@@ -159,7 +159,7 @@ def test_no_number_states_less_than_was_spent(
     create(url, "--epsilon", "1.4", "--privacy-unit", unit)
     capsys.readouterr()
     run = arguments("a", *with_ledger(url, "--epsilon", epsilon, "--privacy-unit", unit))
-    assert main([*run, "--check"]) == 0
+    assert main([*run, "--dry-run"]) == 0
     said = [re.findall(r"epsilon (\S+?),? ", capsys.readouterr().out)[0]]
     assert main(run) == 0
     manifest = (place / "a.manifest.json").read_text()

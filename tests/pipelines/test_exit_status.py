@@ -132,10 +132,10 @@ def test_a_run_ends_the_same_whether_or_not_a_row_can_be_read(ending: str) -> No
 @pytest.mark.parametrize("ending", CONTENTS)
 def test_a_check_says_the_same_whether_or_not_a_row_can_be_read(ending: str) -> None:
     content, inputs = CONTENTS[ending]
-    with_a_row = ended(f"rows{ending}", content(True, ending, []), "--check")
+    with_a_row = ended(f"rows{ending}", content(True, ending, []), "--dry-run")
     for rows in (inputs[0], inputs[-1]):
-        assert ended(f"rows{ending}", content(False, ending, rows), "--check") == with_a_row
-        assert ended(f"rows{ending}", content(False, ending, rows), "--check", "--show-dropped-rows").status == 0
+        assert ended(f"rows{ending}", content(False, ending, rows), "--dry-run") == with_a_row
+        assert ended(f"rows{ending}", content(False, ending, rows), "--dry-run", "--show-dropped-rows").status == 0
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])

@@ -47,7 +47,7 @@ def test_without_a_k_all_above_the_threshold_are_published(folder: Path) -> None
     assert set(found["k"]) == {len(found)} and facts(folder, "found")["k"] is None
     assert "all above a threshold" in command("show", folder / "found.csv", "--html", folder / "page.html").out + (
         folder / "page.html").read_text()  # fmt: skip
-    assert "all items above its threshold" in run(folder, "f.csv", **FIND, check=True).out
+    assert "all items above its threshold" in run(folder, "f.csv", **FIND, dry_run=True).out
     planned = command("plan", *options(**{**FIND, "unknown_domain": None, "windows": 4}))
     assert planned.out.startswith("weighted-gaussian, all above its threshold: epsilon 1")
 

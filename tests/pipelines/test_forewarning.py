@@ -64,7 +64,7 @@ def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:
     assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=100").status == 0
     asked = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 10, "epsilon": 0.01,
              "output": "out.avro", "like": SHAPE, "on_noise": "refuse", **ledger}  # fmt: skip
-    for more in ([], ["--check"]):
+    for more in ([], ["--dry-run"]):
         done = command("run", *options(**asked), *more)
         assert done.status == 2 and "--on-noise refuses what is close to noise" in done.err
     assert not json.loads(command("budget", "history", "--ledger=sqlite:///b.db", "--json").out)["charges"]
@@ -126,9 +126,9 @@ def test_amounts_are_judged_by_sums(folder: Path) -> None:
     write(folder / "rows.csv", rows)
     asked = {"value_column": "minutes", "max_value": 1, "value_resolution": 0.01, "k": 3}
     assert "noise" not in run(**asked, epsilon=50, publish_counts=50)
-    said = run("--overwrite", "--check", **asked, epsilon=0.02)
+    said = run("--overwrite", "--dry-run", **asked, epsilon=0.02)
     assert "close to noise: judging by out.avro: 3 noisy counts" in said
-    assert "noise" not in run("--overwrite", "--check", **asked, epsilon=0.2)
+    assert "noise" not in run("--overwrite", "--dry-run", **asked, epsilon=0.2)
     shape = "zipf=1,users=4000,items_per_user=3,amount="
     assert "who add 0.05 each" in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}0.05")
     assert "noise" not in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}1")

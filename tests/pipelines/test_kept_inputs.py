@@ -87,7 +87,7 @@ def _damaged(whole: bytes) -> tuple[bytes, bytes]:
 def test_a_damaged_file_is_refused_before_the_charge_and_costs_nothing(name: str) -> None:
     whole, damaged = DAMAGED[name]()
     write(Path(name), damaged)
-    for words in (["--check"], []):
+    for words in (["--dry-run"], []):
         done = run(name, *words)
         assert done.status == 2 and name in done.err and done.err.count("\n") == 1, done
         assert done.err.endswith("rite or copy it again\n") and "user 0" not in done.err, done.err

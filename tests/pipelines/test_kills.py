@@ -41,7 +41,7 @@ sink: {output: "out/{start}.jsonl"}
 ledger: {url: "sqlite:///b.db", dataset: d}
 """
 COMMANDS = {"run": (RUN, ("out/r.jsonl",)),
-            "report": (["report", "report.yaml", "--catch-up", "--quiet"],
+            "report": (["report", "report.yaml", "--backfill", "--quiet"],
                        ("out/2026-01-05.jsonl", "out/2026-01-12.jsonl"))}  # fmt: skip
 ENDS = {signal.SIGINT, signal.SIGTERM}
 CHARGES = {"run": 1, "report": 2}

@@ -200,7 +200,7 @@ def test_a_report_file_publishes_what_a_run_does(measure: str, folder: Path) -> 
 )  # fmt: skip
 def test_a_report_file_that_asks_by_half_is_refused_with_its_line(measure: str, message: str, folder: Path) -> None:
     Path("report.yaml").write_text(REPORT.format(measure=measure))
-    done = command("report", "report.yaml", "--check")
+    done = command("report", "report.yaml", "--dry-run")
     assert done.status == 2 and message in done.err, done.err
 
 
@@ -261,7 +261,7 @@ def test_of_three_risers_two_are_charged_for_a_window_and_the_one_before(folder:
     charged("risers", "25.0%", privacy_unit="user")
     shown = command("budget", "show", "--ledger=sqlite:///b.db").out
     assert "25.0% used by 1 charge" in shown and "16.7% used by 1 charge" in shown, shown
-    checked = command("run", *options(**asked("public", "risers", "1"), **PLACES, check=True))
+    checked = command("run", *options(**asked("public", "risers", "1"), **PLACES, dry_run=True))
     assert "of the one before it, whose rows are read too" in checked.out, checked
 
 
@@ -284,7 +284,7 @@ def test_a_report_reads_the_period_before_and_a_ledger_knows(folder: Path) -> No
     third = command("report", "rising.yaml", "--window-end", "2026-01-09")
     assert third.status == 2 and "does not suffice" in third.err, "the rows of the 6th and 7th are in all three"
     write_file(folder / "rising.yaml", RISING.replace("one.csv", "rows-{start}.csv"))
-    done = command("report", "rising.yaml", "--check")
+    done = command("report", "rising.yaml", "--dry-run")
     assert done.status == 2 and "rising.yaml:3: source.input must hold the rows of the period before too" in done.err
 
 
@@ -310,7 +310,7 @@ def counts(rows: list[Row]) -> dict[tuple[str, str], int]:
     return {(row["window_start"][:10], row["item"]): row["noisy_count"] for row in rows if row["noisy_count"]}
 
 
-@pytest.mark.parametrize(("overlap", "change"), [(1, {}), (2, {"window": "2d", "every": "1d"})])
+@pytest.mark.parametrize(("overlap", "change"), [(1, {}), (2, {"window": "2d", "slide": "1d"})])
 def test_a_user_counts_in_so_many_windows(folder: Path, overlap: int, change: Row) -> None:
     """Whatever the order, the files and the shards are; a user more, who is everywhere, is in two windows more."""
     words = {**asked("public", "plain", NO_NOISE), **BOUNDED, **change, "max_windows_per_user": 3 - overlap}
@@ -373,7 +373,7 @@ def test_a_report_sees_one_period_at_a_time(folder: Path) -> None:
     bound = "  epsilon: 1\n  privacy_unit: user\n  max_windows_per_user: 2\n"
     report = REPORT.format(measure="").replace("  epsilon: 1000000\n  publish_counts: 1000000\n", bound)
     write_file(folder / "weekly.yaml", report.replace("first: 2026-01-06\n", "first: 2026-01-06\n  horizon: 4\n"))
-    done = command("report", "weekly.yaml", "--check")
+    done = command("report", "weekly.yaml", "--dry-run")
     assert done.status == 2 and "budget.max_windows_per_user does not go with a report" in done.err, done.err
     assert "Rank the whole horizon in one `private-topk run`" in done.err
 
@@ -395,7 +395,7 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     assert command("preview", *options(**shape, **words, **year)).status == 2
     as_in_a_run = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
     assert as_in_a_run.status == 2 and "--max-windows-per-user needs a declared period" in as_in_a_run.err
-    checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, check=True))
+    checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, dry_run=True))
     assert "over 2 windows, which is what one user can change of 3" in checked.out, checked
 
 
@@ -440,7 +440,7 @@ REFUSED: list[tuple[str, Row, str]] = [
     ("risers", {"against": None}, "--against-weight needs --against previous"),
     ("risers", {"against_weight": 2}, "--against-weight must be a number from 0 to 1, got 2"),
     ("risers", NO_PERIOD, "--against needs a declared period"),
-    ("risers", {"window": "2d", "every": "1d"}, "--every does not go with --against"),
+    ("risers", {"window": "2d", "slide": "1d"}, "--slide does not go with --against"),
     ("risers", {"publish_counts": 1}, "--publish-counts does not go with --against"),
     ("risers", {**BOUNDED, "max_windows_per_user": 1}, "--max-windows-per-user does not go"),
     ("risers", {"domain": None, **DOMAINS["unknown"]}, "--against needs a public domain"),

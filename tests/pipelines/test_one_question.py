@@ -68,7 +68,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "ledger": [{**BOOKS, "ledger": "sqlite:///b2.db"}, {**BOOKS, "ledger": "sqlite:///none.db"}],
     "dataset": [{"ledger": "sqlite:///b2.db", "dataset": "e"}],
     "window": [{"window": "12h"}, {"window": "day"}, {"window": None}],
-    "every": [{"every": "12h"}],
+    "slide": [{"slide": "12h"}],
     "time_zone": [{"time_zone": "Europe/Berlin"},
                   {"time_zone": "Europe/Berlin", "from": "2026-01-05T00:00Z", "to": "2026-01-08T00:00Z"}],
     "against": [RISERS],
@@ -151,7 +151,7 @@ def files() -> dict[str, bytes]:
 def test_the_table_has_every_option() -> None:
     """But for the parameters of mechanisms, of which joint has none."""
     assert set(CHANGES) == {option.name for option in rows() if option.helps("run") and not option.parameter} - {
-        "check"
+        "dry_run"
     }
 
 
@@ -159,7 +159,7 @@ def test_the_table_has_every_option() -> None:
 def test_a_check_says_what_the_run_does(name: str, books: dict[str, Any]) -> None:
     for place, change in enumerate(CHANGES[name]):
         before, paid = files(), charges()
-        checked = run(books, change, check=True)
+        checked = run(books, change, dry_run=True)
         assert (files(), charges()) == (before, paid), "a check changes nothing"
         done = run(books, change)
         assert done.status == checked.status, (change, checked.err, done.err)
@@ -175,7 +175,7 @@ def test_a_check_says_what_the_run_does(name: str, books: dict[str, Any]) -> Non
 def test_other_rows_are_seen_by_a_ledger_only(books: dict[str, Any]) -> None:
     """Without one the ranking itself tells: it is drawn, and not published."""
     before, paid = files(), charges()
-    checked, done = (run(books, {"input": "fewer_rows.csv"}, check=check) for check in (True, None))
+    checked, done = (run(books, {"input": "fewer_rows.csv"}, dry_run=check) for check in (True, None))
     assert (checked.status, done.status) == ((2, 2) if books else (0, 1))
     assert "was used on" in done.err if books else "exists and is kept" in done.err
     assert (files(), charges()) == (before, paid)

@@ -31,7 +31,7 @@ START = datetime(2026, 1, 5)
 KEY = "a key of the pinned answers, no secret"
 
 WEEKS = "--window=7d --from=2026-01-05 --to=2026-02-16"
-DAYS = "--window=7d --every=2d --from=2026-01-05 --to=2026-01-19"
+DAYS = "--window=7d --slide=2d --from=2026-01-05 --to=2026-01-19"
 MONTHS = "--window=month --time-zone=Europe/Berlin --from=2026-01-01 --to=2026-03-01"
 JOINT = "--domain=items.txt --mechanism=joint --k=5 --epsilon=0.5"
 HIDDEN = "--unknown-domain --max-items-per-user=4 --k=5 --delta=1e-5"
@@ -76,7 +76,7 @@ RUNS = {
 STREAMS = {
     "a watched folder": f"{JOINT} {WEEKS}",
     "a watched folder, by the log's clock": f"{JOINT} {WEEKS} --clock=log",
-    "a watched folder, sliding": f"{JOINT} {DAYS} --slack=1h",
+    "a watched folder, sliding": f"{JOINT} {DAYS} --allowed-lateness=1h",
     "a watched folder, months of Berlin": f"{JOINT} {MONTHS} --privacy-unit=user",
     "a watched folder, unknown domain": f"--mechanism=limit-domain --epsilon=12 {HIDDEN} {WEEKS}",
 }
@@ -180,7 +180,7 @@ def report(name: str) -> str:
     Path("report.yaml").write_text(REPORT.replace("weekly", name) + REPORTS[name])
     for old in Path("out").glob("*"):
         old.unlink()
-    done = command("report", "report.yaml", "--catch-up", "--quiet")
+    done = command("report", "report.yaml", "--backfill", "--quiet")
     assert done.status == 0, done.err
     return answer(*Path("out").glob("*.csv"))
 

@@ -76,7 +76,7 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint"
 
 
 def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
-    sliding = {"window": "7d", "every": "1d", "from": "2026-01-05", "to": "2026-02-02", "max_items_per_user": 3}
+    sliding = {"window": "7d", "slide": "1d", "from": "2026-01-05", "to": "2026-02-02", "max_items_per_user": 3}
     done = command("preview", *options(zipf="1", items="100", users="1000", items_per_user="3", k="3", epsilon="1",
                                        mechanism="joint", **sliding))  # fmt: skip
     assert done.status == 2 and "--neighbours must be swap where windows overlap" in done.err

@@ -57,7 +57,7 @@ def test_an_output_that_is_read_or_kept_is_refused(folder: Path, taken: str, how
     elif how == "linked folder":
         os.symlink(".", "linked")
     before = contents()
-    words = options(**QUESTION, **GIVEN[taken], output=output) + ["--check"] * check
+    words = options(**QUESTION, **GIVEN[taken], output=output) + ["--dry-run"] * check
     done = command("run", *words)
     assert done.status == 2 and "would replace" in done.err and taken in done.err, done.err
     assert contents() == before
@@ -182,7 +182,7 @@ def test_a_published_file_that_was_changed_counts_as_published_no_more() -> None
     assert command("run", *ranking(output="out.csv")).status == 0, "a repeat is no obstacle"
     Path("out.csv").write_bytes(published.replace(b"a", b"b"))
     before = contents()
-    for words in ([], ["--check"]):
+    for words in ([], ["--dry-run"]):
         done = command("run", *ranking(output="out.csv"), *words)
         assert done.status == 2 and "was changed after it was published" in done.err, done.err
     assert contents() == before

@@ -35,7 +35,7 @@ def test_a_question_has_one_window_s_share() -> None:
 
 
 def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> None:
-    """On the terminal of --check, in the manifest and in words: of a total there is nothing more to say."""
+    """On the terminal of --dry-run, in the manifest and in words: of a total there is nothing more to say."""
     assert asked(period=WEEKS).over_all_windows == (4, 0)
     assert asked().over_all_windows is None and asked(period=WEEKS, privacy_unit="user").over_all_windows is None
     many = asked(period=Period(START, START + timedelta(28), timedelta(1))).over_all_windows
@@ -98,7 +98,7 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
         ({"domain_range": "0:9", "unknown_domain": True}, ""),
         ({"domain": "none.txt", "domain_column": "x", "unknown_domain": False}, "domain_column"),
         ({"unknown_domain": True, "domain_column": "x"}, "domain_column"),
-        ({"every": timedelta(1)}, "every"),
+        ({"slide": timedelta(1)}, "slide"),
         ({"time_zone": "Europe/Berlin"}, "time_zone"),
         ({"publish_counts_delta": 1e-6}, "publish_counts_delta"),
         ({"publish_counts": 1, "publish_counts_delta": 0.0}, "publish_counts_delta"),

@@ -71,9 +71,9 @@ def release(tmp_path: Path) -> Release:
 WINDOWS = ["--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02"]
 QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "sliding, counted, bounded": (
-        {"mechanism": Joint(1.0), "period": Period.of("2026-01-05", "2026-02-02", "7d", every="3d"),
+        {"mechanism": Joint(1.0), "period": Period.of("2026-01-05", "2026-02-02", "7d", slide="3d"),
          "publish_counts": 0.5, "max_items_per_user": 4, "privacy_unit": "user"},
-        ["--mechanism", "joint", *WINDOWS, "--every", "3d", "--publish-counts", "0.5", "--max-items-per-user", "4",
+        ["--mechanism", "joint", *WINDOWS, "--slide", "3d", "--publish-counts", "0.5", "--max-items-per-user", "4",
          "--privacy-unit", "user"],
     ),
     "amounts": (

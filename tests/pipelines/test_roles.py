@@ -30,7 +30,7 @@ def content(ending: str, kind: str) -> Any:  # noqa: ANN401
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".avro", ".parquet"])
 @pytest.mark.parametrize("check", [True, None])
 def test_every_pair_of_roles_is_refused_in_every_format(tmp_path: Path, ending: str, check: bool | None) -> None:
-    """Whether the values are texts or numbers, with `--check` and without; nothing is written."""
+    """Whether the values are texts or numbers, with `--dry-run` and without; nothing is written."""
     write(tmp_path / "list.txt", "7\n")
     for kind in ("string", "long"):
         rows = write(tmp_path / f"rows{ending}", content(ending, kind))
@@ -38,7 +38,7 @@ def test_every_pair_of_roles_is_refused_in_every_format(tmp_path: Path, ending: 
             more = {"group_column": "group", "groups": tmp_path / "list.txt"} if "group" in (one, other) else {}
             more |= {"value_column": "value", "max_value": 5} if "value" in (one, other) else {}
             asked = dict(input=rows, domain=tmp_path / "list.txt", mechanism="joint", k=1, epsilon=1,
-                         output=tmp_path / "out.csv", check=check, **PERIOD) | more  # fmt: skip
+                         output=tmp_path / "out.csv", dry_run=check, **PERIOD) | more  # fmt: skip
             done = command("run", *options(**{**asked, f"{one}_column": "same", f"{other}_column": "same"}))
             assert done.status == 2 and "must be another column than" in done.err, (one, other, done.err)
             assert len(done.err.splitlines()) == 1 and not (tmp_path / "out.csv").exists()
@@ -48,7 +48,7 @@ def test_a_column_of_times_that_is_not_read_may_be_of_users(tmp_path: Path) -> N
     """Without windows no column of times is read, and `time` may be the name of any other."""
     rows = write(tmp_path / "rows.csv", "time,item\nu,7\n")
     asked = options(input=rows, user_column="time", domain_range="7:8", mechanism="joint", k=1, epsilon=1)
-    assert command("run", *asked, "--check", "--output", tmp_path / "out.csv").status == 0
+    assert command("run", *asked, "--dry-run", "--output", tmp_path / "out.csv").status == 0
 
 
 @pytest.mark.parametrize(("one", "other"), [("user", "item"), ("time", "user"), ("time", "item"), ("value", "time")])

@@ -422,12 +422,12 @@ def test_a_report_file_lists_the_columns_and_remembers_what_it_found() -> None:
     assert command("report", "report.yaml", "--window-end", "2026-01-12").status == 0
     assert [row["item"] for row in published("one")] == ["tea"], "a list of one name is that name"
     Path("report.yaml").write_text(REPORT.replace('[country, "the, title"]', "[]"))
-    empty = command("report", "report.yaml", "--check")
+    empty = command("report", "report.yaml", "--dry-run")
     assert empty.status == 2 and "report.yaml:4: source.item_column must be a single value" in empty.err
 
 
 def test_a_check_and_a_preview_name_the_columns() -> None:
-    check = run(check=True)
+    check = run(dry_run=True)
     assert check.status == 0 and "item country and title" in check.out
     assert run(**EXACTLY).status == 0
     asked = {"like": "out.jsonl", "item_column": "country,title", "domain": "list.csv", "k": 2, "epsilon": 4}

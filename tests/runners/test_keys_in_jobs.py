@@ -152,7 +152,7 @@ def test_workers_elsewhere_need_a_key_that_they_can_read(report: Report, recorde
     fresh = [*words[:place], *words[place + 4 :]]
     found, address = recorder
     pool = ["--job_endpoint", address, "--environment_type", "EXTERNAL", "--environment_config", address]
-    for more in ([], ["--check"]):
+    for more in ([], ["--dry-run"]):
         done = command(*fresh, *pool, *more)
         said = done.err.splitlines()[-1]
         assert done.status == 2 and "--release-key must be given" in said and "file:PATH" in said

@@ -78,7 +78,7 @@ def test_declared_windows_are_published_empty_or_not() -> None:
         ({"from": "2026-01-05"}, "period.from and period.to go together"),
         ({"window": "7d"}, "period.window needs period.from and period.to"),
         ({"from": "monday", "to": "2026-01-06"}, "period.from must be a date or time such as 2026-01-05"),
-        ({"from": "2026-01-05", "to": "2026-02-02", "every": "1d"}, "period.every needs period.window"),
+        ({"from": "2026-01-05", "to": "2026-02-02", "slide": "1d"}, "period.slide needs period.window"),
         ({"from": "2026-01-05", "to": "2026-02-02", "window": "a while"}, "period.window must be a number and one of"),
     ],
 )

@@ -70,7 +70,7 @@ def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: i
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))
-SLIDING = Period.of("2026-01-05", "2026-01-08", "2d", every="1d")
+SLIDING = Period.of("2026-01-05", "2026-01-08", "2d", slide="1d")
 Played = tuple[str, str, str, int]
 
 

@@ -68,7 +68,7 @@ def test_late_rows_are_dropped_unless_the_slack_waits_for_them() -> None:
     without, everything = (batch(some, period_of("fixed")) for some in (rows, rows + late))
     assert without != everything
     assert stream(late_events(rows, late), period_of("fixed"), "direct") == without
-    assert stream(late_events(rows, late), period_of("fixed", slack=HOUR), "direct") == everything
+    assert stream(late_events(rows, late), period_of("fixed", allowed_lateness=HOUR), "direct") == everything
 
 
 def stages(readers: tuple[int, ...], unbounded: bool) -> list[str]:
@@ -151,7 +151,7 @@ def test_rankings_meet_another_stream_in_its_windows(runner: str, slack: int, re
             events = events.add_elements([TimestampedValue((str(second), "tea" if second == 1 else "cake"), second)])
     with streaming(runner) as pipeline:
         both = pipeline | events.advance_watermark_to_infinity() | beam.Map(tuple).with_output_types(tuple[str, str])
-        period = Period.of("1970-01-01", "1970-01-01T00:00:20", "10s", slack=timedelta(seconds=slack))
+        period = Period.of("1970-01-01", "1970-01-01T00:00:20", "10s", allowed_lateness=timedelta(seconds=slack))
         rank = PrivateTopK(1, TrueTopK(), ["tea", "cake"], period=period, waits_for_timers=runner != "direct")
         ranked = both | rank | beam.Map(lambda ranking: ("x", *ranking.items))
         prices = both | beam.Map(lambda row: ("x", row[0])) | beam.WindowInto(FixedWindows(10))

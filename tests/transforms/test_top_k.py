@@ -445,7 +445,7 @@ def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
     ("domain", "words"), [(ITEMS, f"{len(ITEMS)} public items, SHA"), (RangeDomain(0, 9), "9 public")]
 )
 def test_a_runners_page_shows_what_is_drawn(domain: Any, words: str) -> None:  # noqa: ANN401
-    settings = {"release": RELEASE, "period": Period.of("2026-01-05", "2026-01-19", "7d", slack="0s")}
+    settings = {"release": RELEASE, "period": Period.of("2026-01-05", "2026-01-19", "7d", allowed_lateness="0s")}
     transform = PrivateTopK(3, Joint(epsilon=0.5), domain, publish_counts=CountBudget(0.25, 1e-6), amounts=Amounts(60),
                             groups=["DE", "FR"], **settings)  # fmt: skip
     shown = {item.key: item.value for item in DisplayData.create_from(transform).items}

@@ -47,8 +47,8 @@ TO_THE_MILLISECOND = Period(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=U
 PERIODS = [
     Period(START, START + 10 * DAY, SlidingWindows(7 * DAY, DAY)),
     Period(START, START + 10 * DAY, SlidingWindows(5 * HOUR, 2 * HOUR)),
-    Period(START, START + 10 * DAY, SlidingWindows(3 * DAY, 3 * DAY), slack=HOUR),
-    Period(START, START + 10 * DAY, timedelta(hours=7), slack=timedelta(minutes=1)),
+    Period(START, START + 10 * DAY, SlidingWindows(3 * DAY, 3 * DAY), allowed_lateness=HOUR),
+    Period(START, START + 10 * DAY, timedelta(hours=7), allowed_lateness=timedelta(minutes=1)),
     Period(START, START + 10 * DAY),
     TO_THE_MILLISECOND,
     calendar_period("day", "Europe/Berlin", (2026, 1, 1), (2027, 1, 1)),
@@ -76,7 +76,7 @@ def test_a_window_of_beams_ends_when_the_declared_one_closes(period: Period) -> 
     assign = into_windows(period).windowing.windowfn
     for number, window in enumerate(found):
         declared = period.window(number)
-        closes = microseconds(declared.end + period.slack)
+        closes = microseconds(declared.end + period.allowed_lateness)
         assert window.max_timestamp().micros // 1000 == closes // 1000
         assert last_moment(period, number).micros < closes or period is TO_THE_MILLISECOND
         assert assign.assign(assign.AssignContext(last_moment(period, number))) == [window]
@@ -102,7 +102,7 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
         (row, window)
         for row, (time, came) in enumerate(zip(times.tolist(), arrived.tolist(), strict=True))
         for window in period.windows()[slice(*(int(edge[0]) for edge in period.spans(np.array([time]))))]
-        if not arrivals or came < microseconds(window.end + period.slack)
+        if not arrivals or came < microseconds(window.end + period.allowed_lateness)
     ]
     assert sorted(found, key=str) == sorted(expected, key=str)
 
@@ -220,7 +220,7 @@ def test_labels_are_of_utc_and_exact() -> None:
         (lambda: Period(START, START + DAY, MILLISECOND / 1000), "window must be whole milliseconds"),
         (lambda: Period(START + MILLISECOND / 1000, START + DAY), "start must be a whole millisecond"),
         (lambda: Period(START, START + DAY, MILLISECOND), "at most 100,000 windows, got 86,400,000: choose a longer"),
-        (lambda: Period(START, START + DAY, slack=-HOUR), "slack must not be negative"),
+        (lambda: Period(START, START + DAY, allowed_lateness=-HOUR), "allowed_lateness must not be negative"),
         (
             lambda: Period("2026-01-01", "2026-01-11"),
             "^period start must be a datetime, got str: Period.of takes texts",
@@ -250,7 +250,7 @@ def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) 
     [
         (("2026-01-05", "2026-01-15"), {}, Period(START, START + 10 * DAY)),
         ((START.date(), "2026-01-15", "5d"), {}, Period(START, START + 10 * DAY, 5 * DAY)),
-        (("2026-01-05T00:00Z", START + 8 * DAY, 4 * DAY), {"every": "1d", "slack": "2h"},
+        (("2026-01-05T00:00Z", START + 8 * DAY, 4 * DAY), {"slide": "1d", "allowed_lateness": "2h"},
          Period(START, START + 8 * DAY, SlidingWindows(4 * DAY, DAY), 2 * HOUR)),
         (("2026-03-28", "2026-04-01", "day"), {"time_zone": "Europe/Berlin"},
          calendar_period("day", "Europe/Berlin", (2026, 3, 28), (2026, 4, 1))),
@@ -268,11 +268,11 @@ def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -
         (("2026-01-01", "2026-01-11", "weekly"), {}, "window"),
         (("2026-01-01", "2026-01-11", "7"), {}, "window"),
         (("2026-01-01", "2026-01-11", 7), {}, "window"),
-        (("2026-01-01", "2026-01-11", "7d"), {"every": "often"}, "every"),
-        (("2026-01-01", "2026-01-11"), {"every": "1d"}, "every"),
-        (("2026-01-01", "2026-01-11", "month"), {"every": "1d"}, "every"),
+        (("2026-01-01", "2026-01-11", "7d"), {"slide": "often"}, "slide"),
+        (("2026-01-01", "2026-01-11"), {"slide": "1d"}, "slide"),
+        (("2026-01-01", "2026-01-11", "month"), {"slide": "1d"}, "slide"),
         (("2026-01-01", "2026-01-11"), {"time_zone": "Berlin"}, "time_zone"),
-        (("2026-01-01", "2026-01-11"), {"slack": "soon"}, "slack"),
+        (("2026-01-01", "2026-01-11"), {"allowed_lateness": "soon"}, "allowed_lateness"),
         ((20260101, "2026-01-11"), {}, ""),
         (("2026-01-11", "2026-01-01"), {}, ""),
     ],

@@ -49,7 +49,7 @@ KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
 DAY, START = 86_400, datetime(1970, 1, 1, tzinfo=timezone.utc)
 DAYS = Period(START, START + timedelta(days=5), timedelta(days=1))
-SLIDING = Period.of("1970-01-01", "1970-01-06", "2d", every="1d")
+SLIDING = Period.of("1970-01-01", "1970-01-06", "2d", slide="1d")
 Rows = list[tuple[str, str, str, int]]
 Counts = dict[tuple[int, str, str], int]
 

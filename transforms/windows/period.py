@@ -45,8 +45,8 @@ class Period:
     Args:
         windowing: `FixedWindows`, for which a length may stand; `SlidingWindows`; `CalendarWindows`; `Whole`, for which
             None may stand.
-        slack: how long a window stays open after its end, by the clock of the source, for rows that come out of
-            order. It moves the time of publication only: labels and rankings are the same.
+        allowed_lateness: how long a window stays open after its end, by the clock of the source, for rows that come out
+            of order. It moves the time of publication only: labels and rankings are the same.
         zone: in which people are told of its times, such as Europe/Berlin.
     """
 
@@ -55,7 +55,7 @@ class Period:
     start: datetime
     end: datetime
     windowing: Windowing | timedelta | None = None
-    slack: timedelta = timedelta(0)
+    allowed_lateness: timedelta = timedelta(0)
     zone: str = field(
         default="UTC",
         compare=False,
@@ -78,9 +78,9 @@ class Period:
                 raise Refusal("", f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
         if not self.start < self.end:
             raise Refusal("", f"period must end after it starts, got {self.start} to {self.end}")
-        if self.slack < timedelta(0):
-            raise Refusal("slack", f"must not be negative, got {self.slack}")
-        whole_milliseconds(self.slack)
+        if self.allowed_lateness < timedelta(0):
+            raise Refusal("allowed_lateness", f"must not be negative, got {self.allowed_lateness}")
+        whole_milliseconds(self.allowed_lateness)
         object.__setattr__(self, "windowing", windowing_of(self.windowing))
         self._windowing.check(self.start, self.end)
         least = self._windowing.at_least(self.start, self.end)
@@ -94,9 +94,9 @@ class Period:
         end: str | date,
         window: str | timedelta | Windowing | None = None,
         *,
-        every: str | timedelta | None = None,
+        slide: str | timedelta | None = None,
         time_zone: str = "UTC",
-        slack: str | timedelta = timedelta(0),
+        allowed_lateness: str | timedelta = timedelta(0),
     ) -> Period:
         """A period as it is written, as on the command line: `Period.of("2026-01-05", "2026-02-02", "7d")`.
 
@@ -105,7 +105,7 @@ class Period:
             window: how long the windows are, such as 7d or 12h; or day, week, month, quarter or year, of the time
                 zone's calendar;
                 None for one window.
-            every: how often a window starts, where they slide.
+            slide: how often a window starts, where they slide.
             time_zone: a name such as Europe/Berlin.
 
         Raises:
@@ -113,9 +113,10 @@ class Period:
                 so that none is shorter. A `Period` that is made otherwise may end with a shorter one.
         """
         zone = zone_named(time_zone)
-        windowing = _windowing(_read("window", window, window_length), _read("every", every, duration), time_zone)
+        windowing = _windowing(_read("window", window, window_length), _read("slide", slide, duration), time_zone)
         first, last = _read("start", start, moment), _read("end", end, moment)
-        period = cls(_in_zone(first, zone), _in_zone(last, zone), windowing, _read("slack", slack, delay), time_zone)
+        lateness = _read("allowed_lateness", allowed_lateness, delay)
+        period = cls(_in_zone(first, zone), _in_zone(last, zone), windowing, lateness, time_zone)
         period._windowing.check_filled(period.start, period.end)
         return period
 
@@ -148,8 +149,8 @@ class Period:
 
     @cached_property
     def closing(self) -> Instants:
-        """When every window closes, (len,): its end and the slack."""
-        return self.ends + self.slack // MICROSECOND
+        """When every window closes, (len,): its end and the allowed lateness."""
+        return self.ends + self.allowed_lateness // MICROSECOND
 
     def windows(self) -> list[WindowBounds]:
         """Every window of the period, in order."""
@@ -169,7 +170,7 @@ class Period:
         """
         try:
             start, windowing = self._windowing.one_before(self.start, self.end, since)
-            return Period(start, self.end, windowing, self.slack)
+            return Period(start, self.end, windowing, self.allowed_lateness)
         except OverflowError:
             raise Refusal("period_from", "must have a window before it") from None
 
@@ -194,17 +195,17 @@ def _read(field: str, value: Any, read: Callable[[str], Any]) -> Any:  # noqa: A
 
 
 def _windowing(
-    window: timedelta | str | Windowing | None, every: timedelta | None, zone: str
+    window: timedelta | str | Windowing | None, slide: timedelta | None, zone: str
 ) -> Windowing | timedelta | None:
     if isinstance(window, str):
-        if every is not None:
-            raise Refusal("every", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}")
+        if slide is not None:
+            raise Refusal("slide", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}")
         return CalendarWindows(window, zone)
-    if every is None:
+    if slide is None:
         return window
     if not isinstance(window, timedelta):
-        raise Refusal("every", "needs {window}: how long the windows are that start every so often")
-    return SlidingWindows(window, every)
+        raise Refusal("slide", "needs {window}: how long the windows are that start every so often")
+    return SlidingWindows(window, slide)
 
 
 def _in_zone(at: Any, zone: ZoneInfo) -> Any:  # noqa: ANN401 - what is no moment is refused later
@@ -300,7 +301,8 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
     """The declared period, or None where all rows are ranked together.
 
     Args:
-        options: the fields period_from, period_to, window, every, time_zone and slack, read; those that were given.
+        options: those of the fields period_from, period_to, window, slide, time_zone and allowed_lateness that were
+            given, read.
 
     Raises:
         Refusal: half of a period was given, or it breaks a rule.
@@ -313,5 +315,5 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
         return None
     if start is None or end is None:
         raise Refusal("period_from", "and {period_to} go together", "give both, so that the period is public")
-    slack = options.get("slack", timedelta(0))
-    return Period.of(start, end, options.get("window"), every=options.get("every"), time_zone=zone, slack=slack)
+    windows = {name: options[name] for name in ("window", "slide", "allowed_lateness") if name in options}
+    return Period.of(start, end, **windows, time_zone=zone)

@@ -162,33 +162,33 @@ class SlidingWindows(Windowing):
     identity_tag: ClassVar[str] = "sliding-windows"
 
     size: timedelta
-    every: timedelta
+    slide: timedelta
 
     def __post_init__(self) -> None:
-        if not timedelta(0) < self.every <= self.size:
-            lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.every)]
-            raise Refusal("every", "must be above 0 and at most the length of a window, "
+        if not timedelta(0) < self.slide <= self.size:
+            lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.slide)]
+            raise Refusal("slide", "must be above 0 and at most the length of a window, "
                           f"{lengths[0]}, got {lengths[1]}")  # fmt: skip
 
     def check(self, start: datetime, end: datetime) -> None:
         whole_milliseconds(self.size)
-        whole_milliseconds(self.every)
+        whole_milliseconds(self.slide)
         if self.size > end - start:
             raise Refusal("", f"period must hold a whole window of {self.size}, got {start} to {end}")
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
-        size, step = self.size // MICROSECOND, self.every // MICROSECOND
+        size, step = self.size // MICROSECOND, self.slide // MICROSECOND
         first, last = microseconds(start), microseconds(end)
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        raise Refusal("every", "does not go with {against}: a window and the one before it overlap, and what is in "
-                      "both is no change", "leave {every} out")  # fmt: skip
+        raise Refusal("slide", "does not go with {against}: a window and the one before it overlap, and what is in "
+                      "both is no change", "leave {slide} out")  # fmt: skip
 
     def overlap(self, windows: int) -> int:
         """A window overlaps those that start less than its length before or after it, on either side one fewer than
         ceil(size / every): weeks that start every day, 7 - 1 before and 7 - 1 after, so that 13 hold rows of one."""
-        return min(windows, 2 * -(-self.size // self.every) - 1)
+        return min(windows, 2 * -(-self.size // self.slide) - 1)
 
 
 def windowing_of(way: Windowing | timedelta | None) -> Windowing:

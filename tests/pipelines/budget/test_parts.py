@@ -29,7 +29,7 @@ START = "2026-01-05"
 
 
 def period(end: str, window: str, every: str | None = None) -> Period:
-    return Period.of(START, end, window, every=every)
+    return Period.of(START, end, window, slide=every)
 
 
 def test_a_part_of_a_bounded_user_may_cost_twice_an_add_remove() -> None:

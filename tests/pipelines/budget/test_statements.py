@@ -138,7 +138,7 @@ def test_a_run_of_a_larger_delta_than_its_ledger_is_refused(
     """Lowered without a word it would publish by less than was asked; and of one window it would state too little."""
     create(URL, "--epsilon", "9", "--delta", delta, "--privacy-unit", unit)
     asked = with_ledger(URL, "--privacy-unit", unit, "--epsilon", "1", "--delta", "1e-6", *more)
-    for check in (["--check"], []):
+    for check in (["--dry-run"], []):
         assert main(arguments("a", *asked, *check, weeks=weeks)) == 2
         assert "--delta must be at most " in capsys.readouterr().err
     assert told(capsys, "history")["charges"] == []

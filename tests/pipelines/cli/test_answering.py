@@ -68,7 +68,7 @@ def test_people_are_told_local_times(folder: Path) -> None:
     assert "2026-03-28 00:00 to 2026-03-29 00:00 Europe/Berlin" in done.out
     assert "2026-03-29 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin" in done.out
     assert "2026-03-28 00:00 to 2026-03-29 00:00 Europe/Berlin" in command("show", "local.csv").out
-    ready = answer("run", "--input", "rows.csv", "--output", "other.csv", *ASKED, *WEEK, "--check")
+    ready = answer("run", "--input", "rows.csv", "--output", "other.csv", *ASKED, *WEEK, "--dry-run")
     assert ready["windows"] == ("2, 2026-03-28 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin, "
                                 "the first to 2026-03-29 00:00+01:00")  # fmt: skip
     assert set(ready) - {"report", "well_described"} == {"ready", "input", "domain", "windows", "draw", "privacy",
@@ -79,7 +79,7 @@ def test_stream(folder: Path) -> None:
     (folder / "in").mkdir()
     write(folder / "in" / "rows.jsonl", '{"user": "a", "item": "tea", "time": "2026-03-28"}\n')
     asked = ["--input", "in/*.jsonl", "--output", "windows", "--clock", "event", *ASKED, *WEEK]
-    assert set(answer("stream", *asked, "--check")) >= {"ready", "draw"}
+    assert set(answer("stream", *asked, "--dry-run")) >= {"ready", "draw"}
 
 
 def test_a_report_and_its_budget(folder: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_report_and_its_budget(folder: Path) -> None:
         "charges",
     }
     asked = ["report", "report.yaml"]
-    assert answer(*asked, "--check") == {"report": "r", "well_described": True}
-    assert answer(*asked, "--check", "--window-end", "2026-03-29")["ready"] is True
+    assert answer(*asked, "--dry-run") == {"report": "r", "well_described": True}
+    assert answer(*asked, "--dry-run", "--window-end", "2026-03-29")["ready"] is True
     missed = answer(*asked, "--missed", "--until", "2026-03-30")
     assert [period["outcome"] for period in missed["periods"]] == ["missed", "missed"]
     assert set(missed["periods"][0]) == {"start", "end", "release_id", "output", "outcome"} <= named("report")
@@ -107,7 +107,7 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     assert answer(*asked, "--window-end", "2026-03-29")["periods"][0]["outcome"] == "published before"
     assert first["periods"][0]["empty"] == [] and "empty" in named("report")
     (folder / "rows.csv").rename(folder / "gone.csv")
-    caught = answer(*asked, "--catch-up", "--until", "2026-03-30", status=1)
+    caught = answer(*asked, "--backfill", "--until", "2026-03-30", status=1)
     (folder / "gone.csv").rename(folder / "rows.csv")
     assert [period["outcome"] for period in caught["periods"]] == ["published before", "failed"]
     shown, charges = answer("budget", "show", *LEDGER), answer("budget", "history", *LEDGER)["charges"]

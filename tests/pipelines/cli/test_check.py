@@ -1,4 +1,4 @@
-"""`run --check` and its kin: readiness, told before anything is drawn, charged or published, and a look at the rows."""
+"""`run --dry-run`: readiness, told before anything is drawn, charged or published, and a look at the rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ASKED = ["--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon
 
 
 def checked(*words: str, rows: str = "rows.parquet") -> Done:
-    return command("run", "--input", rows, *ASKED, "--check", *words)
+    return command("run", "--input", rows, *ASKED, "--dry-run", *words)
 
 
 def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
 
 
 def test_without_windows_none_is_spoken_of(folder: Path) -> None:
-    words = ["run", "--input", "rows.parquet", *ASKED[:10], "--check"]
+    words = ["run", "--input", "rows.parquet", *ASKED[:10], "--dry-run"]
     assert "privacy  epsilon 1 for one user's rows\n" in command(*words).out
     assert "over one window; of it epsilon 1 for one user's rows\n" in command(*words, "--privacy-unit", "user").out
 
@@ -182,7 +182,7 @@ class TestTheOperatorsLook:
         write(folder / "rows.parquet", [*rows_of(), *odd * 3])
         words = ["run", "--input", "rows.parquet", *ASKED, "--show-dropped-rows", "--exact-counters", "--quiet"]
         assert "not in domain 3, null 3" in command(*words).err
-        told = command(*words, "--check", "--overwrite").err
+        told = command(*words, "--dry-run", "--overwrite").err
         assert "null: 3" in told and "not in domain: 3" in told
 
     def test_it_agrees_on_groups_and_amounts(self, folder: Path) -> None:
@@ -193,7 +193,7 @@ class TestTheOperatorsLook:
         write(folder / "lands.txt", "FR\nDE\n")
         words = ["run", "--input", "rows.parquet", *ASKED, "--group-column", "group", "--groups", "lands.txt",
                  "--value-column", "amount", "--max-value", "5", "--show-dropped-rows", "--exact-counters"]  # fmt: skip
-        told = command(*words, "--check").err
+        told = command(*words, "--dry-run").err
         for line in ("amount not above zero: 2", "not in groups: 1", "not in domain: 1"):
             assert line in told
         ran = command(*words, "--quiet").err
@@ -221,7 +221,7 @@ class TestRowsExpected:
     def test_rows_outside_the_period_do_not_count(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(time=lambda time: time * 1000))
         done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
-        assert done.status == 2 and "nothing was done; --check --show-dropped-rows tells" in done.err
+        assert done.status == 2 and "nothing was done; --dry-run --show-dropped-rows tells" in done.err
 
     @pytest.mark.parametrize("least", ["0", "-1", "many", "1.5"])
     def test_it_is_a_whole_number(self, folder: Path, least: str) -> None:
@@ -237,7 +237,7 @@ class TestRowsExpected:
 
 
 def test_a_stream_is_checked_too(folder: Path) -> None:
-    words = ["stream", "--input", "rows.parquet", *ASKED, "--output", "out/", "--check"]
+    words = ["stream", "--input", "rows.parquet", *ASKED, "--output", "out/", "--dry-run"]
     words.remove("out.csv")
     words.remove("--output")
     done = command(*words)

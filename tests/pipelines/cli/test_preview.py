@@ -55,7 +55,7 @@ GIVEN = [
     "--unknown-domain --mechanism limit-domain --kbar 40 --neighbours swap --delta 1.23456789e-7",
     "--mechanism gaussian --max-items-per-user 4 --publish-counts 9 --publish-counts-delta 1e-12 --round-counts 10 "
     "--delta 1.23456789e-7",
-    "--mechanism joint --window 36h --every 12h --from 2026-03-28T12:00:00.125 --to 2026-04-01T12:00:00.125Z "
+    "--mechanism joint --window 36h --slide 12h --from 2026-03-28T12:00:00.125 --to 2026-04-01T12:00:00.125Z "
     "--time-zone Europe/Berlin",
     "--mechanism joint --window month --from 2026-01-01 --to 2026-04-01+00:00 --privacy-unit user --horizon 3 "
     "--max-windows-per-user 2 --delta 1e-9 --ledger 'sqlite:///a b.db' --dataset plays --release-key file:key",

@@ -46,7 +46,7 @@ ARGUMENTS = [action.option_strings[0] for action in parser_of("run")._actions if
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: str) -> None:
-    more = {"--time-zone": WEEKS, "--every": WEEKS, "--release-id": ["--release-key=file:key"], "--horizon": WEEKS,
+    more = {"--time-zone": WEEKS, "--slide": WEEKS, "--release-id": ["--release-key=file:key"], "--horizon": WEEKS,
             "--dataset": ["--ledger=sqlite:///none.db"], "--ledger": ["--dataset=x"], "--time-column": WEEKS,
             "--publish-counts-delta": ["--publish-counts=1"]}.get(name, [])  # fmt: skip
     without = "--domain" if name == "--domain-range" else ""
@@ -65,10 +65,10 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--every=1d"], "--every is of the windows of a period: give --from and --to too"),
+        (["--slide=1d"], "--slide is of the windows of a period: give --from and --to too"),
         (["--time-zone=Europe/Berlin"], "--time-zone is of the windows of a period"),
         ([*WEEKS, "--time-zone=localtime"], "--time-zone must be a name of the IANA database"),
-        ([*WEEKS, "--every=8d"], "--every must be above 0 and at most the length of a window, 7 days, got 8 days"),
+        ([*WEEKS, "--slide=8d"], "--slide must be above 0 and at most the length of a window, 7 days, got 8 days"),
         (["--window=7d", "--from=2026-01-26", "--to=2026-01-05"], "--from and --to: period must end after it starts"),
         (["--window=1s", "--from=2026-01-05", "--to=2026-01-26"], "at most 100,000 windows, got 1,814,400: choose a"),
         (["--window=7d"], "--window needs --from and --to"),
@@ -146,7 +146,7 @@ def test_columns_by_other_names_are_listed_with_the_arguments_that_name_them(pla
     named = [*rows, "--user-column=listener", "--item-column=track"]
     said = refusal(place, *named, "--time-column=playedat", terminal=bool(hint))
     assert said.endswith(f"it has {known}: did you mean played_at?{hint}")
-    base = ["run", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1", "--output=out.csv", "--check"]
+    base = ["run", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1", "--output=out.csv", "--dry-run"]
     assert command(*base, *named, "--time-column=played_at").status == 0
     if "=" in file:
         assert command(*base, *named, "--time-column=dt").status == 0

@@ -311,8 +311,8 @@ def test_help_says_what_epsilon_is_in_each_command() -> None:
 
 
 def test_a_window_that_lacks_something_is_told_once(folder: Path) -> None:
-    done = run("--every=1d", "--from=2026-01-05", "--to=2026-01-12")
-    assert done.status == 2 and done.err.startswith("private-topk: --every needs --window")
+    done = run("--slide=1d", "--from=2026-01-05", "--to=2026-01-12")
+    assert done.status == 2 and done.err.startswith("private-topk: --slide needs --window")
 
 
 def test_a_full_disk_is_named_and_no_data(capsys: pytest.CaptureFixture) -> None:
@@ -397,8 +397,8 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
     event = json.loads(on_a_terminal(*asked, "--log-format", "json", "--show-dropped-rows")[2])
     assert event["event"] == "rows_left_out" and event["left_out"] == {"null": "100 or more"}
     assert event["any_left"] is False and event["message"] == head + "all of them: null 100 or more" + none[:-1]
-    assert "left out" not in on_a_terminal(*asked, "--check")[2]
-    assert "no row is left: this is pure noise\n" in on_a_terminal(*asked, "--check", "--show-dropped-rows")[2]
+    assert "left out" not in on_a_terminal(*asked, "--dry-run")[2]
+    assert "no row is left: this is pure noise\n" in on_a_terminal(*asked, "--dry-run", "--show-dropped-rows")[2]
     write(tmp_path / "rows.jsonl", an_array[1:-2].replace("}, ", "}\n"))
     assert on_a_terminal(*asked)[2] == head + "none, or too few to tell\n"
 

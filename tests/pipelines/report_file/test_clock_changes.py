@@ -134,7 +134,7 @@ def test_hourly_reports_survive_the_end_of_summer_time(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("a key of enough bytes")
     (tmp_path / "hourly.yaml").write_text(HOURLY)
     clock = ["--until", "2026-10-25T04:00:00"]
-    assert main(["report", str(tmp_path / "hourly.yaml"), "--quiet", "--catch-up", *clock]) == 0
+    assert main(["report", str(tmp_path / "hourly.yaml"), "--quiet", "--backfill", *clock]) == 0
     names = ["2026-10-25T010000", "2026-10-25T020000", "2026-10-25T020000+0100", "2026-10-25T030000"]
     assert sorted(path.name for path in tmp_path.glob("out/*.csv")) == sorted(f"hourly-{name}.csv" for name in names)
     report = ScheduledReport(read_report(str(tmp_path / "hourly.yaml")))

@@ -40,7 +40,7 @@ def test_what_is_no_report_is_told_in_a_sentence(tmp_path: Path, content: bytes,
     with pytest.raises(Refusal) as caught:
         Document(str(path))
     assert message in str(caught.value) and str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
-    done = command("report", path, "--check")
+    done = command("report", path, "--dry-run")
     assert done.status == 2 and done.err.count("\n") == 1
 
 
@@ -51,7 +51,7 @@ def test_parts_that_refer_to_each_other_end(tmp_path: Path, content: str) -> Non
     path = tmp_path / "r.yaml"
     path.write_text(content)
     before = time.process_time()
-    done = command("report", path, "--check")
+    done = command("report", path, "--dry-run")
     assert done.status == 2 and done.err.count("\n") == 1
     assert "is not known" in done.err or "single value" in done.err or "must be given" in done.err
     assert time.process_time() - before < 5
@@ -75,4 +75,4 @@ def test_parts_that_refer_to_each_other_end(tmp_path: Path, content: str) -> Non
 def test_near_names_are_suggested_and_no_wrong_ones(tmp_path: Path, name: str, meant: str) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(f"{name}\n")
-    assert meant in command("report", path, "--check").err
+    assert meant in command("report", path, "--dry-run").err

@@ -82,12 +82,12 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines() == [
         "weekly, 2026-01-05 to 2026-01-12: missed", "weekly, 2026-01-19 to 2026-01-26: missed",
     ]  # fmt: skip
-    assert report(folder, "--catch-up", "--until", "2026-01-27") == 0
+    assert report(folder, "--backfill", "--until", "2026-01-27") == 0
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
     capsys.readouterr()
     assert report(folder, "--missed", "--until", "2026-01-27") == 0
     assert capsys.readouterr().out == "weekly: nothing was missed\n"
-    assert report(folder, "--catch-up") == 0
+    assert report(folder, "--backfill") == 0
     assert len(outputs(folder)) == 4, "the horizon ends the report"
 
 
@@ -103,7 +103,7 @@ def test_a_period_that_fails_keeps_no_later_one_from_being_published(
         shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
     (folder / "rows" / "2026-01-26.csv").write_text("who,what\n")
     capsys.readouterr()
-    assert report(folder, "--catch-up") == 1
+    assert report(folder, "--backfill") == 1
     err = capsys.readouterr().err
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-19.csv"]
     assert outcomes(folder) == ["released"] * 2
@@ -111,7 +111,7 @@ def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     assert "2 of 4 periods are not published, as said above: 2026-01-12 to 2026-01-19, 2026-01-26 to 2026-02-02" in err
     for start in ("2026-01-12", "2026-01-26"):
         shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
-    assert report(folder, "--catch-up") == 0
+    assert report(folder, "--backfill") == 0
     assert len(outputs(folder)) == 4 and outcomes(folder) == ["released"] * 4
 
 
@@ -144,7 +144,7 @@ def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path, capsys: p
 @pytest.mark.long
 def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
     """The same key, id and parameters give the same ranking, whichever command asks."""
-    assert report(folder, "--catch-up") == 0
+    assert report(folder, "--backfill") == 0
     for place, name in enumerate(outputs(folder)):
         path = folder / "out" / name
         manifest = json.loads(path.with_suffix(".manifest.json").read_text())
@@ -212,21 +212,21 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
         assert report(folder, *words) == status
         return "".join(capsys.readouterr())
 
-    rule, line, _ = told(*first, "--check", status=2).split("`")
+    rule, line, _ = told(*first, "--dry-run", status=2).split("`")
     assert "ledger.dataset year has no budget in this ledger, which knows plays: open one with " in rule
     assert line.endswith(" --dataset year --epsilon 2 --privacy-unit user") and main(shlex.split(line)[1:]) == 0
     (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
-    said = told(*first, "--check", status=2)
+    said = told(*first, "--dry-run", status=2)
     assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
     assert "rows.csv, whose first line has 4 values, user, item, time among them, and is shown on a terminal" in said
     (folder / "weekly.yaml").write_text(year)
     left = "after this run the periods left (1 of 2) need 50.0% of the budget, and"
-    said = told(*first, "--check")
+    said = told(*first, "--dry-run")
     assert f"{left} 50.0% will be left\n" in said and "out/weekly-2026-01-05.csv: can be written" in said
     assert "time time, group country" in said and "groups   2, a ranking each" in said
     assert "periods left" not in told(*first)
-    assert ".csv: published before" in (said := told(*first, "--check")) and f"{left} 50.0% will be left\n" in said
-    said = told(*first, "--correction", "1", "--check")
+    assert ".csv: published before" in (said := told(*first, "--dry-run")) and f"{left} 50.0% will be left\n" in said
+    said = told(*first, "--correction", "1", "--dry-run")
     assert f"{left} 0.0% will be left, so the last of them will be refused" in said and "replaces what is" in said
     shutil.rmtree(folder / "out")
     (folder / "weekly.yaml").write_text(year.replace("k: 3", "k: 2"))
@@ -237,7 +237,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
 
 def test_a_corrected_period_is_published(folder: Path, capsys: pytest.CaptureFixture) -> None:
     """Whoever catches up later meets a correction in the place of the first ranking, or a part of one."""
-    until = ["--catch-up", "--until", "2026-01-12"]
+    until = ["--backfill", "--until", "2026-01-12"]
     assert report(folder, *until) == report(folder, "--window-end", "2026-01-12", "--correction", "late rows") == 0
     corrected, charged = outputs(folder), outcomes(folder)
     assert charged == ["released", "released"]
@@ -267,10 +267,10 @@ def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pyt
         (["--window-end", "2026-01-13"], "ends no period of"),
         (["--window-end", "next week"], "--window-end must be a date or time such as 2026-01-05"),
         (["--missed", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
-        (["--catch-up", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
-        (["--check", "--until", "2026-01-01"], "--until goes with --missed or --catch-up"),
-        (["--check", "--missed"], "give one of --window-end, --missed, --catch-up and --check"),
-        ([], "give one of --window-end, --missed, --catch-up and --check"),
+        (["--backfill", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
+        (["--dry-run", "--until", "2026-01-01"], "--until goes with --missed or --backfill"),
+        (["--dry-run", "--missed"], "give one of --window-end, --missed, --backfill and --dry-run"),
+        ([], "give one of --window-end, --missed, --backfill and --dry-run"),
         (["--missed", "--until", "x"], "--until must be a date or time"),
         (["--missed", "--correction", "1"], "--correction needs --window-end"),
     ],
@@ -322,11 +322,11 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_check_looks_at_all_that_the_file_itself_says(
     folder: Path, capsys: pytest.CaptureFixture, wrong: str, right: str, message: str
 ) -> None:
-    assert report(folder, "--check") == 0
+    assert report(folder, "--dry-run") == 0
     for example in (ROOT / "examples" / "reports").glob("*.yaml"):
-        assert main(["report", str(example), "--check"]) == 0
+        assert main(["report", str(example), "--dry-run"]) == 0
     (folder / "wrong.yaml").write_text(CHARGED.replace(wrong, right))
     capsys.readouterr()
-    assert report(folder, "--check", file="wrong.yaml") == 2
+    assert report(folder, "--dry-run", file="wrong.yaml") == 2
     said = capsys.readouterr().err
     assert message in said and "stands here" not in said

@@ -35,7 +35,7 @@ def change(folder: Path, old: str, new: str) -> None:
 
 
 def caught_up(folder: Path) -> dict[str, bytes]:
-    done = report(folder, "--catch-up", "--until", "2026-02-02", "--quiet")
+    done = report(folder, "--backfill", "--until", "2026-02-02", "--quiet")
     assert done.status == 0, done.err
     return files(folder)
 
@@ -91,7 +91,7 @@ def test_a_period_that_published_nothing_lists_nothing(folder: Path) -> None:
 def test_only_a_single_file_lists_what_was_published(folder: Path) -> None:
     (folder / "weekly.yaml").write_text(REMEMBERED)
     change(folder, "out/{report}-{start}.csv", "out/{start}/")
-    done = report(folder, "--check")
+    done = report(folder, "--dry-run")
     assert done.status == 2 and "domain.remember needs a file of every period: sink.output" in done.err
 
 

@@ -93,10 +93,10 @@ def test_what_a_run_refuses_points_at_the_line_too(
 
 def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() -> None:
     given = {option.name for option in rows() if any(option.helps(name) for name in RUN)}
-    of_a_terminal = {"check", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
+    of_a_terminal = {"dry_run", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
     fields = {option.name for option in fields_for(None).values()}
     of_reports = {"watch", "beam_options", "remember"}
-    assert given - of_a_terminal == fields - of_reports | {"period_to", "every", "overwrite"}
+    assert given - of_a_terminal == fields - of_reports | {"period_to", "slide", "overwrite"}
 
 
 def test_the_file_in_the_documentation_is_well_described(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.pipelines.streaming.replay import Commits, closing, finished, kill, p
 from tests.pipelines.streaming.replay import as_json as line_of
 from tests.pipelines.support import command
 
-WINDOW = ("--window", "2d", "--every", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
+WINDOW = ("--window", "2d", "--slide", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
 SECRET = "someone whom nobody may name"
 ROWS = [
     (SECRET if n % 9 == 0 else f"u{n % 50}", f"item {min(n % 7, n % 13)}",
@@ -110,7 +110,7 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
         at = datetime.fromisoformat(f"{written}+00:00").timestamp()
         os.utime(incoming / f"{number}.jsonl", (at, at))
     question = made_up.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
-    done = command("stream", "--input", f"{incoming}/*.jsonl", "--slack", "2d", "--output", rankings,
+    done = command("stream", "--input", f"{incoming}/*.jsonl", "--allowed-lateness", "2d", "--output", rankings,
                    "--output-format", "jsonl", "--log-format", "json", *question)  # fmt: skip
     assert done.status == 0, done.err
     check_what_was_told(done.err, rankings, "2026-01-04T00:00:00Z")

@@ -46,7 +46,7 @@ def whole_topic(broker: Topics, commits: Commits) -> str:
     "window",
     [
         ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON),
-        ("--window", "28d", "--every", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "swap"),
+        ("--window", "28d", "--slide", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "swap"),
     ],
     ids=["calendar", "sliding"],
 )
@@ -125,7 +125,7 @@ def test_a_topic_that_is_created_anew_after_a_kill_is_no_input_to_go_on_with(
     broker.recreate(topic, PARTITIONS)
     broker.send(topic, PARTITIONS, rows[450:])
     broker.end(topic, PARTITIONS, closing())
-    for more in (["--check"], []):
+    for more in (["--dry-run"], []):
         done = command("stream", *arguments, *more)
         assert done.status == 2, done
         assert f"--input {place} was deleted and created again since this release began" in done.err
@@ -151,7 +151,7 @@ def test_without_ids_a_topic_that_is_created_anew_is_told_by_its_first_messages(
         assert command(*arguments).status == 0
         next(rankings.glob("20260105*.jsonl")).unlink()
         before = published(rankings)
-        assert command(*arguments, "--check").status == 0
+        assert command(*arguments, "--dry-run").status == 0
     broker.recreate(topic, PARTITIONS)
     broker.send(topic, PARTITIONS, whole[:rows])
     with monkeypatch.context() as patch:
@@ -220,7 +220,7 @@ def test_the_logs_clock_publishes_live_and_late_rows_are_left_out(
     rows = [(f"u{n % 40}", f"item {min(n % 7, n % 11)}", _iso(start + n // 40)) for n in range(40 * 12)]
     commits = Commits(tmp_path, rows)
     late = [(f"late {n}", "item 6", _iso(start + 1)) for n in range(300)]
-    arguments = ["--input", place, "--output", str(rankings), "--output-format", "jsonl", "--slack", "3s",
+    arguments = ["--input", place, "--output", str(rankings), "--output-format", "jsonl", "--allowed-lateness", "3s",
                  "--runner", prism_runner, *commits.question(*window)]  # fmt: skip
     with streaming(arguments, log) as process:
         for second in range(12):
@@ -248,7 +248,7 @@ def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rank
 
     assert "has no topic none: create it first" in refused()
     assert "kafka://HOST:PORT/TOPIC" in refused(input="kafka://localhost/x")
-    assert "NAME=VALUE" in refused(kafka_option="secret")
+    assert "NAME=VALUE" in refused(kafka_config="secret")
     assert "cannot be reached" in refused(input="kafka://127.0.0.1:1/x")
 
 
@@ -256,7 +256,7 @@ def test_a_start_within_the_horizon_is_told(
     broker: Topics, commits: Commits, rankings: Path, capfd: pytest.CaptureFixture
 ) -> None:
     place = broker.create("entered", 1, **{"message.timestamp.type": "LogAppendTime"})
-    words = ["stream", "--input", place, "--output", rankings, "--check", *commits.question(), "--kafka-start"]
+    words = ["stream", "--input", place, "--output", rankings, "--dry-run", *commits.question(), "--kafka-start"]
     assert [command(*words, start).status for start in ("2024-08-01", "2025-01-01")] == [0, 0]
     said = "--kafka-start 2025-01-01: windows that began before it are published without the rows before it"
     lines = capfd.readouterr().err.splitlines()

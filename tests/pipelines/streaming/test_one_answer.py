@@ -81,7 +81,7 @@ def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
     assert stream().status == 0
     junk()
     another = {"output": "out2"}
-    for change in (another, {**another, "output_format": "csv"}, {**another, "check": True}):
+    for change in (another, {**another, "output_format": "csv"}, {**another, "dry_run": True}):
         done = stream(**change)
         assert done.status == 2 and "release-id r was used on" in done.err and "another output" in done.err
         assert not Path("out2").exists() and len(files()) == 6
@@ -121,7 +121,7 @@ def test_what_was_published_and_is_gone_is_not_drawn_again() -> None:
     once = files()
     next(Path("out").glob("20260106*.jsonl")).unlink()
     junk()
-    for check in ({}, {"check": True}):
+    for check in ({}, {"dry_run": True}):
         done = stream(**check)
         assert done.status == 2 and "--output out has 2 of the 3 windows that r had published" in done.err, done.err
         assert "another release id, which costs" in done.err
@@ -187,7 +187,7 @@ def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_wit
     OTHER_THAN_READ[what](path)
     said = what.partition(",")[0]
     for check in (True, None):
-        done = stream(check=check, **books)
+        done = stream(dry_run=check, **books)
         assert done.status == 2 and f"--input {tmp_path}/in/a.jsonl {said} since an earlier run of this" in done.err
         assert done.err.endswith("or take a new --release-id\n") and files() == left
     Path("in", "b.jsonl").unlink(missing_ok=True)
@@ -201,7 +201,7 @@ def test_what_is_all_published_asks_for_its_input_no_more() -> None:
     once = files()
     Path("in", "a.jsonl").unlink()
     write(Path("in", "b.jsonl"), [END])
-    assert stream().status == 0 and stream(check=True).status == 0
+    assert stream().status == 0 and stream(dry_run=True).status == 0
     assert files() == once
 
 
@@ -259,7 +259,7 @@ def test_another_question_is_seen_in_every_window_before_it_is_charged() -> None
     left = files()
     for change in ({"round_counts": 5}, {"hide_counts_below": 3}, {"user_column": "item", "item_column": "user"}):
         for check in (True, None):
-            done = stream(**{**counted, **change}, check=check)
+            done = stream(**{**counted, **change}, dry_run=check)
             assert done.status == 2 and "cannot go on in out/20260106" in done.err, done.err
     assert files() == left and len(charges()) == 1
     assert stream(**counted).status == 0 and len(files()) == 6
@@ -271,7 +271,7 @@ def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> N
     once = files()
     write(Path("key"), "another key of enough bytes")
     for check in (None, True):
-        done = stream(overwrite=overwrite, check=check)
+        done = stream(overwrite=overwrite, dry_run=check)
         assert done.status == 2 and done.err.endswith(
             "was published under another release key: give that --release-key, or another --release-id and --output\n"
         ), done.err
@@ -281,7 +281,7 @@ def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> N
 def test_a_monitor_sees_how_far_it_is() -> None:
     assert "health-file key would replace" in stream(health_file="key").err
     for check in (True, None):
-        assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json", check=check).err
+        assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json", dry_run=check).err
     assert stream(health_file="health.json").status == 0
     found = json.loads(Path("health.json").read_text())
     assert (found["windows"], found["published"], found["next_closes"]) == (3, 3, None)

@@ -84,7 +84,7 @@ def test_bad_places_are_one_sentence(refusal: Callable[..., str], tmp_path: Path
     assert "must be like pubsub://projects/P/subscriptions/S" in refusal("--input", "pubsub://p/s")
     assert "Invalid PubSub project" in refusal("--input", "pubsub://projects/p/subscriptions/s")
     assert "its clock is that of publication" in refusal("--input", PUBSUB, "--clock", "event")
-    assert "--every goes with a --window of a length" in refusal("--window", "day", "--every", "1d")
+    assert "--slide goes with a --window of a length" in refusal("--window", "day", "--slide", "1d")
     assert "whole weeks of UTC" in refusal("--window", "week")
     assert "IANA" in refusal("--time-zone", "Berlin", "--window", "day")
     assert "--ledger and --dataset go together" in refusal("--ledger", "sqlite:///x.db")

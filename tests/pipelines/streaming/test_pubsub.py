@@ -119,7 +119,7 @@ def test_live_equals_the_rows_that_were_on_time(google: Google, tmp_path: Path) 
     for other in others:
         other.start()
     live = command("stream", "--input", f"pubsub://{PROJECT}/subscriptions/rows", "--output",
-                   f"pubsub://{PROJECT}/topics/rankings", "--slack", f"{SLACK}s", *question)  # fmt: skip
+                   f"pubsub://{PROJECT}/topics/rankings", "--allowed-lateness", f"{SLACK}s", *question)  # fmt: skip
     assert live.status == 0, live.err
     assert ends <= time.time() < ends + 60, "it ends by itself, when every window is published"
     for other in others:

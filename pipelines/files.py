@@ -344,6 +344,8 @@ def _same_file(path: str) -> object:
         return path
     try:
         status = os.stat(path)
-    except (OSError, ValueError):
+    except OSError:
         return os.path.realpath(path)
+    except ValueError:  # no file has a NUL in its name
+        return path
     return status.st_dev, status.st_ino

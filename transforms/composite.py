@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from private_topk.transforms.errors import Refusal, verbatim
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Label", "Names", "are_composite", "as_columns", "composite", "composite_column", "names_of", "parts_of",
            "published", "shown"]  # fmt: skip
@@ -69,6 +70,9 @@ def composite(parts: Sequence[str]) -> str:
 
 def composite_column(columns: Sequence[pa.Array]) -> pa.Array:
     """The labels of several columns of labels, row by row, perhaps too long; null where one is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     parts = columns
     for sign, escaped in (("\\", "\\\\"), ('"', '\\"')):
         parts = [pc.replace_substring(part, sign, escaped) for part in parts]
@@ -84,6 +88,8 @@ def parts_of(label: str) -> tuple[str, ...]:
 
 def are_composite(labels: pa.Array, parts: int) -> bool:
     """Whether all labels are composites of so many parts."""
+    import pyarrow.compute as pc
+
     part = r'"(?:[^"\\]|\\["\\])+"'
     return bool(pc.all(pc.match_substring_regex(labels, rf"\A\[{part}(?:,{part}){{{parts - 1}}}\]\z")).as_py())
 

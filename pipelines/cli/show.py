@@ -15,13 +15,12 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
-from private_topk.pipelines.show.published import PublishedReport, table, with_item
-from private_topk.pipelines.show.words import in_text, why_short
 from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
     from private_topk.pipelines.select import Drawn
+    from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
 __all__ = ["COMMANDS", "empty_of", "print_published", "show_rows"]
@@ -86,6 +85,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         books = _books(report, arguments.ledger) if arguments.ledger else ""
         print_lines(sheet(report, books) if arguments.sign_off else registry_entry(report, books).splitlines())
     else:
+        from private_topk.pipelines.show.words import in_text
+
         print_lines(in_text(report))
 
 
@@ -115,6 +116,7 @@ def _books(report: PublishedReport, url: str) -> str:
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     """The report with its items by their titles; what has none, or one that others have too, keeps its own name."""
+    from private_topk.pipelines.show.published import with_item
     from private_topk.pipelines.sinks.formats import columns_in, label_in
     from private_topk.pipelines.sources.domain import read_titles
 
@@ -198,6 +200,8 @@ def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
 
 def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
     from private_topk.pipelines.release.store import manifest_path
+    from private_topk.pipelines.show.published import table
+    from private_topk.pipelines.show.words import why_short
 
     for listing in report.listings():
         yield from table(listing)

@@ -124,7 +124,8 @@ def parses(line: str) -> None:
     """A `python -m benchmarks.NAME ...`, or a command of ours: it is there and takes these arguments."""
     if line.startswith("private-topk "):
         _, name, *words = shlex.split(line, comments=True)
-        assert not parser_of(name, *words).read(words).charges, line
+        _, others = parser_of(name, *words).read(words)
+        assert not others, line
         return
 
     python_, dash, module, *words = shlex.split(line)

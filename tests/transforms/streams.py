@@ -36,9 +36,9 @@ CUTS = {
 Row = tuple[str, str, float]
 
 
-def period_of(cut: str, slack: timedelta = timedelta(0)) -> Period:
+def period_of(cut: str, allowed_lateness: timedelta = timedelta(0)) -> Period:
     kind, hours = CUTS[cut]
-    return Period(START, START + hours * HOUR, kind, slack)
+    return Period(START, START + hours * HOUR, kind, allowed_lateness)
 
 
 def some_rows(seed: int, hours: float, count: int = 3000) -> list[Row]:

@@ -269,7 +269,7 @@ def test_which_window_is_the_one_before() -> None:
     assert [str(window.start)[:10] for window in february.windows()] == ["2026-01-01", "2026-02-01"]
     with pytest.raises(ValueError, match="must have a window before it"):
         Period.of("0001-01-02", "0001-01-12").with_one_before()
-    with pytest.raises(ValueError, match="every does not go with against: a window and the one before it overlap"):
+    with pytest.raises(ValueError, match="slide does not go with against: a window and the one before it overlap"):
         Period.of("2026-01-12", "2026-01-30", "7d", slide="1d").with_one_before()
 
 

@@ -63,7 +63,7 @@ def test_limits_hold_whenever_rows_come() -> None:
     assert expected != batch(rows, period)
 
 
-def test_late_rows_are_dropped_unless_the_slack_waits_for_them() -> None:
+def test_late_rows_are_dropped_unless_allowed_lateness_waits_for_them() -> None:
     rows, late = some_rows(5, 6.9, 300), [(f"late {n}", DOMAIN[11], 3.0) for n in range(200)]
     without, everything = (batch(some, period_of("fixed")) for some in (rows, rows + late))
     assert without != everything
@@ -138,9 +138,11 @@ def hours(moment: Any) -> float:  # noqa: ANN401 - a datetime
 
 
 @pytest.mark.parametrize("runner", ["direct", "prism"])
-@pytest.mark.parametrize("slack", [0, 13])
-def test_rankings_meet_another_stream_in_its_windows(runner: str, slack: int, request: pytest.FixtureRequest) -> None:
-    """The watermark stays before a window's end until its ranking is out, however long the slack is."""
+@pytest.mark.parametrize("lateness", [0, 13])
+def test_rankings_meet_another_stream_in_its_windows(
+    runner: str, lateness: int, request: pytest.FixtureRequest
+) -> None:
+    """The watermark stays before a window's end until its ranking is out, however long the lateness is."""
     if runner == "prism":
         request.getfixturevalue("prism_binary")
     Note.seen.clear()
@@ -151,7 +153,7 @@ def test_rankings_meet_another_stream_in_its_windows(runner: str, slack: int, re
             events = events.add_elements([TimestampedValue((str(second), "tea" if second == 1 else "cake"), second)])
     with streaming(runner) as pipeline:
         both = pipeline | events.advance_watermark_to_infinity() | beam.Map(tuple).with_output_types(tuple[str, str])
-        period = Period.of("1970-01-01", "1970-01-01T00:00:20", "10s", allowed_lateness=timedelta(seconds=slack))
+        period = Period.of("1970-01-01", "1970-01-01T00:00:20", "10s", allowed_lateness=timedelta(seconds=lateness))
         rank = PrivateTopK(1, TrueTopK(), ["tea", "cake"], period=period, waits_for_timers=runner != "direct")
         ranked = both | rank | beam.Map(lambda ranking: ("x", *ranking.items))
         prices = both | beam.Map(lambda row: ("x", row[0])) | beam.WindowInto(FixedWindows(10))

@@ -94,6 +94,7 @@ def test_a_report_and_its_budget(folder: Path) -> None:
         "reserved",
         "left",
         "used",
+        "binds",
         "charges",
     }
     asked = ["report", "report.yaml"]

@@ -184,7 +184,7 @@ def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
 ) -> None:
     noisy = CHARGED.replace("epsilon: 1", "epsilon: 0.001") + "preview:\n  like: zipf=1,users=300,items_per_user=3\n"
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
-    late = ["--catch-up", "--until", "2026-01-26"]
+    late = ["--backfill", "--until", "2026-01-26"]
     assert report(folder, *late) == 3
     assert "close to noise" not in capsys.readouterr().err, "who waits for rows is not warned at every call"
     (folder / "_SUCCESS").touch()
@@ -193,7 +193,7 @@ def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
     assert said.count("close to noise") == 1 and said.index("close to noise") < said.index("charged")
     assert len(outputs(folder)) == 3
     (folder / "weekly.yaml").write_text(noisy + "  on_noise: refuse\n")
-    assert report(folder, "--catch-up", "--until", "2026-02-02") == 1 and len(outputs(folder)) == 3
+    assert report(folder, "--backfill", "--until", "2026-02-02") == 1 and len(outputs(folder)) == 3
     assert "refuses what is close to noise" in capsys.readouterr().err
 
 

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, Zipf
+from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.outlook import look
-from private_topk.pipelines.preview.setting import Setting
+from private_topk.pipelines.question import Question
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import Refusal
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
 from private_topk.transforms.mechanisms.choice import Forecast, choose
+from private_topk.transforms.spec import TopK
 
 ITEMS = 5000
 
 
-def offered(k: int, epsilon: float | Fraction, **asked: Any) -> list[Mechanism]:  # noqa: ANN401
+def offered(
+    k: int,
+    epsilon: float,
+    unknown_domain: bool = False,
+    delta: float | None = None,
+    max_items_per_user: int | None = None,
+    neighbours: str = "add-remove",
+    **asked: Any,  # noqa: ANN401 - as a Question takes it
+) -> list[Mechanism]:
     """What a run that is asked for this could take."""
-    setting, found = Setting(k=k, epsilon=epsilon, **asked), []
-    for name in MECHANISMS:
-        try:
-            found.append(setting.share_of(name).mechanism)
-        except Refusal:
-            continue
-    return found
+    domain, budget = RangeDomain(0, ITEMS), {"epsilon": epsilon, "neighbours": neighbours}
+    plain = TopK(k, make_mechanism("oneshot", **budget), domain, max_items_per_user)
+    if unknown_domain:
+        hidden = make_mechanism("restricted-gumbel", delta=delta, **budget)
+        plain = TopK(k, hidden, UnknownDomain(), max_items_per_user)
+    questions, _ = alternatives(Question(plain, **asked), MECHANISMS, delta=delta)
+    return [question.top_k.mechanism for question in questions.values()]
 
 
 def chosen(k: int, epsilon: float, ordered: bool = True, forecast: Forecast | None = None, **asked: Any) -> str:  # noqa: ANN401
@@ -64,8 +74,8 @@ def test_what_is_taken(k: int, epsilon: float, asked: dict[str, Any], name: str,
 
 def test_shares_of_many_windows_decide_and_not_the_total() -> None:
     """Over a year peeling has far more of a total than a one-shot draw, of which less is proved."""
-    year = Setting(10, 20.0, 1e-6, privacy_unit="user", windows=52)
-    some = [year.share_of(name).mechanism for name in ("canonical", "peeling", "oneshot")]
+    year = offered(10, 20.0, delta=1e-6, privacy_unit="user", horizon=52)
+    some = [one for one in year if one.about.name in ("canonical", "peeling", "oneshot")]
     assert choose(some, 10, ITEMS, False).name == "peeling"
     assert chosen(10, 20.0, False) == "canonical"
 

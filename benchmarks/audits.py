@@ -17,8 +17,6 @@ from typing import Any
 from private_topk.pipelines.auditing import Audit, audit
 from private_topk.transforms.mechanisms import MECHANISMS
 
-__all__ = ["table"]
-
 SHARE = 1 - (1 - 0.999) / len(MECHANISMS)
 _COLUMNS = [("users", False), ("users", True), ("amounts", False), ("amounts", True), ("groups", False)]
 _OF_CELL = [("add-remove", 1), ("swap", 1), ("add-remove", 2)]
@@ -44,12 +42,15 @@ def main() -> None:
 
 def table(checks: dict[str, list[dict[str, Any]]]) -> str:
     """The bounds of every mechanism, and how many checks do not hold."""
-    heads = [f"{of}{', counts' if counts else ''}: add-remove, swap{', two' if of == 'users' else ''}"
-             for of, counts in _COLUMNS]  # fmt: skip
+    heads = [
+        f"{of}{', counts' if counts else ''}: add-remove, swap{', two' if of == 'users' else ''}"
+        for of, counts in _COLUMNS
+    ]
     lines = [f"| mechanism | {' | '.join(heads)} | noise of counts |", "|---" * (len(heads) + 2) + "|"]
     for name, found in checks.items():
-        bounds = {(one["of"], one["counts"], one["neighbours"], one["releases"]): _bounds(one)
-                  for one in found if "of" in one}  # fmt: skip
+        bounds = {
+            (one["of"], one["counts"], one["neighbours"], one["releases"]): _bounds(one) for one in found if "of" in one
+        }
         cells = [", ".join(bounds[column + of] for of in _OF_CELL if column + of in bounds) for column in _COLUMNS]
         cells.append(", ".join(_bounds(one) for one in found if one["where"] == "noise of counts"))
         lines.append(f"| {' | '.join([name, *(cell or '-' for cell in cells)])} |")

@@ -10,8 +10,6 @@ import numpy as np
 
 from private_topk.pipelines.sample import users_per_item
 
-__all__ = ["FOLDER", "SHAPES", "load", "shape", "there_or_made"]
-
 FOLDER = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
 
 _MADE: dict[str, Callable[[int], np.ndarray]] = {

@@ -127,8 +127,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     of_data = "of the data folder; files of public counts, .npy or text; sample; or shapes, such as zipf"
     parser.add_argument("--data", nargs="+", default=there_or_made(DATA), help=of_data)
-    parser.add_argument("--mechanism", nargs="+", action="extend", default=[],
-                        help="only these, beside their published forms; may be given again")  # fmt: skip
+    parser.add_argument(
+        "--mechanism",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="only these, beside their published forms; may be given again",
+    )
     parser.add_argument("--k", type=int, nargs="+", default=[100])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--draws", type=int, default=200)

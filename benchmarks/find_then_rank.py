@@ -134,8 +134,9 @@ class Total:
         return (self.of_a_period(each, k) for each in kinds)
 
 
-def best(mechanisms: Iterable[Mechanism], weeks: list[Pairs], lists: list[np.ndarray], size: int, k: int
-         ) -> tuple[str, float, float]:  # fmt: skip
+def best(
+    mechanisms: Iterable[Mechanism], weeks: list[Pairs], lists: list[np.ndarray], size: int, k: int
+) -> tuple[str, float, float]:
     """The mechanism of least median l_1 over the lists of every period, with its median recall and l_1."""
     found = []
     for mechanism in mechanisms:

@@ -64,8 +64,9 @@ def main() -> None:
 
 
 def compare(arguments: argparse.Namespace, cluster: Cluster) -> None:
-    numbers = [[int(word) for word in each.split(",")] for each in
-               (arguments.rows, arguments.windows, arguments.parallelism)]  # fmt: skip
+    numbers = [
+        [int(word) for word in each.split(",")] for each in (arguments.rows, arguments.windows, arguments.parallelism)
+    ]
     results = Results(arguments.results)
     print("        rows  windows  par. case       wall s    cpu s  largest MiB  all MiB")
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -91,10 +92,32 @@ def command(case: str, folder: Path, rows: int, windows: int, place: list[str]) 
     key = folder / "key"
     key.write_text("a key of the benchmarks, which is no secret\n")
     window = ["--window", f"{LENGTHS[windows]}s", "--from", START, "--to", END] if windows > 1 else []
-    return [sys.executable, "-m", "private_topk", "run", "--quiet", "--input", pattern,
-            "--domain", str(folder / "domain.txt"), "--mechanism", "joint", "--k", "10", "--epsilon", "1",
-            "--release-key", f"file:{key}", "--release-id", f"{rows} in {windows}",
-            "--output", str(folder / "ranking.avro"), "--overwrite", *window, *runner]  # fmt: skip
+    return [
+        sys.executable,
+        "-m",
+        "private_topk",
+        "run",
+        "--quiet",
+        "--input",
+        pattern,
+        "--domain",
+        str(folder / "domain.txt"),
+        "--mechanism",
+        "joint",
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--release-key",
+        f"file:{key}",
+        "--release-id",
+        f"{rows} in {windows}",
+        "--output",
+        str(folder / "ranking.avro"),
+        "--overwrite",
+        *window,
+        *runner,
+    ]
 
 
 def write_timed(folder: Path, rows: int, files: int = 4) -> None:
@@ -105,11 +128,13 @@ def write_timed(folder: Path, rows: int, files: int = 4) -> None:
         if not path.exists():
             state = np.random.default_rng(number)
             first = pl.Series([START]).str.to_datetime(time_zone="UTC").to_physical()[0]
-            frame = pl.DataFrame({
-                "user": state.integers(0, rows // 20, size),
-                "item": np.searchsorted(weights, state.random(size) * weights[-1]),
-                "time": first + state.integers(0, 28 * 86_400_000_000, size),
-            })  # fmt: skip
+            frame = pl.DataFrame(
+                {
+                    "user": state.integers(0, rows // 20, size),
+                    "item": np.searchsorted(weights, state.random(size) * weights[-1]),
+                    "time": first + state.integers(0, 28 * 86_400_000_000, size),
+                }
+            )
             frame.select(
                 pl.format("u{}", "user").alias("user"),
                 pl.format("track-{}", pl.col("item").cast(pl.String).str.zfill(6)).alias("item"),

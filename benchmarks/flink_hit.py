@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.flink_jobs import PARTITIONS, WINDOWS, Report, Versions, end, start
 from benchmarks.flink_servers import FAIL_A_JOB, OVER, Servers
 
-__all__ = ["Batch", "Job", "Kill", "Stream"]
-
 _PARALLELISM = {"stream": 3, "batch": 2}
 """One task manager has four slots: where only one is left, a stream or a batch goes on with fewer."""
 

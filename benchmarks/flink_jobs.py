@@ -58,10 +58,26 @@ class Report:
 
     def question(self) -> list[str]:
         return [
-            "--domain", f"{self.folder}/items.txt", "--mechanism", "joint", "--k", "5", "--epsilon", "1",
-            "--release-key", f"file:{self.folder}/key", "--release-id", "flink", "--overwrite",
-            "--window", "1h", "--from", START.isoformat(), "--to", (START + timedelta(hours=WINDOWS)).isoformat(),
-        ]  # fmt: skip
+            "--domain",
+            f"{self.folder}/items.txt",
+            "--mechanism",
+            "joint",
+            "--k",
+            "5",
+            "--epsilon",
+            "1",
+            "--release-key",
+            f"file:{self.folder}/key",
+            "--release-id",
+            "flink",
+            "--overwrite",
+            "--window",
+            "1h",
+            "--from",
+            START.isoformat(),
+            "--to",
+            (START + timedelta(hours=WINDOWS)).isoformat(),
+        ]
 
     def batch_words(self, output: Path, *more: str) -> list[str]:
         """The arguments of `private-topk` for all rows at once."""
@@ -150,15 +166,30 @@ def served(cluster: Cluster, folder: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = ["--flink-master", f"http://{cluster.address}", "--artifacts-dir", f"{folder}/artifacts", "--job-port",
-             str(port), "--artifact-port", "0", "--expansion-port", "0"]  # fmt: skip
+    words = [
+        "--flink-master",
+        f"http://{cluster.address}",
+        "--artifacts-dir",
+        f"{folder}/artifacts",
+        "--job-port",
+        str(port),
+        "--artifact-port",
+        "0",
+        "--expansion-port",
+        "0",
+    ]
     settings = folder / "job-server"
     settings.mkdir()
     (settings / "config.yaml").write_text('rest.retry.max-attempts: "200"\n')  # as the command gives to its own
     with open(folder / "job-server.out", "wb") as output:
         command = ["java", "-Xmx512m", "-jar", str(job_server()), *words]
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True,
-                                   env={**os.environ, "FLINK_CONF_DIR": str(settings)})  # fmt: skip
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, "FLINK_CONF_DIR": str(settings)},
+        )
     try:
         await_(lambda: reachable(f"localhost:{port}", 1), 300, "the job server does not start")
         yield f"localhost:{port}"

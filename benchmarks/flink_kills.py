@@ -49,8 +49,9 @@ _WITHIN = 8.0
 class Kills:
     """Kills one after another, until there were enough of each kind."""
 
-    def __init__(self, servers: Servers, reports: dict[str, Report], arguments: argparse.Namespace,
-                 results: Results) -> None:  # fmt: skip
+    def __init__(
+        self, servers: Servers, reports: dict[str, Report], arguments: argparse.Namespace, results: Results
+    ) -> None:
         self.servers, self.reports, self.results = servers, reports, results
         self.times, self.most = arguments.times, arguments.kills
         self.random = np.random.default_rng()
@@ -93,8 +94,11 @@ class Kills:
             began = time.monotonic()
             if not self._one(kind, (each + 1) / (self.most + 1)):
                 break
-            said = ", ".join(f"{form} {'hit' if job.kills[-1].hit else 'not hit'}" for form, job in self._jobs.items()
-                             if job.kills and job.kills[-1].kind == kind)  # fmt: skip
+            said = ", ".join(
+                f"{form} {'hit' if job.kills[-1].hit else 'not hit'}"
+                for form, job in self._jobs.items()
+                if job.kills and job.kills[-1].kind == kind
+            )
             print(f"{kind}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
         stream = self._jobs.get("stream")
         if isinstance(stream, Stream) and not single and not stream.over():
@@ -139,8 +143,9 @@ class Kills:
 
     def _sending(self, share: float) -> threading.Thread:
         stream = self._jobs.get("stream")
-        thread = threading.Thread(target=stream.send if isinstance(stream, Stream) else time.sleep,
-                                  args=(share, 4) if stream else (0,))  # fmt: skip
+        thread = threading.Thread(
+            target=stream.send if isinstance(stream, Stream) else time.sleep, args=(share, 4) if stream else (0,)
+        )
         thread.start()
         return thread
 
@@ -150,8 +155,11 @@ class Kills:
         # Of all of them: one that was not hit must not keep the others from being looked at.
         await_(lambda: all([job.look_at_hit() or job.over() for job in jobs]) or time.monotonic() > looked, 60, "")
         if kind == "task-manager-lost":
-            await_(lambda: all(job.ready() or job.over() for job in jobs), PATIENCE,
-                   "the jobs do not go on without what they have lost")  # fmt: skip
+            await_(
+                lambda: all(job.ready() or job.over() for job in jobs),
+                PATIENCE,
+                "the jobs do not go on without what they have lost",
+            )
             self.servers.replace(PATIENCE)
 
     def _begin(self, form: str) -> None:

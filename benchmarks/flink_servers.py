@@ -16,8 +16,6 @@ from benchmarks.flink_jobs import await_, served
 from benchmarks.servers.flink import Cluster
 from benchmarks.servers.kafka import Broker
 
-__all__ = ["FAIL_A_JOB", "KINDS", "OVER", "Servers"]
-
 KINDS = ("task-manager", "task-manager-lost", "worker-pool", "worker", "job-manager", "broker", "job-manager-forgets")
 FAIL_A_JOB = ("task-manager", "task-manager-lost", "worker-pool", "worker")
 OVER = ("FINISHED", "FAILED", "CANCELED")
@@ -45,8 +43,9 @@ class Servers:
 
     def __init__(self, folder: Path, high_availability: bool, port: int) -> None:
         self.folder = folder
-        self.cluster = Cluster(folder / "cluster", port, _SLOTS, "1536m", high_availability=high_availability,
-                               settings=_SETTINGS)  # fmt: skip
+        self.cluster = Cluster(
+            folder / "cluster", port, _SLOTS, "1536m", high_availability=high_availability, settings=_SETTINGS
+        )
         self.rest = self.cluster.rest
         self.broker = Broker(folder / "kafka", port + 10, patience=300)
         self._random = np.random.default_rng()

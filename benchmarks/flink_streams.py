@@ -157,8 +157,10 @@ class Streams:
         verdict = "hung" if hung else self._verdict(stream)
         took = round(time.monotonic() - stream.began)
         self._results.add(cluster=stream.kind[0], parallelism=stream.kind[1], verdict=verdict, seconds=took)
-        print(f"{len(self._results.lines)}: {stream.kind[0]}, parallelism {stream.kind[1]}: {verdict}, {took} s",
-              flush=True)  # fmt: skip
+        print(
+            f"{len(self._results.lines)}: {stream.kind[0]}, parallelism {stream.kind[1]}: {verdict}, {took} s",
+            flush=True,
+        )
         if verdict == "equal":
             shutil.rmtree(stream.log.parent)
         else:

@@ -29,13 +29,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo
-from private_topk.pipelines.sources import FORMATS, Columns, reader_of
+from private_topk.pipelines.sources import Columns, reader_of
 from private_topk.pipelines.sources.columns import Rows, block_of
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload
 from private_topk.transforms.errors import Refusal
-
-__all__ = ["ENDINGS", "FORMATS", "broken", "fuzz", "samples"]
 
 FILES, MESSAGES, LIST = (".avro", ".parquet", ".csv", ".jsonl"), ("avro message", "json message"), "list.txt"
 ENDINGS = (*(ending + zipped for ending in (*FILES, LIST) for zipped in ("", ".gz")), *MESSAGES)
@@ -45,10 +43,15 @@ COLUMNS = Columns(time="time", time_unit="s")
 WIDE = Columns(time="time", time_unit="s", value="amount", group="group")
 SLOWEST = 10.0
 _ROWS: list[dict[str, Any]] = [
-    {"user": f"user {n}", "item": f"it\u00e9m {n % 7}", "time": 1_767_225_600 + n, "group": "AB"[n % 2],
-     "amount": n + 0.5}
+    {
+        "user": f"user {n}",
+        "item": f"it\u00e9m {n % 7}",
+        "time": 1_767_225_600 + n,
+        "group": "AB"[n % 2],
+        "amount": n + 0.5,
+    }
     for n in range(60)
-]  # fmt: skip
+]
 _FIELDS: list[dict[str, Any]] = [
     {"name": "user", "type": "string"},
     {"name": "item", "type": ["null", "string"]},
@@ -189,8 +192,10 @@ def _avro(row: dict[str, Any]) -> bytes:
 
 def _expected(places: list[int], columns: Columns) -> list[tuple]:
     more = ("amount", "group") if columns is WIDE else ()
-    return [(_ROWS[n]["user"], _ROWS[n]["item"], _ROWS[n]["time"] * 1_000_000, *(_ROWS[n][name] for name in more))
-            for n in places]  # fmt: skip
+    return [
+        (_ROWS[n]["user"], _ROWS[n]["item"], _ROWS[n]["time"] * 1_000_000, *(_ROWS[n][name] for name in more))
+        for n in places
+    ]
 
 
 def _in_a_line(content: bytes, draw: random.Random) -> tuple[bytes, list[int]]:

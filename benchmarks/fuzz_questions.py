@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["Question", "Rows", "Scores", "expected", "question"]
-
 Rows = list[dict[str, Any]]
 Words = dict[str, Any]
 Scores = dict[tuple[int, "str | None"], Counter[str]]
@@ -20,12 +18,30 @@ _NO_NOISE = "1000000"
 _DAY = 86_400
 _START = 1_767_571_200  # 2026-01-05 in UTC
 _WORDS = ["tea", "cäke", "5", "007", "a,b", 'say "x"', " sp ", "\u200bz", "日本", "-0", "NULL", "x" * 300, "'"]
-_PUBLIC = ["joint", "fast-joint", "joint-set", "canonical", "peeling", "cdp-peeling", "pnf-peeling", "oneshot",
-           "laplace", "gaussian", "gamma"]  # fmt: skip
+_PUBLIC = [
+    "joint",
+    "fast-joint",
+    "joint-set",
+    "canonical",
+    "peeling",
+    "cdp-peeling",
+    "pnf-peeling",
+    "oneshot",
+    "laplace",
+    "gaussian",
+    "gamma",
+]
 _RISING = ["joint", "peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "joint-set"]
 _BY_WEIGHTS = ["weighted-order"]
-_UNKNOWN = ["limit-domain", "laplace-limit-domain", "top-stable", "restricted-gumbel", "restricted-normal",
-            "restricted-pnf", "restricted-laplace"]  # fmt: skip
+_UNKNOWN = [
+    "limit-domain",
+    "laplace-limit-domain",
+    "top-stable",
+    "restricted-gumbel",
+    "restricted-normal",
+    "restricted-pnf",
+    "restricted-laplace",
+]
 _OF_WEIGHTS = {*_BY_WEIGHTS, "weighted-gaussian"}
 _BOUNDED = {"laplace-limit-domain", "restricted-normal", *_OF_WEIGHTS}
 _WITH_DELTA = {"cdp-peeling", "gaussian", *_UNKNOWN, *_OF_WEIGHTS}
@@ -75,8 +91,13 @@ def question(draw: random.Random) -> Question:
     if "slide" in words and (groups or "max_items_per_user" in words):
         words["neighbours"] = "swap"
     bits = draw.choice([0, 1, 3, 16])
-    limits = {"ITEM_SHARD_BITS": bits, "_MOST_BITS": max(bits, 3), "_KEYS": draw.choice([2, 4, 64]),
-              "_WINDOW_GROUPS": draw.choice([1, 2, 64]), "_MOST_TOGETHER": draw.choice([2, 1024])}  # fmt: skip
+    limits = {
+        "ITEM_SHARD_BITS": bits,
+        "_MOST_BITS": max(bits, 3),
+        "_KEYS": draw.choice([2, 4, 64]),
+        "_WINDOW_GROUPS": draw.choice([1, 2, 64]),
+        "_MOST_TOGETHER": draw.choice([2, 1024]),
+    }
     return Question(_rows(draw, items, groups), None if unknown else items, groups, words, exact, limits)
 
 

@@ -37,8 +37,6 @@ from private_topk.pipelines import cli
 from private_topk.pipelines.sources import avro, formats
 from private_topk.transforms import combine, plan, user_shards
 
-__all__ = ["Answer", "fuzz"]
-
 _TYPES = {"user": pl.String, "item": pl.String, "time": pl.Int64, "amount": pl.Float64, "group": pl.String}
 _AVRO = {"user": "string", "item": "string", "time": "long", "amount": "double", "group": "string"}
 _SCHEMA = fastavro.parse_schema(

@@ -44,8 +44,10 @@ def main() -> None:
     rankings = arguments.groups * arguments.weeks
     print(f"{arguments.rows:,.0f} rows, {arguments.groups:,} groups x {arguments.weeks} weeks by {arguments.mechanism}")
     each = f"{1e6 * cpu / rankings:,.0f} microseconds each"
-    print(f"{rankings:,} rankings: {cpu:.0f} s of CPU, {each}; {wall:.0f} s of wall; "
-          f"{peak:,.0f} MiB at most; {published:,} rows in {len(files)} files")  # fmt: skip
+    print(
+        f"{rankings:,} rankings: {cpu:.0f} s of CPU, {each}; {wall:.0f} s of wall; "
+        f"{peak:,.0f} MiB at most; {published:,} rows in {len(files)} files"
+    )
 
 
 def write_rows(folder: Path, rows: int, groups: int, weeks: int, items: int) -> None:
@@ -53,12 +55,14 @@ def write_rows(folder: Path, rows: int, groups: int, weeks: int, items: int) -> 
     rng = np.random.default_rng(1)
     users = rng.integers(0, max(rows // 10, 1), rows)
     home = rng.integers(0, groups, max(rows // 10, 1))
-    table = pa.table({
-        "user": users,
-        "item": (items * rng.random(rows) ** 3).astype(np.int64),
-        "store": np.where(rng.random(rows) < 0.9, home[users], rng.integers(0, groups, rows)),
-        "time": _START + rng.integers(0, weeks * _WEEK, rows),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "user": users,
+            "item": (items * rng.random(rows) ** 3).astype(np.int64),
+            "store": np.where(rng.random(rows) < 0.9, home[users], rng.integers(0, groups, rows)),
+            "time": _START + rng.integers(0, weeks * _WEEK, rows),
+        }
+    )
     pq.write_table(table, folder / "rows.parquet")
     for name, size in (("items", items), ("stores", groups)):
         (folder / f"{name}.txt").write_text("".join(f"{n}\n" for n in range(size)))
@@ -67,11 +71,21 @@ def write_rows(folder: Path, rows: int, groups: int, weeks: int, items: int) -> 
 def measure(folder: Path, arguments: argparse.Namespace) -> tuple[float, float, float]:
     """Seconds of wall and of CPU, and MiB at most, of a run in a process of its own."""
     asked = {
-        "input": folder / "rows.parquet", "domain": folder / "items.txt", "group-column": "store",
-        "groups": folder / "stores.txt", "mechanism": arguments.mechanism, "k": 10, "epsilon": 1, "window": "7d",
-        "from": _moment(0), "to": _moment(arguments.weeks * _WEEK), "output": f"{folder}/out/",
-        "output-format": "parquet", "cores": arguments.cores, **dict(word.split("=", 1) for word in arguments.more),
-    }  # fmt: skip
+        "input": folder / "rows.parquet",
+        "domain": folder / "items.txt",
+        "group-column": "store",
+        "groups": folder / "stores.txt",
+        "mechanism": arguments.mechanism,
+        "k": 10,
+        "epsilon": 1,
+        "window": "7d",
+        "from": _moment(0),
+        "to": _moment(arguments.weeks * _WEEK),
+        "output": f"{folder}/out/",
+        "output-format": "parquet",
+        "cores": arguments.cores,
+        **dict(word.split("=", 1) for word in arguments.more),
+    }
     words: Sequence[str] = [f"--{name}={value}" for name, value in asked.items()]
     return run_of([sys.executable, "-m", "private_topk", "run", "--quiet", *words])
 

@@ -43,16 +43,21 @@ def main() -> None:
     end_well_by_signal()
     flink = "flink" in arguments.cases.split(",")
     with standing(arguments.folder, arguments.port, arguments.task_memory) if flink else nullcontext() as cluster:
-        print(f"{'rows':>13} case  {'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'cpu µs a row':>14}{'bytes a row':>13}"
-              + (HEADINGS if cluster else ""))  # fmt: skip
+        print(
+            f"{'rows':>13} case  {'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'cpu µs a row':>14}{'bytes a row':>13}"
+            + (HEADINGS if cluster else "")
+        )
         for rows in map(int, arguments.rows.split(",")):
             write_rows(arguments.folder, rows)
             rankings = set()
             for case in arguments.cases.split(","):
                 (run, more), ranking = measure(rows, case, arguments, cluster)
                 each = run.cpu / rows * 1e6, run.peak * (1 << 20) / rows
-                print(f"{rows:13,} {case:<6}{run.wall:9.1f}{run.cpu:9.1f}{run.peak:10.0f}{each[0]:14.2f}{each[1]:13.0f}"
-                      f"{more}", flush=True)  # fmt: skip
+                print(
+                    f"{rows:13,} {case:<6}{run.wall:9.1f}{run.cpu:9.1f}{run.peak:10.0f}{each[0]:14.2f}{each[1]:13.0f}"
+                    f"{more}",
+                    flush=True,
+                )
                 rankings.add(ranking)
             if len(rankings) > 1:
                 raise SystemExit("the rankings differ")
@@ -88,11 +93,30 @@ def measure(
     key.write_text("a key of the benchmarks, which is no secret\n")
     output.unlink(missing_ok=True)  # of another size, it would pass for what a run that failed has published
     command = [
-        sys.executable, "-m", "private_topk", "run", "--input", str(arguments.folder / f"labels-{rows}-*.parquet"),
-        "--unknown-domain", "--mechanism", "limit-domain", "--k", "10", "--epsilon", "1", "--delta", "1e-6",
-        "--release-key", f"file:{key}", "--release-id", f"labels {rows}", "--output", str(output),
-        "--overwrite", "--quiet",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "private_topk",
+        "run",
+        "--input",
+        str(arguments.folder / f"labels-{rows}-*.parquet"),
+        "--unknown-domain",
+        "--mechanism",
+        "limit-domain",
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--release-key",
+        f"file:{key}",
+        "--release-id",
+        f"labels {rows}",
+        "--output",
+        str(output),
+        "--overwrite",
+        "--quiet",
+    ]
     if arguments.max_items_per_user is not None:
         command += ["--max-items-per-user", str(arguments.max_items_per_user)]
     found = taken_on(cluster, command) if case == "flink" and cluster else (run_of(command), "")

@@ -150,14 +150,19 @@ def sort_without_avx512() -> float:
 
 def shapes(k: int, epsilon: float, draws: int, names: list[str]) -> None:
     d = 166_049
-    print(f"d = {d:,}, epsilon = {epsilon:g}, k = {k}: CPU ms, the quickest and the slowest "
-          f"of {len(SHAPES)} shapes of the counts")  # fmt: skip
+    print(
+        f"d = {d:,}, epsilon = {epsilon:g}, k = {k}: CPU ms, the quickest and the slowest "
+        f"of {len(SHAPES)} shapes of the counts"
+    )
     vectors = {name: shape(name, d) for name in SHAPES}
     for name in names:
         times = again(make(name, epsilon), vectors, k, 3 if name in _SLOW else draws)
         first, last = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        print(f"{name:<22}{1000 * times[first]:8.2f} {first:<18}{1000 * times[last]:8.2f} {last:<18}"
-              f"{times[last] / times[first]:6.2f}", flush=True)  # fmt: skip
+        print(
+            f"{name:<22}{1000 * times[first]:8.2f} {first:<18}{1000 * times[last]:8.2f} {last:<18}"
+            f"{times[last] / times[first]:6.2f}",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -44,9 +44,13 @@ _AFFORDABLE = 2_000_000
 """So many losses, k times d, are sorted by the published form in seconds."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "canonical": ("canonical", {}), "canonical, gamma 1": ("canonical", {"gamma": Fraction(1)}),
-    "joint-set": ("joint-set", {}), "joint": ("joint", {}), "peeling": ("peeling", {}), "laplace": ("laplace", {}),
-}  # fmt: skip
+    "canonical": ("canonical", {}),
+    "canonical, gamma 1": ("canonical", {"gamma": Fraction(1)}),
+    "joint-set": ("joint-set", {}),
+    "joint": ("joint", {}),
+    "peeling": ("peeling", {}),
+    "laplace": ("laplace", {}),
+}
 Lines = dict[str, dict[float, np.ndarray]]
 """By name and place on the axis, the values of all draws."""
 
@@ -73,8 +77,12 @@ def error_lines(mechanisms: Mapping[str, Mechanism], counts: np.ndarray, ks: Ite
     found: list[Lines] = [{name: {} for name in mechanisms} for _ in range(3)]
     for name, mechanism in mechanisms.items():
         for k in ks:
-            each = np.array([errors(counts, answer, k, mechanism.guarantee.answer == "set")
-                             for answer in answers(mechanism, counts, k, draws)])  # fmt: skip
+            each = np.array(
+                [
+                    errors(counts, answer, k, mechanism.guarantee.answer == "set")
+                    for answer in answers(mechanism, counts, k, draws)
+                ]
+            )
             for lines, values in zip(found, each.T, strict=True):
                 lines[name][k] = values + 1
     return found
@@ -89,8 +97,12 @@ def joint(figure: Any, data: Sequence[str], draws: int, more: Sequence[str] = ()
         falling = np.sort(counts)[::-1][: ks[-1] + 1]
         row[0].plot(range(1, len(falling)), 1 - np.diff(falling), color="#555555", linewidth=1)
         decorate(row[0], "k", "gap to the next count, + 1", name)
-        for axes, lines, title in zip(row[1:], error_lines({n: make(n, 1.0) for n in names}, counts, ks, draws),
-                                      ("l_inf", "l_1", "k-relative"), strict=True):  # fmt: skip
+        for axes, lines, title in zip(
+            row[1:],
+            error_lines({n: make(n, 1.0) for n in names}, counts, ks, draws),
+            ("l_inf", "l_1", "k-relative"),
+            strict=True,
+        ):
             plot(axes, lines)
             decorate(axes, "k", f"{title} error, + 1", "" if title != "l_inf" else "epsilon 1, delta 1e-6")
 
@@ -177,8 +189,15 @@ def plot(axes: Any, lines: Lines, middle: Callable[..., Any] = np.median, order:
     for name, values in lines.items():
         number = numbers[name]
         colour, places = COLOURS[number % len(COLOURS)], list(values)
-        axes.plot(places, [float(middle(values[x])) for x in places], color=colour, marker="os^Dv<"[number % 6],
-                  markersize=3.5, linewidth=1.2, label=name)  # fmt: skip
+        axes.plot(
+            places,
+            [float(middle(values[x])) for x in places],
+            color=colour,
+            marker="os^Dv<"[number % 6],
+            markersize=3.5,
+            linewidth=1.2,
+            label=name,
+        )
         low, high = ([float(np.quantile(values[x], part)) for x in places] for part in (0.25, 0.75))
         axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
 
@@ -190,9 +209,13 @@ def decorate(axes: Any, x: str, y_text: str, title: str, y: str = "log") -> None
 
 
 FIGURES: dict[str, tuple[Callable[[Any, Sequence[str], int], None], float, float]] = {
-    "joint": (joint, 13, 2.8), "baselines": (baselines, 13, 3.4), "time": (times, 12, 0), "domain": (domain, 9, 0),
-    "sets": (sets, 11, 2.8), "returned": (returned, 9, 2.8),
-}  # fmt: skip
+    "joint": (joint, 13, 2.8),
+    "baselines": (baselines, 13, 3.4),
+    "time": (times, 12, 0),
+    "domain": (domain, 9, 0),
+    "sets": (sets, 11, 2.8),
+    "returned": (returned, 9, 2.8),
+}
 """How each is drawn, its width in inches, and the height of each data set's row (0: one row)."""
 
 

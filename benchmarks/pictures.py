@@ -61,8 +61,13 @@ def groups(figure: Any, draws: int) -> None:  # noqa: ANN401
             label = f"{name} ({len(np.unique(users[its])):,} users)" if share == 1 else None
             axes.plot(EPSILONS, found, style, color=colour, marker="o", markersize=3.5, label=label)
     axes.plot([], [], ":", color="#555555", label="were epsilon shared by the three")
-    finish(axes, "epsilon of a window, all groups together", "share of the true top 10 (mean)",
-           "A ranking for each group of a game store's users: peeling, k = 10", EPSILONS)  # fmt: skip
+    finish(
+        axes,
+        "epsilon of a window, all groups together",
+        "share of the true top 10 (mean)",
+        "A ranking for each group of a game store's users: peeling, k = 10",
+        EPSILONS,
+    )
     axes.set_ylim(-0.05, 1.45)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
 
@@ -76,12 +81,19 @@ def amounts(figure: Any, draws: int) -> None:  # noqa: ANN401
     np.add.at(sums, (users, items), 1)
     axes = figure.subplots()
     for colour, epsilon in zip(COLOURS, (1.0, 3.0, 10.0, 1000.0), strict=False):
-        found = [recall(Peeling(epsilon, cap=cap), np.minimum(sums, cap).sum(axis=0), sums.sum(axis=0), 5, draws)
-                 for cap in CAPS]  # fmt: skip
+        found = [
+            recall(Peeling(epsilon, cap=cap), np.minimum(sums, cap).sum(axis=0), sums.sum(axis=0), 5, draws)
+            for cap in CAPS
+        ]
         label = f"epsilon {epsilon:g}" if epsilon < 1000 else "no noise"
         axes.plot(CAPS, found, color=colour, marker="o", markersize=3.5, label=label)
-    finish(axes, "cap: the most changes of a folder that one person counts for", "share of the true top 5 (mean)",
-           "Most changed folders of a repository, 389 people: peeling, k = 5", CAPS)  # fmt: skip
+    finish(
+        axes,
+        "cap: the most changes of a folder that one person counts for",
+        "share of the true top 5 (mean)",
+        "Most changed folders of a repository, 389 people: peeling, k = 5",
+        CAPS,
+    )
 
 
 def risers(figure: Any, draws: int) -> None:  # noqa: ANN401
@@ -99,30 +111,45 @@ def risers(figure: Any, draws: int) -> None:  # noqa: ANN401
 def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
     ks = np.unique(np.geomspace(1, 300, 25).astype(int)).tolist()
     kinds: dict[str, dict[str, Any]] = {
-        "without a delta": {}, "delta 1e-6": {"delta": 1e-6},
+        "without a delta": {},
+        "delta 1e-6": {"delta": 1e-6},
         "delta 1e-6, at most 10 items a user": {"delta": 1e-6, "max_items_per_user": 10},
-    }  # fmt: skip
+    }
     axes = figure.subplots()
     for colour, (name, more) in zip(COLOURS, kinds.items(), strict=False):
         axes.plot(ks, [noise_of_counts(k, epsilon=1, **more).stddev() for k in ks], color=colour, label=name)
     axes.plot(ks, [2**0.5 * k for k in ks], ":", color="#555555", label="Laplace noise for each count by itself")
     finish(
-        axes, "k: how many counts are published", "standard deviation of one", "Noise of published counts, epsilon 1",
-        (1, 3, 10, 30, 100, 300), (1, 3, 10, 30, 100, 300),
-    )  # fmt: skip
+        axes,
+        "k: how many counts are published",
+        "standard deviation of one",
+        "Noise of published counts, epsilon 1",
+        (1, 3, 10, 30, 100, 300),
+        (1, 3, 10, 30, 100, 300),
+    )
 
 
 def windows(figure: Any, draws: int) -> None:  # noqa: ANN401
     page = (ROOT / "docs" / "windows-per-user.md").read_text()
     tables = re.findall(r"(?:^\| (?:W|\d+|no bound) \|.*\n(?:\|---.*\n)?)+", page, re.M)
-    for axes, table, name in zip(figure.subplots(1, 2), tables, ("the sample's listeners, of 4 weeks",
-                                 "authors of a repository, of 11 years"), strict=True):  # fmt: skip
+    for axes, table, name in zip(
+        figure.subplots(1, 2),
+        tables,
+        ("the sample's listeners, of 4 weeks", "authors of a repository, of 11 years"),
+        strict=True,
+    ):
         head, _, *rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()]
         places = range(len(rows))
         for colour, number in zip(COLOURS, range(2, len(head)), strict=False):
             epsilon = re.sub(r"[^\d.]", "", head[number])
-            axes.plot(places, [float(row[number]) for row in rows], color=colour, marker="o", markersize=3.5,
-                      label=f"epsilon {epsilon} in all")  # fmt: skip
+            axes.plot(
+                places,
+                [float(row[number]) for row in rows],
+                color=colour,
+                marker="o",
+                markersize=3.5,
+                label=f"epsilon {epsilon} in all",
+            )
         finish(axes, "in how many windows a user counts", "share of the true top k (mean)", name, (1,))
         axes.set(xscale="linear")
         axes.set_xticks(list(places), [row[0] for row in rows])
@@ -137,17 +164,26 @@ def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
         for k, epsilon in ((20, 1.0), (20, 0.5), (50, 1.0), (50, 0.5), (100, 1.0), (50, 0.3), (100, 0.5), (100, 0.3)):
             rows = two_rounds.public(pairs, counts, k, epsilon)
             best = np.sort(counts)[::-1][:k]
-            error = {name: np.median([np.abs(best - counts[rows[name](rng)]).sum() for _ in range(draws)])
-                     for name in ("cdp-peeling", *points)}  # fmt: skip
+            error = {
+                name: np.median([np.abs(best - counts[rows[name](rng)]).sum() for _ in range(draws)])
+                for name in ("cdp-peeling", *points)
+            }
             for name, found in points.items():
                 found.append((k / epsilon, float(error[name] / error["cdp-peeling"])))
         for (name, found), colour in zip(points.items(), COLOURS, strict=False):
             label = {"weighted m=20": "weighted-order"}[name]
-            axes.plot(*zip(*sorted(found), strict=True), linestyle="none", marker=mark, color=colour,
-                      label=f"{label}, {data}")  # fmt: skip
+            axes.plot(
+                *zip(*sorted(found), strict=True), linestyle="none", marker=mark, color=colour, label=f"{label}, {data}"
+            )
     axes.axhline(1, color="#555555", linewidth=1, linestyle=":", label="cdp-peeling")
-    finish(axes, "k over epsilon", "median l_1 error in units of cdp-peeling's", "Which of the two, delta 1e-6",
-           (20, 50, 100, 200, 300), (0.3, 0.5, 1, 2, 5, 10, 20))  # fmt: skip
+    finish(
+        axes,
+        "k over epsilon",
+        "median l_1 error in units of cdp-peeling's",
+        "Which of the two, delta 1e-6",
+        (20, 50, 100, 200, 300),
+        (0.3, 0.5, 1, 2, 5, 10, 20),
+    )
 
 
 def needed(data: Any) -> Any:  # noqa: ANN401
@@ -176,9 +212,13 @@ def finish(axes: Any, x_text: str, y_text: str, title: str, ticks: Sequence[floa
 
 
 PICTURES: dict[str, tuple[Callable[[Any, int], None], float]] = {
-    "groups": (groups, 7), "amounts": (amounts, 7), "risers": (risers, 11), "counts": (spread, 7),
-    "windows": (windows, 11), "orders": (orders, 7),
-}  # fmt: skip
+    "groups": (groups, 7),
+    "amounts": (amounts, 7),
+    "risers": (risers, 11),
+    "counts": (spread, 7),
+    "windows": (windows, 11),
+    "orders": (orders, 7),
+}
 """How each is drawn, and its width in inches."""
 
 

@@ -89,8 +89,17 @@ def compare(form: str, cases: list[Case], arguments: argparse.Namespace) -> None
 
 
 def measure(case: Case, form: str, arguments: argparse.Namespace) -> Run:
-    words = ["benchmarks.pipeline", "--case", case.name, "--rows", str(arguments.rows), "--folder",
-             str(arguments.folder), "--format", form]  # fmt: skip
+    words = [
+        "benchmarks.pipeline",
+        "--case",
+        case.name,
+        "--rows",
+        str(arguments.rows),
+        "--folder",
+        str(arguments.folder),
+        "--format",
+        form,
+    ]
     if case.name == "ours":
         words = _ours(_pattern(arguments.folder, arguments.rows, form))
     command = [sys.executable, "-m", *words]
@@ -130,10 +139,22 @@ def _floor(pattern: Path) -> None:
 def _ours(pattern: Path) -> list[str]:
     """The command as it is called: nothing of the benchmark is loaded with it."""
     return [
-        "private_topk", "run", "--input", str(pattern), "--domain", str(pattern.parent / "domain.txt"),
-        "--mechanism", "joint", "--k", "10", "--epsilon", "1", "--output", str(pattern.parent / "ranking.avro"),
+        "private_topk",
+        "run",
+        "--input",
+        str(pattern),
+        "--domain",
+        str(pattern.parent / "domain.txt"),
+        "--mechanism",
+        "joint",
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--output",
+        str(pattern.parent / "ranking.avro"),
         "--overwrite",
-    ]  # fmt: skip
+    ]
 
 
 def _beam(pattern: Path) -> None:

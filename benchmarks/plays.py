@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["FORMATS", "ITEMS", "items", "write_plays"]
-
 FORMATS = ("avro", "parquet", "csv")
 
 ITEMS = 20_000
@@ -48,8 +46,9 @@ def write_plays(folder: Path, rows: int, files: int = 4, form: str = "avro") -> 
 def _convert(job: tuple[Path, int, int, int]) -> None:
     path = job[0]
     unfinished = path.with_suffix(".incomplete")
-    code = ("import sys, polars as pl; rows = pl.read_avro(sys.argv[1]); "
-            "getattr(rows, 'write_' + sys.argv[2])(sys.argv[3])")  # fmt: skip
+    code = (
+        "import sys, polars as pl; rows = pl.read_avro(sys.argv[1]); getattr(rows, 'write_' + sys.argv[2])(sys.argv[3])"
+    )
     # polars has threads, which a forked process must not use.
     subprocess.run([sys.executable, "-c", code, path.with_suffix(".avro"), path.suffix[1:], unfinished], check=True)
     unfinished.rename(path)

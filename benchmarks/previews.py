@@ -32,22 +32,47 @@ def write_rows(counts: np.ndarray, path: Path) -> None:
     users = np.concatenate([np.arange(count) for count in counts])
     days = np.repeat(np.arange(WINDOWS), len(items))
     times = (int(START.timestamp()) + days * 86400).astype("datetime64[s]")
-    pq.write_table(pa.table({
-        "user": np.tile(users, WINDOWS),
-        "item": np.tile(items, WINDOWS),
-        "time": pa.array(times, pa.timestamp("s", "UTC")),
-    }), path)  # fmt: skip
+    pq.write_table(
+        pa.table(
+            {
+                "user": np.tile(users, WINDOWS),
+                "item": np.tile(items, WINDOWS),
+                "time": pa.array(times, pa.timestamp("s", "UTC")),
+            }
+        ),
+        path,
+    )
 
 
 def drawn(folder: Path, counts: np.ndarray, mechanism: str) -> tuple[float, float]:
     """Recall and the share of right places of the 200 rankings of a run."""
     end, output = START + timedelta(days=WINDOWS), folder / f"{mechanism}.parquet"
-    status = private_topk([
-        "run", "--input", str(folder / "rows.parquet"), "--domain", str(folder / "items.txt"), "--mechanism", mechanism,
-        "--k", str(K), "--epsilon", str(EPSILON), "--window", "1d", "--from", f"{START:%Y-%m-%d}",
-        "--to", f"{end:%Y-%m-%d}", "--output", str(output), "--overwrite", "--quiet",
-        *(["--delta", str(DELTA)] if mechanism == "cdp-peeling" else []),
-    ])  # fmt: skip
+    status = private_topk(
+        [
+            "run",
+            "--input",
+            str(folder / "rows.parquet"),
+            "--domain",
+            str(folder / "items.txt"),
+            "--mechanism",
+            mechanism,
+            "--k",
+            str(K),
+            "--epsilon",
+            str(EPSILON),
+            "--window",
+            "1d",
+            "--from",
+            f"{START:%Y-%m-%d}",
+            "--to",
+            f"{end:%Y-%m-%d}",
+            "--output",
+            str(output),
+            "--overwrite",
+            "--quiet",
+            *(["--delta", str(DELTA)] if mechanism == "cdp-peeling" else []),
+        ]
+    )
     assert status == 0
     got = counts[np.array(pq.read_table(output)["item"].to_pylist(), dtype=np.int64)].reshape(WINDOWS, K)
     top = np.sort(counts)[::-1][:K]
@@ -66,8 +91,11 @@ def main() -> None:
             for mechanism in MECHANISMS:
                 recall, order = drawn(folder, counts, mechanism)
                 found = preview(PublicCounts(counts), K, EPSILON, DELTA, mechanism=mechanism).best
-                print(f"{name:<6} {mechanism:<12} {found.recall.value:7.1%} {recall:7.1%}   {found.order.value:7.1%} "
-                      f"{order:7.1%}", flush=True)  # fmt: skip
+                print(
+                    f"{name:<6} {mechanism:<12} {found.recall.value:7.1%} {recall:7.1%}   {found.order.value:7.1%} "
+                    f"{order:7.1%}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

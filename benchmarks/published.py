@@ -11,8 +11,6 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-__all__ = ["PUBLISHED"]
-
 Vector = np.ndarray
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-__all__ = ["limit_domain", "restricted_gumbel", "restricted_normal", "weighted_gaussian"]
-
 Vector = np.ndarray
 
 

@@ -37,15 +37,30 @@ from private_topk.transforms.mechanisms.mechanism import Prepared
 from private_topk.transforms.mechanisms.noisy_counts import publish_counts
 
 DATA = (
-    "games", "gowalla", "books", "books_textreviews", "patent", "searchlogs", "medcost", "income", "hepth",
-    "news_part", "foods_synth",
-)  # fmt: skip
+    "games",
+    "gowalla",
+    "books",
+    "books_textreviews",
+    "patent",
+    "searchlogs",
+    "medcost",
+    "income",
+    "hepth",
+    "news_part",
+    "foods_synth",
+)
 PURE = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot")
 LISTED = (*PURE, "cdp-peeling")
 UNLISTED = ("limit-domain", "top-stable", "restricted-gumbel", "restricted-pnf", "restricted-laplace")
 OF_BOUNDED = ("oneshot", "laplace", "cdp-peeling", "gaussian", "weighted-order")
-UNLISTED_OF_BOUNDED = ("limit-domain", "laplace-limit-domain", "restricted-gumbel", "restricted-normal",
-                       "restricted-laplace", "weighted-gaussian")  # fmt: skip
+UNLISTED_OF_BOUNDED = (
+    "limit-domain",
+    "laplace-limit-domain",
+    "restricted-gumbel",
+    "restricted-normal",
+    "restricted-laplace",
+    "weighted-gaussian",
+)
 BOUNDS, PARTS = (5, 20, 100, 1000), (1.0, 0.1)
 SETS = ("canonical", "top-stable")
 THRESHOLDS = (0.1, 0.3, 1.0, 2.0, np.inf)

@@ -8,8 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Results"]
-
 
 class Results:
     """What has been run so far.

@@ -50,11 +50,21 @@ class Size(NamedTuple):
 
 
 FITTED = [
-    Size(100_000), Size(1_000_000), Size(3_000_000), Size(1_000_000, 1_000), Size(1_000_000, 1_000_000),
-    Size(1_000_000, 3_000_000), Size(1_000_000, shards=512), Size(1_000_000, shards=2048), Size(300_000, shards=4096),
-    Size(300_000, windows=300), Size(300_000, windows=3_000), Size(300_000, windows=300, shards=256),
-    Size(1_500_000, windows=300), Size(1_000_000, 1_000_000, windows=30),
-]  # fmt: skip
+    Size(100_000),
+    Size(1_000_000),
+    Size(3_000_000),
+    Size(1_000_000, 1_000),
+    Size(1_000_000, 1_000_000),
+    Size(1_000_000, 3_000_000),
+    Size(1_000_000, shards=512),
+    Size(1_000_000, shards=2048),
+    Size(300_000, shards=4096),
+    Size(300_000, windows=300),
+    Size(300_000, windows=3_000),
+    Size(300_000, windows=300, shards=256),
+    Size(1_500_000, windows=300),
+    Size(1_000_000, 1_000_000, windows=30),
+]
 CHECKED = [Size(2_000_000, 300_000, 150, 128), Size(1_200_000, 100_000, 60, 512)]
 
 
@@ -125,11 +135,33 @@ def measured(size: Size, folder: Path) -> tuple[float, float]:
     writer.start()
     writer.join()
     command = [
-        sys.executable, "-m", "private_topk", "run", "--quiet", "--overwrite", "--input", str(folder / "scale.parquet"),
-        "--domain", str(folder / "scale.txt"), "--mechanism", "joint", "--k", "10", "--epsilon", "1", "--cores", "1",
-        "--output", str(folder / "scale.avro"), "--shards", str(size.shards),
-        "--from", _moment(0), "--to", _moment(3600 * _HOURS),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "private_topk",
+        "run",
+        "--quiet",
+        "--overwrite",
+        "--input",
+        str(folder / "scale.parquet"),
+        "--domain",
+        str(folder / "scale.txt"),
+        "--mechanism",
+        "joint",
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--cores",
+        "1",
+        "--output",
+        str(folder / "scale.avro"),
+        "--shards",
+        str(size.shards),
+        "--from",
+        _moment(0),
+        "--to",
+        _moment(3600 * _HOURS),
+    ]
     if size.windows > 1:
         command += ["--window", f"{60 * _HOURS // size.windows}m"]
     run = run_of(command)
@@ -140,11 +172,13 @@ def _write(size: Size, folder: Path) -> None:
     rng = np.random.default_rng(size.rows)
     (folder / "scale.txt").write_text("".join(f"track-{n:08d}\n" for n in range(size.items)))
     names = pa.array([f"track-{n:08d}" for n in range(size.items)])
-    table = pa.table({
-        "user": pa.array(rng.integers(0, max(size.rows // 20, 1), size.rows)),
-        "item": names.take(pa.array(rng.integers(0, size.items, size.rows))),
-        "time": pa.array(_START + rng.integers(0, 3600 * _HOURS, size.rows), pa.timestamp("s")),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "user": pa.array(rng.integers(0, max(size.rows // 20, 1), size.rows)),
+            "item": names.take(pa.array(rng.integers(0, size.items, size.rows))),
+            "time": pa.array(_START + rng.integers(0, 3600 * _HOURS, size.rows), pa.timestamp("s")),
+        }
+    )
     pq.write_table(table, folder / "scale.parquet")
 
 

@@ -14,8 +14,6 @@ from benchmarks.pipeline import Run
 from benchmarks.processes import Meter
 from benchmarks.servers.flink import Cluster
 
-__all__ = ["HEADINGS", "Largest", "standing", "taken_on"]
-
 HEADINGS = "  largest worker, task manager; all, MiB"
 
 

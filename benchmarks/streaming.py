@@ -70,12 +70,35 @@ def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> li
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
     (folder / "key").write_text("a key of the benchmarks, which is no secret\n")
     return [
-        sys.executable, "-m", "private_topk", "stream", "--input", f"kafka://{address}/load",
-        "--domain", f"{folder}/items.txt", "--mechanism", "joint", "--k", "10", "--epsilon", "1",
-        "--window", f"{WINDOW}s", "--from", _iso(start), "--to", _iso(end),
-        "--release-key", f"file:{folder}/key", "--release-id", "load",
-        "--output", f"{folder}/rankings", "--runner", runner,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "private_topk",
+        "stream",
+        "--input",
+        f"kafka://{address}/load",
+        "--domain",
+        f"{folder}/items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--window",
+        f"{WINDOW}s",
+        "--from",
+        _iso(start),
+        "--to",
+        _iso(end),
+        "--release-key",
+        f"file:{folder}/key",
+        "--release-id",
+        "load",
+        "--output",
+        f"{folder}/rankings",
+        "--runner",
+        runner,
+    ]
 
 
 def backlog(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
@@ -125,8 +148,14 @@ def send(address: str, rate: int, end: int, sent: list[int]) -> None:
 
 
 def make_producer(address: str) -> Producer:
-    return Producer({"bootstrap.servers": address, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000,
-                     "compression.type": "lz4"})  # fmt: skip
+    return Producer(
+        {
+            "bootstrap.servers": address,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 1_000_000,
+            "compression.type": "lz4",
+        }
+    )
 
 
 def send_second(producer: Producer, at: float, rate: int, seed: int) -> None:
@@ -172,8 +201,10 @@ def report_lag(rankings: Path, start: int, end: int) -> None:
         lags.append(path.stat().st_mtime - closed)
     print(f"windows: {len(lags)} of {(end - start) // WINDOW} published")
     if lags:
-        print(f"lag, s: median {statistics.median(lags):.1f}, most {max(lags):.1f}, by window: "
-              + " ".join(f"{lag:.1f}" for lag in lags))  # fmt: skip
+        print(
+            f"lag, s: median {statistics.median(lags):.1f}, most {max(lags):.1f}, by window: "
+            + " ".join(f"{lag:.1f}" for lag in lags)
+        )
 
 
 def by_minute(memory: Series) -> list[list[float]]:

@@ -151,8 +151,10 @@ def main() -> None:
         pairs = made(*MADE[data]) if data in MADE else commits() if data == "commits" else pairs_of(data)
         counts = np.bincount(pairs[1])
         held = np.bincount(pairs[0])
-        print(f"{data}: {len(held):,} users with {np.median(held):g} items in the median, {len(counts):,} items; l_1 "
-              "(returned, where fewer)")  # fmt: skip
+        print(
+            f"{data}: {len(held):,} users with {np.median(held):g} items in the median, {len(counts):,} items; l_1 "
+            "(returned, where fewer)"
+        )
         for epsilon in arguments.epsilon:
             print(f"{f'epsilon = {epsilon:g}':<20}" + "".join(f"{f'k = {k}':>18}" for k in arguments.k))
             rows: dict[str, list[str]] = {}

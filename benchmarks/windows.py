@@ -60,11 +60,13 @@ def write_rows(folder: Path, rows: int) -> None:
     rng, names = np.random.default_rng(1), pa.array(items())
     weights = np.cumsum(1.0 / (np.arange(ITEMS) + 20))
     codes = np.searchsorted(weights, rng.random(rows) * weights[-1])
-    table = pa.table({
-        "user": pa.array(rng.integers(0, max(rows // 20, 1), rows)),
-        "item": names.take(pa.array(codes)),
-        "time": pa.array(_START + rng.integers(0, 60 * _MINUTES, rows), pa.timestamp("s")),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "user": pa.array(rng.integers(0, max(rows // 20, 1), rows)),
+            "item": names.take(pa.array(codes)),
+            "time": pa.array(_START + rng.integers(0, 60 * _MINUTES, rows), pa.timestamp("s")),
+        }
+    )
     unfinished = path.with_suffix(".incomplete")
     pq.write_table(table, unfinished)
     unfinished.rename(path)
@@ -78,10 +80,26 @@ def measure(windows: int, arguments: argparse.Namespace) -> Run:
     """One run in a process of its own; the CPU time is that of Python, which holds all of our work."""
     folder = arguments.folder
     command = [
-        sys.executable, "-m", "private_topk", "run", "--input", str(_input(folder, arguments.rows)),
-        "--k", "10", "--epsilon", "1", "--output", str(folder / "ranking.avro"), "--overwrite",
-        "--from", _moment(0), "--to", _moment(60 * _MINUTES), "--runner", arguments.runner,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "private_topk",
+        "run",
+        "--input",
+        str(_input(folder, arguments.rows)),
+        "--k",
+        "10",
+        "--epsilon",
+        "1",
+        "--output",
+        str(folder / "ranking.avro"),
+        "--overwrite",
+        "--from",
+        _moment(0),
+        "--to",
+        _moment(60 * _MINUTES),
+        "--runner",
+        arguments.runner,
+    ]
     unknown = ["--unknown-domain", "--mechanism", "limit-domain", "--delta", "1e-6"]
     command += unknown if arguments.unknown else ["--domain", str(folder / "domain.txt"), "--mechanism", "joint"]
     if windows > 1:

@@ -105,8 +105,14 @@ def commits() -> Data | None:
         return None
     rows = pl.read_csv(path)
     years = rows["time"].str.slice(0, 4).cast(pl.Int64).to_numpy()
-    return Data("commits, years", coded(rows, years - years.min()), rows["item"].n_unique(),
-                int(years.max() - years.min()) + 1, 5, (2.0, 5.0, 10.0))  # fmt: skip
+    return Data(
+        "commits, years",
+        coded(rows, years - years.min()),
+        rows["item"].n_unique(),
+        int(years.max() - years.min()) + 1,
+        5,
+        (2.0, 5.0, 10.0),
+    )
 
 
 def coded(rows: pl.DataFrame, windows: np.ndarray) -> np.ndarray:

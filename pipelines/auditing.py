@@ -46,8 +46,6 @@ from private_topk.transforms.testing.audit.distinguish import Drawn
 from private_topk.transforms.testing.audit.paths import rankings_of
 from private_topk.transforms.windows import Period
 
-__all__ = ["Audit", "Check", "audit"]
-
 _START, _DAY = datetime(2020, 1, 1, tzinfo=timezone.utc), timedelta(days=1)
 _FILES, _LEAST, _FAULTS = 3, 20, 3
 
@@ -115,10 +113,16 @@ class Check:
         """As JSON; null where a field does not apply to the check."""
         case = self.case
         epsilon, delta = (None, None) if case is None else self.declared
-        facts = {"holds": self.holds, "fault": self.fault or None,
-                 "mechanism": case and case.spec.mechanism.about.name, "declared": epsilon, "delta": delta,
-                 "bound": self.bound, "bound_through_beam": self.through_beam,
-                 "where": self.where or None}  # fmt: skip
+        facts = {
+            "holds": self.holds,
+            "fault": self.fault or None,
+            "mechanism": case and case.spec.mechanism.about.name,
+            "declared": epsilon,
+            "delta": delta,
+            "bound": self.bound,
+            "bound_through_beam": self.through_beam,
+            "where": self.where or None,
+        }
         if case is not None and not self.of_noise:
             facts |= {"neighbours": case.neighbours, "releases": case.releases, "of": case.of, "counts": case.counted}
         return facts
@@ -132,8 +136,11 @@ def audit(how: Audit) -> Iterator[Check]:
     """
     cases = cases_of(how.mechanisms) if how.asked is None else cases_for(how.asked)
     sampler = Sampler() if how.seed is None else Sampler(how.seed.encode())
-    of_noise = [case for case in cases if case.counted and (case.neighbours, case.of, case.releases)
-                == ("add-remove", "users", 1)]  # fmt: skip
+    of_noise = [
+        case
+        for case in cases
+        if case.counted and (case.neighbours, case.of, case.releases) == ("add-remove", "users", 1)
+    ]
     beam_cases = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
     risk = (1 - how.confidence) / (len(cases) + len(of_noise) + len(beam_cases))
     faults = list(islice(wrong_counts(sampler), _FAULTS))
@@ -163,8 +170,9 @@ def _through_beam(finding: Finding, sampler: Sampler, windows: int, number: int,
     one, other = (
         _published(case, dataset, len(numbers), Release(sampler.key(4 + side), f"beam {number}"))
         for side, ((dataset,), numbers) in enumerate(
-            zip(pair[1:], sampler.coins(2 * windows, f"beam {number}"), strict=True))
-    )  # fmt: skip
+            zip(pair[1:], sampler.coins(2 * windows, f"beam {number}"), strict=True)
+        )
+    )
     return finding_of(case, pair, guess, one, other, risk).bound
 
 
@@ -179,8 +187,12 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
                 writer = csv.writer(sink)
                 writer.writerow((*Row._fields, "time"))
                 writer.writerows((*row, time) for time in moments for row in [*others[file::_FILES], *target])
-        columns = Columns(time="time", time_unit="s", value=None if spec.amounts is None else "amount",
-                          group=None if spec.groups is None else "group")  # fmt: skip
+        columns = Columns(
+            time="time",
+            time_unit="s",
+            value=None if spec.amounts is None else "amount",
+            group=None if spec.groups is None else "group",
+        )
         sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))
         period = Period(_START, _START + windows * _DAY, _DAY)
         source = Files(str(Path(folder, "rows-*.csv")), columns)
@@ -194,10 +206,11 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
     for row in published:
         by_ranking[(row["window_start"] - _START) // _DAY, row.get("group")].append(row)
     answers = {
-        of: answer_of([row["item"] for row in rows], [row["noisy_count"] for row in rows] if case.counted else None,
-                      spec, dataset)
+        of: answer_of(
+            [row["item"] for row in rows], [row["noisy_count"] for row in rows] if case.counted else None, spec, dataset
+        )
         for of, rows in by_ranking.items()
-    }  # fmt: skip
+    }
     return [tuple(answers[window, group] for group in groups) for window in range(windows)]
 
 

@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["Finding", "examine"]
-
 _OURS = "private-topk"
 _LEAST_SPACE, _USUAL_SPACE = 1 << 28, 1 << 31
 _LEAST_JAVA = 11
@@ -120,8 +118,12 @@ def _job_server() -> Finding:
     try:
         urlopen(Request(url, method="HEAD"), timeout=10).close()
     except OSError:
-        return Finding("job server", "wrong", f"{url} cannot be downloaded from here: fetch it in another way and give "
-                       "--flink_job_server_jar PATH to `run`")  # fmt: skip
+        return Finding(
+            "job server",
+            "wrong",
+            f"{url} cannot be downloaded from here: fetch it in another way and give "
+            "--flink_job_server_jar PATH to `run`",
+        )
     return Finding("job server", "ok", f"a run downloads {url}")
 
 

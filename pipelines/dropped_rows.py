@@ -17,7 +17,6 @@ from private_topk.transforms.errors import printable
 if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
 
-__all__ = ["NONE_LEFT", "heading", "tell_dropped_rows"]
 
 _MOST_NAMED = 10
 NONE_LEFT = "no row is left: this is pure noise"

@@ -17,29 +17,6 @@ from urllib.parse import unquote
 from private_topk.pipelines.process import level
 from private_topk.transforms.errors import Refusal, printable, refused, verbatim
 
-__all__ = [
-    "PACKINGS",
-    "PATIENCE",
-    "FileInfo",
-    "as_it_is",
-    "as_path",
-    "exists",
-    "is_local",
-    "ledger_file",
-    "match",
-    "match_any",
-    "names_in",
-    "open_content",
-    "open_file",
-    "packing_of",
-    "protected_files",
-    "refuse_folder",
-    "refuse_replacing",
-    "refuse_special",
-    "unpacked_name",
-    "why",
-]
-
 PATIENCE = 5.0
 """Seconds without an answer from a store or another process before a message is printed."""
 
@@ -91,8 +68,11 @@ def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
         files = (_look(path) for path in paths if os.path.isfile(path))
         return sorted(file for file in files if file is not None)
     entries = _listed(pattern)
-    return sorted(FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
-                  for entry in entries if not entry.path.endswith("/"))  # fmt: skip
+    return sorted(
+        FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
+        for entry in entries
+        if not entry.path.endswith("/")
+    )
 
 
 def why(error: Exception) -> str:
@@ -104,8 +84,10 @@ def why(error: Exception) -> str:
     if isinstance(error, NameError):  # Beam imports without a missing client, and fails at its first use
         return "the client of its store is not installed: pip install 'apache-beam[gcp,aws,azure]' has all"
     if "Unable to get filesystem" in str(error):
-        return ("no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; gs:// needs "
-                "`pip install 'private-topk[gcp]'`, s3:// and azfs:// need 'apache-beam[aws,azure]'")  # fmt: skip
+        return (
+            "no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; gs:// needs "
+            "`pip install 'private-topk[gcp]'`, s3:// and azfs:// need 'apache-beam[aws,azure]'"
+        )
     return (str(error) or type(error).__name__).rstrip(".")
 
 
@@ -306,8 +288,12 @@ def _tell_of(path: str) -> None:
     scheme, _, rest = path.partition("://")
     store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of the name than the operator has typed
     with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
-        print(f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
-              "the credentials, or stop with Ctrl-C", file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
+            "the credentials, or stop with Ctrl-C",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:

@@ -17,8 +17,6 @@ from typing import Any
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.release import ReleaseKey
 
-__all__ = ["NONE_MEANS", "NOT_IN_FINGERPRINT", "OMIT_IF_DEFAULT", "fingerprint", "identity_of", "not_in_fingerprint"]
-
 NOT_IN_FINGERPRINT = "not_in_fingerprint"
 """The mark's name in a field's metadata, for rooms that cannot import this one."""
 

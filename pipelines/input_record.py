@@ -23,8 +23,6 @@ from private_topk.pipelines.release.store import replace_file
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Release
 
-__all__ = ["FOLDER", "Entry", "InputRecord"]
-
 FOLDER = ".private-topk-input"
 _PAGE = 1000
 

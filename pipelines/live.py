@@ -13,8 +13,6 @@ import apache_beam as beam
 
 from private_topk.transforms.windows.assign import window_named
 
-__all__ = ["LiveRun", "RecordPublished"]
-
 _RUNS: dict[str, LiveRun] = {}
 """Every run of this process by its name, by which pickled objects of a pipeline look it up. Ended runs stay, so that a
 late worker finds its run closed."""

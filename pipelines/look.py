@@ -23,8 +23,6 @@ from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, from_microseconds
 
-__all__ = ["Look", "look_at"]
-
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _DAY = 86_400_000_000
 _LEAST, _MOST_DAYS = 100, 10
@@ -58,8 +56,10 @@ class Look:
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
         for unit, count in self.units.items():
             if 2 * count > self._missed() and count >= _LEAST:
-                yield f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period " \
-                      f"(--time-unit {unit})"  # fmt: skip
+                yield (
+                    f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
+                    f"(--time-unit {unit})"
+                )
         for spelling, count in self.spellings.items():
             if 2 * count > self.lost.get("not in domain", 0) and count >= _LEAST:
                 yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
@@ -96,8 +96,11 @@ def look_at(report: Report) -> Look:
     period, domain = report.question.reads, report.question.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
-        raise Refusal("show_dropped_rows", f"cannot look at {verbatim(report.source.place)} before a run",
-                      "files can be looked at; a run tells afterwards")  # fmt: skip
+        raise Refusal(
+            "show_dropped_rows",
+            f"cannot look at {verbatim(report.source.place)} before a run",
+            "files can be looked at; a run tells afterwards",
+        )
     columns = report.source.columns.within(period)
     look = Look(period=period)
     spelled = _Spelled(domain) if domain.is_public else None

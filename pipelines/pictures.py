@@ -12,8 +12,6 @@ from typing import Any
 
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["Picture", "check_plot", "figure_in"]
-
 _KINDS = (".png", ".svg", ".pdf")
 
 

@@ -24,8 +24,6 @@ from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["sink_of", "source_of"]
-
 _CLOCKS = ("log", "event")
 
 
@@ -50,9 +48,14 @@ def source_of(
     None leaves an option to the source. Raises Refusal of `input`, or of an option that is wrong or does not apply.
     """
     given = {
-        "payload": payload, "clock": clock, "poll": poll, "kafka_readers": kafka_readers,
-        "kafka_start": kafka_start, "kafka_config": tuple(kafka_config) or None, "snapshot": snapshot,
-    }  # fmt: skip
+        "payload": payload,
+        "clock": clock,
+        "poll": poll,
+        "kafka_readers": kafka_readers,
+        "kafka_start": kafka_start,
+        "kafka_config": tuple(kafka_config) or None,
+        "snapshot": snapshot,
+    }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     place = _place(place, "input")
     scheme = place.partition("://")[0] if "://" in place else ""
@@ -60,8 +63,11 @@ def source_of(
         raise Refusal("clock", f"must be one of {', '.join(_CLOCKS)}, got {verbatim(clock)}")
     if scheme in ("kafka", "pubsub"):
         if not watch:
-            raise Refusal("input", f"{verbatim(place)} is a stream, which does not end by itself",
-                          "`private-topk stream` takes it with the same arguments")  # fmt: skip
+            raise Refusal(
+                "input",
+                f"{verbatim(place)} is a stream, which does not end by itself",
+                "`private-topk stream` takes it with the same arguments",
+            )
         return _kafka(place, columns, options) if scheme == "kafka" else _pubsub(place, columns, options)
     if scheme == "bigquery":
         return _bigquery(place, columns, watch, options)
@@ -100,8 +106,11 @@ def sink_of(
         _only({"output_format": format} if format else {}, place)
         return ToFile(place, overwrite)
     if batch and not (place.endswith("/") or (is_local(place) and os.path.isdir(place))):
-        raise Refusal("output", f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
-                      "folder, where every window gets a file of its own")  # fmt: skip
+        raise Refusal(
+            "output",
+            f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
+            "folder, where every window gets a file of its own",
+        )
     return ToFolder(place, format or "avro", overwrite)
 
 
@@ -130,12 +139,18 @@ def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:
 
 def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
     if watch:
-        raise Refusal("input", f"{verbatim(place)} is a table, which is all there", "`private-topk run` takes it with "
-                      "the same arguments")  # fmt: skip
+        raise Refusal(
+            "input",
+            f"{verbatim(place)} is a table, which is all there",
+            "`private-topk run` takes it with the same arguments",
+        )
     _only(options, place, "snapshot")
     if "snapshot" not in options:
-        raise Refusal("snapshot", "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
-                      "so that a repeated report reads the same")  # fmt: skip
+        raise Refusal(
+            "snapshot",
+            "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
+            "so that a repeated report reads the same",
+        )
     return BigQuery(place, options["snapshot"], columns)
 
 

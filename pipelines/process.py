@@ -18,21 +18,6 @@ from typing import TextIO
 
 from private_topk.runners import Line
 
-__all__ = [
-    "FORMATS",
-    "Interrupted",
-    "JsonLines",
-    "Stopped",
-    "Unfinished",
-    "as_json",
-    "check_signals",
-    "heard",
-    "heed_signals",
-    "is_read_along",
-    "level",
-    "unheed_signals",
-]
-
 FORMATS = ("text", "json")
 _PROGRAM = "private-topk: "
 _ENDS = (signal.SIGINT, signal.SIGTERM)

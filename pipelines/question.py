@@ -32,7 +32,6 @@ from private_topk.transforms.windows.period import period_of
 if TYPE_CHECKING:
     from private_topk.pipelines.sources.lists import Lists
 
-__all__ = ["Question", "amounts_of", "counts_of", "declared_period"]
 
 RISERS_THAT_SHARE = 2
 """How many rankings of risers the rows of one, of two windows, are paid for. They are in two more, of one window each;
@@ -97,13 +96,19 @@ class Question:
     def _check_bound(self) -> None:
         """Raise Refusal if a bound on the windows of a user has no effect, or cannot be enforced."""
         if self.privacy_unit != "user":
-            raise Refusal("max_windows_per_user", "needs {privacy_unit} user", "with user-window every window has its "
-                          "own budget, and a bound makes none of them larger")  # fmt: skip
+            raise Refusal(
+                "max_windows_per_user",
+                "needs {privacy_unit} user",
+                "with user-window every window has its own budget, and a bound makes none of them larger",
+            )
         self.asked.check_windows(self.period, bounded=True)
         if self.period is not None and self.horizon not in (None, len(self.period)):
-            raise Refusal("horizon", f"{self.horizon} does not go with {{max_windows_per_user}} in a run of "
-                          f"{len(self.period)} windows", "the windows of a user are chosen among all of the horizon: "
-                          "rank it in one run, and leave {horizon} out")  # fmt: skip
+            raise Refusal(
+                "horizon",
+                f"{self.horizon} does not go with {{max_windows_per_user}} in a run of {len(self.period)} windows",
+                "the windows of a user are chosen among all of the horizon: "
+                "rank it in one run, and leave {horizon} out",
+            )
 
     @property
     def _composition(self) -> Composition:
@@ -236,8 +241,11 @@ def amounts_of(options: Options) -> Amounts | None:
     if "max_value" not in options:
         for name in ("value_column", "value_resolution"):
             if name in options:
-                raise Refusal(name, "needs {max_value}: the most that one user adds to an item",
-                              "choose it without a look at the data: docs/amounts.md says how")  # fmt: skip
+                raise Refusal(
+                    name,
+                    "needs {max_value}: the most that one user adds to an item",
+                    "choose it without a look at the data: docs/amounts.md says how",
+                )
         return None
     return Amounts.of(options["max_value"], options.get("value_resolution"))
 
@@ -275,8 +283,13 @@ def counts_of(options: Options) -> CountBudget | None:
     if delta is not None and not delta:
         raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
     try:
-        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1),
-                           options.get("hide_counts_below"), options.get("publish_others"))  # fmt: skip
+        return CountBudget(
+            epsilon,
+            delta or 0.0,
+            options.get("round_counts", 1),
+            options.get("hide_counts_below"),
+            options.get("publish_others"),
+        )
     except Refusal as error:
         if error.field in ("publish_others", "round_counts", "hide_counts_below"):
             raise

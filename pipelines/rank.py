@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-__all__ = ["Picture", "Rankings", "rank"]
-
 
 @named_as_arguments
 def rank(
@@ -145,8 +143,11 @@ def rank(
         {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
     )
     if account is not None and (release is None or release.key.in_memory):
-        raise Refusal("release", "must have a key and an id that stay, or calling again is charged again",
-                      'give Release(ReleaseKey.parse("file:key"), "an id")')  # fmt: skip
+        raise Refusal(
+            "release",
+            "must have a key and an id that stay, or calling again is charged again",
+            'give Release(ReleaseKey.parse("file:key"), "an id")',
+        )
     if isinstance(mechanism, str):
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif isinstance(mechanism, Mechanism) and epsilon is not None:
@@ -237,8 +238,11 @@ class Rankings:
     def items(self) -> tuple[Any, ...]:
         """The items of the only window. Raises Refusal where there are several."""
         if len(self) != 1:
-            raise Refusal("", f"items are those of one window, and there are {len(self)}",
-                          "take one, such as rankings[0].items, or .to_polars()")  # fmt: skip
+            raise Refusal(
+                "",
+                f"items are those of one window, and there are {len(self)}",
+                "take one, such as rankings[0].items, or .to_polars()",
+            )
         return self.windows[0].items
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -279,8 +283,11 @@ class Rankings:
             return Picture(bump_chart(listings, "places"), STYLE)
         if len(listings) == 1 and listings[0].counted:
             return Picture(count_chart(listings[0], "counts"), STYLE)
-        raise Refusal("", "of one window without counts there is nothing to draw but its order",
-                      "give publish_counts, or a period with several windows")  # fmt: skip
+        raise Refusal(
+            "",
+            "of one window without counts there is nothing to draw but its order",
+            "give publish_counts, or a period with several windows",
+        )
 
     def html(self) -> str:
         """A page that stands alone, to be handed on."""

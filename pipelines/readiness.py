@@ -17,7 +17,6 @@ from private_topk.transforms.stated import number
 if TYPE_CHECKING:
     from private_topk.runners import Launch
 
-__all__ = ["readiness"]
 
 Fact = tuple[str, str]
 

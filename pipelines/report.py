@@ -27,14 +27,20 @@ from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import DRAWS
 from private_topk.transforms.stated import number
 
-__all__ = ["Report", "account_of", "check_shards", "report_of", "sink_for", "source_for"]
-
 _BYTES_PER_SHARD = 4 << 20
 _MOST_SHARDS = 1 << 16
 _MOST_STATES = 1 << 18
-_COLUMNS = {"user_column": "user", "item_column": "item", "time_column": "time", "time_unit": "time_unit",
-             "value_column": "value", "group_column": "group", "csv_quoted_newlines": "quoted_line_ends",
-             "csv_delimiter": "delimiter", "csv_encoding": "encoding"}  # fmt: skip
+_COLUMNS = {
+    "user_column": "user",
+    "item_column": "item",
+    "time_column": "time",
+    "time_unit": "time_unit",
+    "value_column": "value",
+    "group_column": "group",
+    "csv_quoted_newlines": "quoted_line_ends",
+    "csv_delimiter": "delimiter",
+    "csv_encoding": "encoding",
+}
 _OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "snapshot")
 
 
@@ -74,8 +80,11 @@ class Report:
     def reads(self) -> list[str]:
         """The places and files that are read or keep something: no output may replace them."""
         lists = [place for _, place in self.question.top_k.listed()]
-        files = {"release_key": self.question.release.key.source, "success_file": self.success_file,
-               "ledger": self.account and self.account.ledger}  # fmt: skip
+        files = {
+            "release_key": self.question.release.key.source,
+            "success_file": self.success_file,
+            "ledger": self.account and self.account.ledger,
+        }
         return [self.source.place, *self.source.local_places(), *lists, *protected_files(files), *self.kept]
 
     def input_record(self) -> InputRecord | None:
@@ -150,8 +159,11 @@ class Report:
             rule = f"{verbatim(self.success_file)} cannot be looked for: {verbatim(why(error))}"
             raise Refusal("success_file", rule) from None
         if not there:
-            raise NotYet("success_file", f"{verbatim(self.success_file)} is not there yet, so the input may still "
-                         "be on its way", "nothing was done; call it again")  # fmt: skip
+            raise NotYet(
+                "success_file",
+                f"{verbatim(self.success_file)} is not there yet, so the input may still be on its way",
+                "nothing was done; call it again",
+            )
 
     def check_rows(self) -> None:
         """Raise Refusal if there are fewer rows than expected. Reads as many as it takes to decide."""
@@ -160,16 +172,22 @@ class Report:
             return
         parts = self.source.rows(period)
         if parts is None:
-            raise Refusal("expect_rows_at_least", f"does not apply to {verbatim(self.source.place)}",
-                          "only files can be counted before a run")  # fmt: skip
+            raise Refusal(
+                "expect_rows_at_least",
+                f"does not apply to {verbatim(self.source.place)}",
+                "only files can be counted before a run",
+            )
         columns = self.source.columns.within(period)
         for rows in parts:
             block, _ = block_of(rows, columns)
             wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())
             if wanted <= 0:
                 return
-        raise Refusal("expect_rows_at_least", f"{self.expect_rows_at_least}: fewer rows are there",
-                      "nothing was done; --dry-run --show-dropped-rows tells an operator more")  # fmt: skip
+        raise Refusal(
+            "expect_rows_at_least",
+            f"{self.expect_rows_at_least}: fewer rows are there",
+            "nothing was done; --dry-run --show-dropped-rows tells an operator more",
+        )
 
     def user_shards(self) -> int:
         """The number of user shards: as given; otherwise about 4 MiB of stored input a shard, so that each fits any
@@ -205,9 +223,16 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
     require(options, "input", "output", "mechanism", "epsilon")
     sink, account = sink_for(options, watch=watch), account or account_of(options)
     question = Question.of(options, _held(account, options) if account else None)
-    return Report(question, source_for(options, watch=watch), sink, account, options.get("shards"),
-                  options.get("success_file"), options.get("expect_rows_at_least"),
-                  tuple(protected_files(options)))  # fmt: skip
+    return Report(
+        question,
+        source_for(options, watch=watch),
+        sink,
+        account,
+        options.get("shards"),
+        options.get("success_file"),
+        options.get("expect_rows_at_least"),
+        tuple(protected_files(options)),
+    )
 
 
 def _held(account: Account, options: Options) -> Total:
@@ -218,10 +243,15 @@ def _held(account: Account, options: Options) -> Total:
     except NoBudget as error:
         epsilons, deltas = ("epsilon", "publish_counts", "publish_others"), ("delta", "publish_counts_delta")
         epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
-        words = {"ledger": "URL" if "@" in account.ledger else account.ledger, "dataset": account.dataset,
-                 "epsilon": number(epsilon), "delta": delta and number(delta), "privacy-unit": unit,
-                 "release-delta": unit == "user-window" and delta and number(delta),  # by default half of delta
-                 "neighbours": options.get("neighbours")}  # fmt: skip
+        words = {
+            "ledger": "URL" if "@" in account.ledger else account.ledger,
+            "dataset": account.dataset,
+            "epsilon": number(epsilon),
+            "delta": delta and number(delta),
+            "privacy-unit": unit,
+            "release-delta": unit == "user-window" and delta and number(delta),  # by default half of delta
+            "neighbours": options.get("neighbours"),
+        }
         flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
         remedy = f"open one with `private-topk budget create {printable(flags)}`"
         raise Refusal(error.field, error.rule, literal(remedy)) from None

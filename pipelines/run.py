@@ -52,8 +52,6 @@ from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import check_key
 
-__all__ = ["Done", "build", "check", "check_words", "launch_of", "reach_files", "run"]
-
 _PLACES = ("input", "domain", "output", "snapshot")
 _HIDING = threading.Lock()
 _BESIDE = (None, "", "LOOPBACK")  # environments whose workers are threads of this process
@@ -94,8 +92,9 @@ def build(
     reading = report.source.read(question.reads)
     reading.live, reading.record = live, record
     blocks = pipeline | "Read" >> reading
-    execution = Execution(report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers,
-                          launch.by_reference, launch.cores)  # fmt: skip
+    execution = Execution(
+        report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers, launch.by_reference, launch.cores
+    )
     rankings = blocks | "Rank" >> RankBlocks(question.top_k, question.release, question.period, execution)
     written = rankings | "Write" >> report.sink.write(_manifest(report, launch), question.release, live)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
@@ -121,8 +120,11 @@ def check(report: Report, launch: Launch) -> None:
     if not launch.remote:
         check_key(question.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
-        raise Refusal("ledger", "does not go with a classic template, which is charged when it is made and not when it "
-                      "runs", "use the flex template (docs/dataflow.md), whose every run is charged")  # fmt: skip
+        raise Refusal(
+            "ledger",
+            "does not go with a classic template, which is charged when it is made and not when it runs",
+            "use the flex template (docs/dataflow.md), whose every run is charged",
+        )
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.place):
         report.sink.check(question.period, report.reads(), question.release)
@@ -267,8 +269,12 @@ def _charged(report: Report, request: Request | None, again: str) -> Iterator[No
     if request is None or report.account is None:
         yield
     else:
-        with charge(request, report.account.books, resume=_how_to_resume(report, again),
-                    check=lambda receipt: check_repeat(report, receipt)):  # fmt: skip
+        with charge(
+            request,
+            report.account.books,
+            resume=_how_to_resume(report, again),
+            check=lambda receipt: check_repeat(report, receipt),
+        ):
             yield
 
 
@@ -284,8 +290,9 @@ def _how_to_resume(report: Report, again: str) -> str:
     return f"{stays}To resume at no cost, {again}, with the same key and input"
 
 
-def _ended(report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None
-           ) -> str:  # fmt: skip
+def _ended(
+    report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None
+) -> str:
     """Stop a run that has ended early from publishing more; returns one or two sentences on what is published."""
     if launch.remote:
         return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
@@ -352,8 +359,11 @@ def _check_absolute(report: Report) -> None:
 
 def _check_key(key: ReleaseKey) -> None:
     if key.in_memory:
-        raise Refusal("release_key", "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner", "a "
-                      "random one stays in the memory of this process")  # fmt: skip
+        raise Refusal(
+            "release_key",
+            "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner",
+            "a random one stays in the memory of this process",
+        )
     if not key.source.startswith("gcp-secret:"):
         rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
         remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"
@@ -376,8 +386,11 @@ def reach_files(words: Sequence[str], options: Options) -> None:
 
             if has_credentials():
                 continue
-            raise Refusal(field, f"{verbatim(place)} needs Google credentials, and there are none here", "`gcloud auth "
-                          "application-default login`, or --no_auth for a public bucket")  # fmt: skip
+            raise Refusal(
+                field,
+                f"{verbatim(place)} needs Google credentials, and there are none here",
+                "`gcloud auth application-default login`, or --no_auth for a public bucket",
+            )
 
 
 def check_words(runner: str, words: Sequence[str]) -> None:

@@ -16,8 +16,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
-__all__ = ["EVENTS", "START", "WEEKS", "users_per_item", "write_sample"]
-
 EVENTS = 200_000
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 WEEKS = 4
@@ -37,19 +35,21 @@ The_Slow_Parade Noor_Castellan Glass_Avenue Emil_Sorensen Copper_Kites""".split(
 _COUNTRIES = ("BR", "DE", "FR", "JP", "KE", "NZ", "US", "VA")
 """The groups: users * users % 7 reaches four of them, plays away from home seven, so one stays empty."""
 
-_SCHEMA = fastavro.parse_schema({
-    "type": "record",
-    "name": "Play",
-    "namespace": "sample",
-    "doc": "One play of one track by one listener.",
-    "fields": [
-        {"name": "user", "type": "string"},
-        {"name": "item", "type": "string"},
-        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "minutes", "type": "double"},
-        {"name": "country", "type": "string"},
-    ],
-})  # fmt: skip
+_SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Play",
+        "namespace": "sample",
+        "doc": "One play of one track by one listener.",
+        "fields": [
+            {"name": "user", "type": "string"},
+            {"name": "item", "type": "string"},
+            {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "minutes", "type": "double"},
+            {"name": "country", "type": "string"},
+        ],
+    }
+)
 
 
 class _Plays(NamedTuple):
@@ -75,8 +75,16 @@ def write_sample(folder: str) -> dict[str, str]:
             sink.write("\n".join(_COUNTRIES) + "\n")
         with open(os.path.join(folder, "plays.avro"), "wb") as sink:
             rows = zip(*plays, strict=True)
-            records = ({"user": f"listener-{u:05d}", "item": catalogue[t], "time": at, "minutes": length,
-                        "country": _COUNTRIES[land]} for u, t, at, length, land in rows)  # fmt: skip
+            records = (
+                {
+                    "user": f"listener-{u:05d}",
+                    "item": catalogue[t],
+                    "time": at,
+                    "minutes": length,
+                    "country": _COUNTRIES[land],
+                }
+                for u, t, at, length, land in rows
+            )
             fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     except OSError as error:
         raise Refusal("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
@@ -129,8 +137,13 @@ def _plays(draw: Draw, tracks: int) -> _Plays:
     within = (draw.words(20, 0, EVENTS) % np.uint64(span)).astype(np.int64)
     times = int(START.timestamp() * 1000) + weeks * span + within
     order = np.argsort(times, kind="stable")
-    return _Plays(users[order].tolist(), chosen[order].tolist(), times[order].tolist(), _minutes(draw, chosen[order]),
-                  _countries(draw, users[order]))  # fmt: skip
+    return _Plays(
+        users[order].tolist(),
+        chosen[order].tolist(),
+        times[order].tolist(),
+        _minutes(draw, chosen[order]),
+        _countries(draw, users[order]),
+    )
 
 
 def _countries(draw: Draw, users: np.ndarray) -> list[int]:

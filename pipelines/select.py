@@ -16,8 +16,6 @@ from private_topk.transforms.mechanisms.exact.histogram import check_counts
 from private_topk.transforms.options import Options, mechanism_from_options
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
-__all__ = ["Counts", "Drawn", "read_counts", "select"]
-
 
 class Counts(NamedTuple):
     values: np.ndarray
@@ -42,8 +40,9 @@ def select(counts: Counts, options: Options) -> Drawn:
     if mechanism.guarantee.metric == "weights":
         raise Refusal("mechanism", f"{name} needs rows: it adds up weights of users, which counts do not tell")
     if "max_items_per_user" in options and mechanism.parameter("max_items_per_user") is None:
-        raise Refusal("max_items_per_user", f"does not apply to {name} here, where users are counted already",
-                      "leave it out")  # fmt: skip
+        raise Refusal(
+            "max_items_per_user", f"does not apply to {name} here, where users are counted already", "leave it out"
+        )
     try:
         values = check_counts(counts.values, mechanism.guarantee.domain)
         bits = _bits(options, {"mechanism": name, **mechanism.parameters(), "k": k}, values)
@@ -88,8 +87,11 @@ def _from_csv(path: str) -> Counts:
     header = None if len(rows[0]) == 1 and _is_whole(rows[0][0]) else rows[0]
     if header is not None and (header.count("count") != 1 or header.count("item") > 1):
         # What stands there may be data, so it is not shown.
-        raise Refusal("counts", f"{verbatim(path)} must have a column named count, and perhaps one named item, in its "
-                      "first line, each once")  # fmt: skip
+        raise Refusal(
+            "counts",
+            f"{verbatim(path)} must have a column named count, and perhaps one named item, in its "
+            "first line, each once",
+        )
     at = header.index("count") if header else 0
     body = rows[1:] if header else rows
     if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):
@@ -101,8 +103,9 @@ def _from_csv(path: str) -> Counts:
         raise Refusal("counts", f"{verbatim(path)}: counts must be below 2**63") from None
     items = [row[header.index("item")] for row in body] if header and "item" in header else None
     if items is not None and len(set(items)) < len(items):
-        raise Refusal("counts", f"{verbatim(path)} must name every item once", "add up the counts of each, over "
-                      "different users")  # fmt: skip
+        raise Refusal(
+            "counts", f"{verbatim(path)} must name every item once", "add up the counts of each, over different users"
+        )
     return Counts(values, items, path)
 
 

@@ -84,9 +84,12 @@ class Launch:
         """Raise Refusal for a batch of so many stored bytes that its tasks could not hold their output."""
         wanted = -(-stored // _STORED_PER_TASK)
         if self.holding_tasks < wanted:
-            raise Refusal("input", f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
-                          f"task holds what it puts out until its end, and more than a gigabyte stalls it",
-                          f"give --parallelism {wanted}; tasks take turns where slots are fewer")  # fmt: skip
+            raise Refusal(
+                "input",
+                f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
+                f"task holds what it puts out until its end, and more than a gigabyte stalls it",
+                f"give --parallelism {wanted}; tasks take turns where slots are fewer",
+            )
 
     def listening(self) -> Launch:
         """The same launch on a runner that receives what is sent while it runs."""

@@ -16,8 +16,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-__all__ = ["ending_with_us"]
-
 _EVERY = 0.5  # seconds between two looks at the parent
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1

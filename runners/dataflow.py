@@ -25,8 +25,6 @@ from apache_beam.runners.dataflow import dataflow_runner
 from private_topk.runners import Launch, refuse_unknown
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["DataflowRunner", "has_credentials", "prepare"]
-
 _MOST_WORKERS = 20
 _LEAST_SETUPTOOLS = 77
 
@@ -40,8 +38,11 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
             google = options.view_as(GoogleCloudOptions)
             place = f"{google.region}/{result.job_id()}?project={google.project}"
             # In Beam's own format, which schedulers such as Airflow look for.
-            print(f"Created job with id: [{result.job_id()}]\nhttps://console.cloud.google.com/dataflow/jobs/{place}",
-                  file=sys.__stderr__, flush=True)  # fmt: skip
+            print(
+                f"Created job with id: [{result.job_id()}]\nhttps://console.cloud.google.com/dataflow/jobs/{place}",
+                file=sys.__stderr__,
+                flush=True,
+            )
         return result
 
 
@@ -62,8 +63,9 @@ def prepare(arguments: Sequence[str]) -> Launch:
     _name_package(options)
     if not google.no_auth:
         if not has_credentials():
-            raise ValueError("no Google credentials here: `gcloud auth application-default login`, or run as a service "
-                             "account")  # fmt: skip
+            raise ValueError(
+                "no Google credentials here: `gcloud auth application-default login`, or run as a service account"
+            )
     _check_bucket(google.temp_location, options)
     _settle(options)
     template = bool(google.template_location)
@@ -84,15 +86,19 @@ def _name_package(options: PipelineOptions) -> None:
         return
     script = Path(__file__).resolve().parents[1] / "setup.py"
     if not script.is_file():
-        raise ValueError("the workers need this package: run from a source checkout, or give --setup_file PATH of one, "
-                         "or --sdk_container_image with the package installed")  # fmt: skip
+        raise ValueError(
+            "the workers need this package: run from a source checkout, or give --setup_file PATH of one, "
+            "or --sdk_container_image with the package installed"
+        )
     try:
         installed = version("setuptools")
     except PackageNotFoundError:
         installed = "none"
     if installed == "none" or int(installed.split(".")[0]) < _LEAST_SETUPTOOLS:
-        raise ValueError(f"the source package for the workers is built with setuptools {_LEAST_SETUPTOOLS} or later, "
-                         f"found {installed}: `pip install --upgrade setuptools`")  # fmt: skip
+        raise ValueError(
+            f"the source package for the workers is built with setuptools {_LEAST_SETUPTOOLS} or later, "
+            f"found {installed}: `pip install --upgrade setuptools`"
+        )
     setup.setup_file = str(script)
 
 
@@ -118,8 +124,10 @@ def _check_bucket(folder: str, options: PipelineOptions) -> None:
             sink.write(b"private-topk looks whether it may write here")
         FileSystems.delete([attempt])
     except Exception as error:  # every layer below raises its own kind
-        raise ValueError(f"--temp_location {folder} cannot be written ({type(error).__name__}): make the bucket, and "
-                         "give this account roles/storage.objectAdmin on it") from None  # fmt: skip
+        raise ValueError(
+            f"--temp_location {folder} cannot be written ({type(error).__name__}): make the bucket, and "
+            "give this account roles/storage.objectAdmin on it"
+        ) from None
 
 
 def _settle(options: PipelineOptions) -> None:

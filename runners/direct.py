@@ -17,8 +17,6 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import Launch, refuse_unknown
 
-__all__ = ["ListeningRunner", "prepare"]
-
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare one worker inside this process, on all cores or on --cores. More of Beam's workers would not be faster,
@@ -30,13 +28,21 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if cores is not None and cores < 1:
         raise ValueError(f"--cores must be at least 1, got {cores}")
     if direct.direct_num_workers != 1 or direct.direct_running_mode != "in_memory":
-        raise ValueError("--direct_num_workers must be 1 and --direct_running_mode in_memory: Beam's other workers "
-                         "listen on every address of this machine, where anybody may read the rows and send them code; "
-                         "one fills the cores by itself, see --cores")  # fmt: skip
+        raise ValueError(
+            "--direct_num_workers must be 1 and --direct_running_mode in_memory: Beam's other workers "
+            "listen on every address of this machine, where anybody may read the rows and send them code; "
+            "one fills the cores by itself, see --cores"
+        )
     listener = ListeningRunner()
-    return Launch("direct", FnApiRunner(), options, cores=cores or _cores_here(),
-                  by_reference=not direct.direct_runner_bundle_repeat, listener=listener,
-                  answered=listener.answered)  # fmt: skip
+    return Launch(
+        "direct",
+        FnApiRunner(),
+        options,
+        cores=cores or _cores_here(),
+        by_reference=not direct.direct_runner_bundle_repeat,
+        listener=listener,
+        answered=listener.answered,
+    )
 
 
 class ListeningRunner(BundleBasedDirectRunner):

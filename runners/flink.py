@@ -41,18 +41,6 @@ from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
 from private_topk.transforms.errors import Refusal, refusal_told, verbatim
 
-__all__ = [
-    "FLINK_VERSION",
-    "JOB_OPTIONS",
-    "JVM_PROPERTIES",
-    "RESTARTS",
-    "FlinkJobRunner",
-    "JobManager",
-    "Watch",
-    "parse_options",
-    "prepare",
-]
-
 FLINK_VERSION = "1.19"
 """The mini cluster's default version: the one that the tests run on."""
 
@@ -123,8 +111,10 @@ def prepare(arguments: Sequence[str]) -> Launch:
         here = _is_here(flink.flink_master)
         check_environment(options, default=None, here=here)
         if portable.environment_type == "LOOPBACK" and not here:
-            raise ValueError("--environment_type LOOPBACK runs the workers in this process, which the task managers "
-                             "of another machine cannot reach: use EXTERNAL, PROCESS or DOCKER")  # fmt: skip
+            raise ValueError(
+                "--environment_type LOOPBACK runs the workers in this process, which the task managers "
+                "of another machine cannot reach: use EXTERNAL, PROCESS or DOCKER"
+            )
     return _with_a_job_server(options, more, rest, settings)
 
 
@@ -190,15 +180,20 @@ def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
     master = FlinkRunner.add_http_scheme(flink.flink_master).rstrip("/")
     overview = JobManager(master).overview()
     if not overview:
-        raise ValueError(f"--flink_master {master}: no Flink job manager answers there: give HOST:PORT of its REST "
-                         "interface, or start one with `make flink-up`")  # fmt: skip
+        raise ValueError(
+            f"--flink_master {master}: no Flink job manager answers there: give HOST:PORT of its REST "
+            "interface, or start one with `make flink-up`"
+        )
     version = ".".join(str(overview["flink-version"]).split(".")[:2])
     if version not in flink.PUBLISHED_FLINK_VERSIONS:
-        raise ValueError(f"--flink_master {flink.flink_master} runs Flink {version}, and the installed Beam runs on "
-                         f"{', '.join(flink.PUBLISHED_FLINK_VERSIONS)}: change the one or the other")  # fmt: skip
+        raise ValueError(
+            f"--flink_master {flink.flink_master} runs Flink {version}, and the installed Beam runs on "
+            f"{', '.join(flink.PUBLISHED_FLINK_VERSIONS)}: change the one or the other"
+        )
     if chosen and flink.flink_version != version:
-        raise ValueError(f"--flink_version {flink.flink_version} is not what the cluster runs, which is {version}: "
-                         "leave it out")  # fmt: skip
+        raise ValueError(
+            f"--flink_version {flink.flink_version} is not what the cluster runs, which is {version}: leave it out"
+        )
     if not overview.get("slots-total"):
         raise ValueError(f"--flink_master {flink.flink_master} has no task manager: start one, see docs/flink.md")
     flink.flink_master, flink.flink_version = master, version
@@ -221,8 +216,11 @@ def _check_java(launcher: str) -> None:
         pass
     if match is None or int(match[1]) < _LEAST_JAVA:
         has = f"{launcher} is Java {match[1]}" if match else f"there is no {launcher}"
-        raise Refusal("runner", f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
-                      "`apt install default-jre-headless`), or give --job_server_java_launcher PATH")  # fmt: skip
+        raise Refusal(
+            "runner",
+            f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
+            "`apt install default-jre-headless`), or give --job_server_java_launcher PATH",
+        )
 
 
 def _job_server_jar(options: PipelineOptions) -> str:
@@ -241,9 +239,12 @@ def _job_server_jar(options: PipelineOptions) -> str:
     try:
         return server.local_jar(url, options.view_as(JobServerOptions).jar_cache_dir)
     except (OSError, RuntimeError):
-        raise Refusal("runner", f"flink needs Beam's job server, and {verbatim(url)} cannot be downloaded from here",
-                      "package it with `python -m benchmarks.servers.flink job-server`, or fetch it in another way and "
-                      "give --flink_job_server_jar PATH") from None  # fmt: skip
+        raise Refusal(
+            "runner",
+            f"flink needs Beam's job server, and {verbatim(url)} cannot be downloaded from here",
+            "package it with `python -m benchmarks.servers.flink job-server`, or fetch it in another way and "
+            "give --flink_job_server_jar PATH",
+        ) from None
 
 
 def released_job_server() -> tuple[str, Path]:
@@ -299,8 +300,10 @@ def parse_options(words: Sequence[str], known: Mapping[str, int]) -> dict[str, A
         option, equals, value = left.pop(0).partition("=")
         name = option.removeprefix("--")
         if not option.startswith("--") or name not in known:
-            raise ValueError(f"{option} is no argument of private-topk, of Beam or of Flink's job server: see "
-                             "`private-topk run --help`")  # fmt: skip
+            raise ValueError(
+                f"{option} is no argument of private-topk, of Beam or of Flink's job server: see "
+                "`private-topk run --help`"
+            )
         form, read = _FORMS.get(known[name], ("text", str))
         try:
             if not equals:
@@ -466,16 +469,25 @@ class JobManager:
         Flink remembers sixteen of them. Their texts may hold data, except refusals, so they are left out.
         """
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
-        return [(int(each.get("timestamp", 0)), str(each.get("exceptionName", "")).rpartition(".")[2],
-                 refusal_told(str(each.get("stacktrace", ""))))
-                for each in reversed(history)]  # fmt: skip
+        return [
+            (
+                int(each.get("timestamp", 0)),
+                str(each.get("exceptionName", "")).rpartition(".")[2],
+                refusal_told(str(each.get("stacktrace", ""))),
+            )
+            for each in reversed(history)
+        ]
 
 
 _END_OF_TIME = 9_223_371_950_454_775
 """The last moment of Beam's global window, in milliseconds."""
 
-_SAVEPOINTS = ("state.savepoints.dir", "execution.checkpointing.savepoint-dir", "state.checkpoints.dir",
-               "execution.checkpointing.dir")  # fmt: skip
+_SAVEPOINTS = (
+    "state.savepoints.dir",
+    "execution.checkpointing.savepoint-dir",
+    "state.checkpoints.dir",
+    "execution.checkpointing.dir",
+)
 
 _OVER = ("FINISHED", "FAILED", "CANCELED")
 
@@ -524,8 +536,10 @@ class Watch(threading.Thread):
             try:
                 job = self._job()
                 if self._lasts("gone", job is None and state != ""):
-                    self._say_once("Flink: the job manager does not answer, or does not know the job any more, as one "
-                                   "does not that was started anew without high availability")  # fmt: skip
+                    self._say_once(
+                        "Flink: the job manager does not answer, or does not know the job any more, as one "
+                        "does not that was started anew without high availability"
+                    )
                 if job is not None:
                     state = job["state"]
                     self.look(job["jid"], state, job["tasks"])
@@ -568,8 +582,14 @@ class Watch(threading.Thread):
             elif when > self._last_failure:
                 self._last_failure = when
                 self._restarts += 1
-                self._say(Line(f"Flink: the job restarted, {self._restarts} in all ({cause})",
-                               event="restarted", restarts=self._restarts, cause=cause))  # fmt: skip
+                self._say(
+                    Line(
+                        f"Flink: the job restarted, {self._restarts} in all ({cause})",
+                        event="restarted",
+                        restarts=self._restarts,
+                        cause=cause,
+                    )
+                )
 
     def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
         """Report missing slots: a job waits for them if none of its tasks runs; if some do, others run after them."""
@@ -579,8 +599,10 @@ class Watch(threading.Thread):
         # Some slots may be free and yet too few: then tasks stay scheduled, which otherwise lasts a moment only.
         if self._lasts("starved", bool(cluster) and (not free or bool(tasks.get("scheduled")))):
             total, managers = cluster["slots-total"], cluster["taskmanagers"]
-            self._say_once(f"Flink: the job waits for slots: {free} of {total} are free, of {managers} task managers. "
-                           "Start task managers, or cancel the job and give a smaller --parallelism")  # fmt: skip
+            self._say_once(
+                f"Flink: the job waits for slots: {free} of {total} are free, of {managers} task managers. "
+                "Start task managers, or cancel the job and give a smaller --parallelism"
+            )
 
     def _lasts(self, what: str, holds: bool) -> bool:
         """Whether a condition has held, at every look, for longer than the watch's patience."""
@@ -599,8 +621,10 @@ class Watch(threading.Thread):
             order = self._manager.post(f"jobs/{job}/stop", {"drain": False, "targetDirectory": place})
             self._stopping = (order or {}).get("request-id", "")
         else:
-            self._say_once("Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a "
-                           "job needs: cancel it")  # fmt: skip
+            self._say_once(
+                "Flink: the horizon is over, and the cluster has no state.savepoints.dir, which ending a "
+                "job needs: cancel it"
+            )
 
     def _look_at_the_end(self, job: str) -> None:
         """Remove the last checkpoint, which is not needed.

@@ -32,8 +32,6 @@ from private_topk.runners import Launch, refuse_unknown
 from private_topk.runners.child import ending_with_us
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["EndsWithUs", "LoopbackRunner", "ThreadWorkers", "check_environment", "prepare", "reachable", "serve"]
-
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
 
@@ -45,8 +43,10 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if not portable.job_endpoint:
         raise Refusal("runner", "portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
     if portable.job_endpoint != "embed" and not reachable(portable.job_endpoint):
-        raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "
-                         "give its address as HOST:PORT")  # fmt: skip
+        raise ValueError(
+            f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "
+            "give its address as HOST:PORT"
+        )
     check_environment(options, default="LOOPBACK")
     return Launch("portable", LoopbackRunner(), options)
 
@@ -62,19 +62,24 @@ def check_environment(options: PipelineOptions, default: str | None, here: bool 
     portable = options.view_as(PortableOptions)
     kind = portable.environment_type = (portable.environment_type or default or "").upper()
     if kind not in _ENVIRONMENTS:
-        raise ValueError(f"--environment_type must be one of {', '.join(_ENVIRONMENTS)}, got "
-                         f"{kind or 'none'}: say where the Python workers of a cluster run")  # fmt: skip
+        raise ValueError(
+            f"--environment_type must be one of {', '.join(_ENVIRONMENTS)}, got "
+            f"{kind or 'none'}: say where the Python workers of a cluster run"
+        )
     if kind == "EXTERNAL":
         pool = portable.environment_config or portable.lookup_environment_option("external_service_address")
         if not pool or (here and not reachable(pool)):
-            raise ValueError(f"--environment_config {pool or 'is missing'}: EXTERNAL workers need the address of a "
-                             "worker pool that is up: start one beside every task manager with "
-                             "`python -m private_topk.runners.worker_pool --port 50000`")  # fmt: skip
+            raise ValueError(
+                f"--environment_config {pool or 'is missing'}: EXTERNAL workers need the address of a "
+                "worker pool that is up: start one beside every task manager with "
+                "`python -m private_topk.runners.worker_pool --port 50000`"
+            )
     elif kind == "PROCESS":
         _check_process(portable)
     elif kind == "DOCKER" and here and shutil.which("docker") is None:
-        raise ValueError("--environment_type DOCKER needs Docker where the tasks run: install it, or use "
-                         "EXTERNAL with a worker pool")  # fmt: skip
+        raise ValueError(
+            "--environment_type DOCKER needs Docker where the tasks run: install it, or use EXTERNAL with a worker pool"
+        )
 
 
 def _check_process(portable: PortableOptions) -> None:
@@ -85,8 +90,10 @@ def _check_process(portable: PortableOptions) -> None:
         except (AttributeError, ValueError):
             command = None
     if not command:
-        raise ValueError("--environment_type PROCESS needs --environment_option process_command=PATH, the program "
-                         "that starts a Beam worker on a task manager")  # fmt: skip
+        raise ValueError(
+            "--environment_type PROCESS needs --environment_option process_command=PATH, the program "
+            "that starts a Beam worker on a task manager"
+        )
 
 
 def reachable(address: str, patience: float = 3.0) -> bool:

@@ -16,8 +16,6 @@ from apache_beam.version import __version__ as beam_version
 from private_topk.runners import Launch, cache_folder, refuse_unknown
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment
 
-__all__ = ["MODULE", "built_binary", "prepare"]
-
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
 
@@ -46,8 +44,10 @@ def prepare(arguments: Sequence[str]) -> Launch:
     binary = Path(prism.prism_location or built_binary())
     if not (binary.is_file() and os.access(binary, os.X_OK)):
         fault = f"--prism_location {binary} is no program" if prism.prism_location else "Prism is not built yet"
-        raise ValueError(f"{fault}: build it with `GOBIN={built_binary().parent} go install {MODULE}@v{beam_version}`, "
-                         "which needs Go, or give --prism_location PATH")  # fmt: skip
+        raise ValueError(
+            f"{fault}: build it with `GOBIN={built_binary().parent} go install {MODULE}@v{beam_version}`, "
+            "which needs Go, or give --prism_location PATH"
+        )
     prism.prism_location = str(binary)
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"

@@ -23,8 +23,6 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from private_topk.runners.portable import serve
 
-__all__ = ["Workers", "end_with_thread", "main", "work"]
-
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
 _LOADED = ["apache_beam.runners.worker.sdk_worker"]
 _GRACE = 5.0

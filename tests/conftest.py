@@ -20,30 +20,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.databases import postgres, url
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:
     from benchmarks.servers.flink import Cluster
 
-__all__ = [
-    "cluster",
-    "flink_cluster",
-    "flink_home",
-    "postgres",
-    "prism_binary",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_sessionfinish",
-    "temporary",
-    "url",
-    "workers",
-]
 
 SERVERS = {
-    "cluster": "flink", "flink_cluster": "flink", "flink_home": "flink", "workers": "flink", "broker": "kafka",
-    "postgres": "postgres", "cloud": "", "running": "", "job_service": "", "prism_binary": "", "prism_runner": "",
-}  # fmt: skip
+    "cluster": "flink",
+    "flink_cluster": "flink",
+    "flink_home": "flink",
+    "workers": "flink",
+    "broker": "kafka",
+    "postgres": "postgres",
+    "cloud": "",
+    "running": "",
+    "job_service": "",
+    "prism_binary": "",
+    "prism_runner": "",
+}
 """Fixtures that start a server, or fetch or build one, and a name for the tests of several files that share it."""
 
 

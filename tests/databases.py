@@ -46,8 +46,9 @@ def postgres() -> Iterator[Path]:
         subprocess.run([f"{binaries}/initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "-N"], **run)
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
         command = [f"{binaries}/postgres", "-D", folder / "data", *options]
-        server = subprocess.Popen(ending_with_us([*_as(account), *command]), cwd="/", stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL)  # fmt: skip
+        server = subprocess.Popen(
+            ending_with_us([*_as(account), *command]), cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         _await(folder / ".s.PGSQL.5432", server)
         yield folder
     finally:
@@ -100,9 +101,14 @@ def let_pass(url: str, time: timedelta) -> None:
     """All that a ledger has noted becomes older by some time, which may be negative: no test can move a real clock."""
     engine = sql.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=sql.pool.NullPool)
     with engine.begin() as connection:
-        for table, column in (("budgets", "created"), ("charges", "charged"), ("charges", "finished"),
-                              ("reservations", "reserved"), ("reservations", "given_back"),
-                              ("renewals", "began")):  # fmt: skip
+        for table, column in (
+            ("budgets", "created"),
+            ("charges", "charged"),
+            ("charges", "finished"),
+            ("reservations", "reserved"),
+            ("reservations", "given_back"),
+            ("renewals", "began"),
+        ):
             noted = set(connection.scalars(sql.text(f"select {column} from private_topk_{table}"))) - {None}
             update = sql.text(f"update private_topk_{table} set {column} = :then where {column} = :text")
             for text in sorted(noted, reverse=time < timedelta()):  # so that no row is moved twice

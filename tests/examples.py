@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["examples"]
-
 
 def examples(number: int) -> settings:
     """So many examples, the same ones every time."""

@@ -80,8 +80,12 @@ def test_no_circle_between_the_files_of_mechanisms() -> None:
 def _named(path: Path, files: dict[str, Path]) -> Iterator[str]:
     """What a file imports when it is loaded or later; of a package its module, where that is what is named."""
     tree = read(path)
-    for_types = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(
-        node.test) for inner in ast.walk(node)}  # fmt: skip
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
         if id(node) in for_types:
             continue
@@ -163,9 +167,12 @@ def test_words_are_read_at_the_doors_alone() -> None:
 def test_arrows_point_one_way() -> None:
     """transforms <- pictures <- budget <- question <- preview <- pipelines; runners know transforms alone."""
     below = ("transforms", "pipelines.pictures")
-    rooms = {"transforms": ("transforms",), "pipelines/budget": (*below, "pipelines.budget"),
-             "pipelines/preview": (*below, "pipelines.budget", "pipelines.question", "pipelines.preview"),
-             "runners": ("runners", "transforms")}  # fmt: skip
+    rooms = {
+        "transforms": ("transforms",),
+        "pipelines/budget": (*below, "pipelines.budget"),
+        "pipelines/preview": (*below, "pipelines.budget", "pipelines.question", "pipelines.preview"),
+        "runners": ("runners", "transforms"),
+    }
     for room, may in rooms.items():
         allowed = tuple(f"private_topk.{name}" for name in may)
         # What is expected is read from files in one place, and told on the terminal from another.

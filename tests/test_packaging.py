@@ -86,8 +86,10 @@ def test_installed_elsewhere_every_module_imports_and_the_command_runs(wheel: Pa
         f"[importlib.import_module(name) for name in {MODULES}]; print('all')"
     )
     assert run(python, "-c", code, folder=tmp_path).endswith("all\n")
-    script = "from importlib.metadata import entry_points; [command] = entry_points(group='console_scripts', " \
-             "name='private-topk'); command.load()()"  # fmt: skip
+    script = (
+        "from importlib.metadata import entry_points; [command] = entry_points(group='console_scripts', "
+        "name='private-topk'); command.load()()"
+    )
     words = f"import sys; sys.argv = ['private-topk', '--help']; {script}"
     assert "publish a ranking from files" in run(python, "-c", words, folder=tmp_path)
     page = "from private_topk.pipelines.show import page, published; print(page.page(published.PublishedReport([])))"
@@ -135,7 +137,12 @@ def test_a_type_checker_finds_the_package_where_it_is_installed(tmp_path: Path) 
     (tmp_path / "own.py").write_text(
         "from private_topk import PrivateTopK\nreveal_type(PrivateTopK)\nPrivateTopK(k='1')\n"
     )
-    done = subprocess.run([sys.executable, "-m", "mypy", "--follow-imports=silent", "own.py"], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=600)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", "own.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert 'has incompatible type "str"; expected "int | None"' in done.stdout, done.stdout
     assert "import-untyped" not in done.stdout and "import-not-found" not in done.stdout

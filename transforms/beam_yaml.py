@@ -26,8 +26,6 @@ from private_topk.transforms.texts import count, fraction, number
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
 
-__all__ = ["RankRows"]
-
 
 class RankRows(beam.PTransform):
     """Rows with a user and an item to rows of a private ranking: window, rank, item.
@@ -108,8 +106,11 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
     if "domain_range" in options:
         domain = RangeDomain.parse(options["domain_range"])
     key = ReleaseKey.parse(options["release_key"]) if "release_key" in options else None
-    named = {field: options[f"{field}_column"] for field in ("user", "item", "value", "group")
-             if f"{field}_column" in options}  # fmt: skip
+    named = {
+        field: options[f"{field}_column"]
+        for field in ("user", "item", "value", "group")
+        if f"{field}_column" in options
+    }
     return PrivateTopK(
         options.get("k"),
         make_mechanism(options["mechanism"], epsilon=options["epsilon"], **given.get("parameters", {})),
@@ -130,8 +131,10 @@ def _amounts(options: Options) -> Amounts | None:
     if "value_column" in options and "max_value" in options:
         return Amounts.of(options["max_value"], options.get("value_resolution"))
     if "value_column" in options:
-        raise Refusal("value_column", "needs {max_value}: the most that one user adds to an item, chosen without a "
-                      "look at the data")  # fmt: skip
+        raise Refusal(
+            "value_column",
+            "needs {max_value}: the most that one user adds to an item, chosen without a look at the data",
+        )
     if "max_value" in options or "value_resolution" in options:
         raise Refusal("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
     return None
@@ -152,8 +155,10 @@ def _unknown(name: str) -> str:
     owner, _, word = name.rpartition(".")
     known = [other.removeprefix(_PERIOD) for other in _ROWS if other.startswith(_PERIOD) == bool(owner)]
     known += [] if owner else list(_OTHERS)
-    return (f"{owner or 'PrivateTopK'} has no {'field' if owner else 'parameter'} {word!r}: "
-            f"{did_you_mean(word, known, 'it has ' + ', '.join(known))}")  # fmt: skip
+    return (
+        f"{owner or 'PrivateTopK'} has no {'field' if owner else 'parameter'} {word!r}: "
+        f"{did_you_mean(word, known, 'it has ' + ', '.join(known))}"
+    )
 
 
 def _shown(field: str) -> str:
@@ -166,8 +171,11 @@ def _signature() -> Signature:
     kept = [parameter for name, parameter in explicit.parameters.items() if name != "others"]
     types = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
     types |= {"groups": Sequence[str], **_OTHERS}
-    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
-            for name, kind in types.items() if name not in explicit.parameters]  # fmt: skip
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
+        for name, kind in types.items()
+        if name not in explicit.parameters
+    ]
     return explicit.replace(parameters=[*kept, *more])
 
 

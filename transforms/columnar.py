@@ -17,25 +17,6 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.types import rule_of, written_out
 
-__all__ = [
-    "add_amounts",
-    "as_labels",
-    "count_pairs",
-    "joined",
-    "kept_pairs",
-    "make_block",
-    "make_table",
-    "mix",
-    "numbered",
-    "of_rows",
-    "parted",
-    "partition",
-    "sorted_pairs",
-    "sorted_sums",
-    "sorted_with_order",
-    "sorted_words",
-]
-
 Words = NDArray[np.uint64]
 Codes = NDArray[np.int64]
 

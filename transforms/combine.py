@@ -25,19 +25,6 @@ from private_topk.transforms.rows import BlockCoder
 from private_topk.transforms.shuffle import InProcessShuffle, PutIn
 from private_topk.transforms.spec import TopK
 
-__all__ = [
-    "MOST_ROWS",
-    "CombineCounts",
-    "Combiner",
-    "CountedCoder",
-    "KeyedCounts",
-    "PartialCounts",
-    "add_up_codes",
-    "add_up_labels",
-    "largest",
-    "sums_by_cell",
-]
-
 MOST_ROWS = 1 << 16
 """The most rows of a table that is handed on."""
 

@@ -36,30 +36,6 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import Stretches
 
-__all__ = [
-    "NOTHING",
-    "BlockChecksums",
-    "Counted",
-    "Fingerprint",
-    "IncompleteDataError",
-    "ReaderReceipt",
-    "Receipt",
-    "SentChecksums",
-    "check_complete",
-    "check_pane",
-    "checksum_in",
-    "checksum_of_piece",
-    "closed_in",
-    "incomplete",
-    "receipt_in",
-    "share_in",
-    "shares",
-    "with_checksum",
-    "with_receipt",
-    "with_receipt_of",
-    "with_share",
-]
-
 _MASK = (1 << 63) - 1
 _NO_TEXTS = pa.array([], pa.string())
 _OF_USER_SHARDS, _OF_READERS = 0, 1
@@ -191,8 +167,9 @@ def check_complete(receipt: Receipt, counts: int, group: int, user_shards: int, 
 def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
     """Raise RuntimeError unless the pane is the only firing of its window."""
     if not pane.is_first or pane.timing not in (PaneInfoTiming.ON_TIME, PaneInfoTiming.UNKNOWN):
-        raise RuntimeError("a window fired twice, which would be two releases: use the default trigger and "
-                           "an allowed lateness of 0")  # fmt: skip
+        raise RuntimeError(
+            "a window fired twice, which would be two releases: use the default trigger and an allowed lateness of 0"
+        )
 
 
 def noted(block: pa.RecordBatch, **notes: bytes | int) -> pa.RecordBatch:

@@ -16,8 +16,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Label", "Names", "are_composite", "as_columns", "composite", "composite_column", "names_of", "parts_of",
-           "published", "shown"]  # fmt: skip
 
 Names = str | tuple[str, ...]
 """The name of a column, or those of several that are one label together."""
@@ -53,8 +51,11 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> Name
         raise Refusal(field, f"must name every {what} once, got {verbatim(', '.join(names))}")
     taken = [name for name in names if role and name.lower() in _PUBLISHED - {role}]
     if taken:
-        raise Refusal(field, f"has a {what} {verbatim(taken[0])}, and what is published has something else of that "
-                      "name", "rename it")  # fmt: skip
+        raise Refusal(
+            field,
+            f"has a {what} {verbatim(taken[0])}, and what is published has something else of that name",
+            "rename it",
+        )
     return names
 
 

@@ -22,8 +22,6 @@ from private_topk.transforms.shuffle import InProcessShuffle, PutIn, ThreadPoolD
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
-__all__ = ["BoundContributions", "CountOnArrivalDoFn", "ShardCounter"]
-
 _ALWAYS_HELD = 20_000
 _CLOSED = (-1, 0, NOTHING)
 

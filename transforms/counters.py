@@ -14,11 +14,6 @@ from contextvars import ContextVar
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
-__all__ = [
-    "EmptyRankings", "LeftOutRows", "Mark", "exact_counters", "read_empty_rankings", "read_left_out",
-    "read_whether_rows_are_left", "told_roughly",
-]  # fmt: skip
-
 _NAMESPACE, _LEFT_OUT, _ROUNDED = "private_topk", "operator_only_rows_left_out_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
 _EMPTY, _MOST_NAMED = "operator_only_rankings_of_nothing", 100
@@ -103,8 +98,10 @@ def read_left_out(metrics: MetricResults) -> dict[str, str]:
     for name, count in _counters(metrics):
         if name not in _MARKS:
             counts[name.removeprefix(_LEFT_OUT)] += count
-    return {name.removesuffix(_ROUNDED): told_roughly(count) if name.endswith(_ROUNDED) else f"{count:,}"
-            for name, count in counts.items()}  # fmt: skip
+    return {
+        name.removesuffix(_ROUNDED): told_roughly(count) if name.endswith(_ROUNDED) else f"{count:,}"
+        for name, count in counts.items()
+    }
 
 
 def read_whether_rows_are_left(metrics: MetricResults) -> bool | None:

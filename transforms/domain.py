@@ -31,9 +31,6 @@ from private_topk.transforms.labels import (
 )
 from private_topk.transforms.types import Kind
 
-__all__ = ["CodedDomain", "Domain", "DomainByGroup", "Known", "Pairs", "PublicDomain", "RangeDomain", "UnknownDomain",
-           "as_domain", "check_columns", "check_digits"]  # fmt: skip
-
 Known = tuple[NDArray[np.bool_], "np.ndarray | pa.Array"]
 """A mask of the rows whose items can be ranked, and these items as they are counted: codes, or labels."""
 
@@ -202,16 +199,22 @@ class RangeDomain:
             if isinstance(end, bool) or not isinstance(end, int) or abs(end) >= 10**18:
                 raise Refusal("domain_range", "must be given by two integers of at most 18 digits")
         if not 0 < self.size <= self.LONGEST:
-            raise Refusal("domain_range", f"must hold 1 to 2**40 items, got {self.start}:{self.stop}",
-                          "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
+            raise Refusal(
+                "domain_range",
+                f"must hold 1 to 2**40 items, got {self.start}:{self.stop}",
+                "give the first integer and the one after the last, such as 0:4294967296",
+            )
 
     @classmethod
     def parse(cls, text: str) -> RangeDomain:
         """The range START:STOP. Raises Refusal for any other text."""
         match = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
         if not match:
-            raise Refusal("domain_range", f"must be a text START:STOP, got {verbatim(str(text))}",
-                          "give the first integer and the one after the last, such as 0:4294967296")  # fmt: skip
+            raise Refusal(
+                "domain_range",
+                f"must be a text START:STOP, got {verbatim(str(text))}",
+                "give the first integer and the one after the last, such as 0:4294967296",
+            )
         return cls(*map(int, match.groups()))
 
     @property
@@ -333,16 +336,20 @@ class DomainByGroup(PublicDomain):
         same = groups is None or groups.digest == self.groups.digest
         domain = self if same else DomainByGroup.of_pairs(self.load_pairs, cast(PublicDomain, groups))
         if k > domain.least:
-            raise Refusal("k", f"must be at most the number of items of every group, got k = {k} and a group of "
-                          f"{domain.least} items")  # fmt: skip
+            raise Refusal(
+                "k",
+                f"must be at most the number of items of every group, got k = {k} and a group of {domain.least} items",
+            )
         return domain, self.groups if groups is None else groups
 
     def describe(self) -> dict[str, object]:
         return {**super().describe(), "by_group": {"sha256": self.pairs_digest, "least": self.least}}
 
     def words(self) -> str:
-        return (f"{self.size:,} public items in lists of {self.least:,} or more, one for each group, SHA-256 "
-                f"{self.digest[:16]}...")  # fmt: skip
+        return (
+            f"{self.size:,} public items in lists of {self.least:,} or more, one for each group, SHA-256 "
+            f"{self.digest[:16]}..."
+        )
 
     def _keys(self) -> Codes:
         """Group times size plus code of every pair, sorted, made once per process."""
@@ -401,15 +408,21 @@ def check_columns(field: str, names: Names, listed: Domain) -> None:
     known = listed.catalogue if isinstance(listed, UnknownDomain) else listed
     if known is not None and (isinstance(known, RangeDomain) or not are_composite(known.index().labels, len(names))):
         field = "domain_range" if isinstance(known, RangeDomain) else field
-        raise Refusal(field, f"must hold a value for each of {verbatim(', '.join(names))}", "give a table with these "
-                      "columns, or in Python a list of tuples")  # fmt: skip
+        raise Refusal(
+            field,
+            f"must hold a value for each of {verbatim(', '.join(names))}",
+            "give a table with these columns, or in Python a list of tuples",
+        )
 
 
 def check_digits(field: str, kind: Kind | None, listed: Domain) -> None:
     """Raise Refusal of a list without a whole number, where the type of the rows says that they have nothing else."""
     if kind is not None and kind.digits and not listed.has_digits():
-        raise Refusal(field, "has no whole number, and by their type the rows have nothing else, so that none would "
-                      "count", "give the ids in place of the names, or name another field or column")  # fmt: skip
+        raise Refusal(
+            field,
+            "has no whole number, and by their type the rows have nothing else, so that none would count",
+            "give the ids in place of the names, or name another field or column",
+        )
 
 
 def _known(codes: Codes, size: int) -> Known:

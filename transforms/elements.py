@@ -38,8 +38,6 @@ from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL
 from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
 
-__all__ = ["LeftOutFor", "Shape", "Values"]
-
 Values = tuple[Any, ...]
 """A user, an item and a group where there are groups, as texts, and an amount where there are amounts."""
 
@@ -176,8 +174,11 @@ class Shape:
         """
         found, roles = self._parts(convert_to_beam_type(kind)), {name: role for role, name in self._fields}
         kinds = {name: _kind_of_part(part, roles[name]) for name, part in found.items()}
-        return {role: known for role, name in self._fields
-                if self._roles.count(role) == 1 and (known := kinds.get(name)) is not None}  # fmt: skip
+        return {
+            role: known
+            for role, name in self._fields
+            if self._roles.count(role) == 1 and (known := kinds.get(name)) is not None
+        }
 
     def _parts(self, kind: Any) -> dict[str, Any]:  # noqa: ANN401
         """The type of every field; none where it is not known."""

@@ -9,9 +9,6 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["NotYet", "Refusal", "did_you_mean", "literal", "plain", "printable", "refusal_told", "refused", "verbatim"]
-
-
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
 
@@ -40,8 +37,10 @@ class Refusal(ValueError):
 
     def renamed(self, name: Callable[[str], str]) -> Refusal:
         """The same refusal, with every field by another name."""
-        rule, remedy = (_OTHER.sub(lambda match: f"{{{name(match[1])}}}" if match[1] else match[0], text)
-                        for text in (self.rule, self.remedy))  # fmt: skip
+        rule, remedy = (
+            _OTHER.sub(lambda match: f"{{{name(match[1])}}}" if match[1] else match[0], text)
+            for text in (self.rule, self.remedy)
+        )
         return type(self)(name(self.field), rule, remedy)
 
     def fields(self) -> list[str]:

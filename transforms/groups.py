@@ -15,8 +15,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
-__all__ = ["Groups", "chosen"]
-
 
 @dataclass(frozen=True)
 class Groups:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Words
 
-__all__ = ["hash_labels"]
-
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)

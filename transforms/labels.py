@@ -25,11 +25,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.types import label_of
 
-__all__ = [
-    "LONGEST_LABEL", "DomainIndex", "are_integers", "as_integers", "check_items", "column_of", "digest_of",
-    "has_digits", "is_label", "only_labels",
-]  # fmt: skip
-
 LONGEST_LABEL = 4096
 """Bytes of UTF-8 that a label may have: memory is bounded by rows then, whatever one user writes."""
 
@@ -106,11 +101,18 @@ def check_items(items: pa.Array) -> pa.Array:
     longest = pc.max(pc.binary_length(labels)).as_py() or 0
     labels, bad = only_labels(labels)
     if longest > LONGEST_LABEL:
-        raise Refusal("domain", f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
-                      "no row with a longer one is counted", "leave it out")  # fmt: skip
+        raise Refusal(
+            "domain",
+            f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
+            "no row with a longer one is counted",
+            "leave it out",
+        )
     if bad is not None:
-        raise Refusal("domain", f"must not hold NUL characters, got {pc.sum(bad).as_py()} items with one",
-                      "leave them out: no row with one is counted")  # fmt: skip
+        raise Refusal(
+            "domain",
+            f"must not hold NUL characters, got {pc.sum(bad).as_py()} items with one",
+            "leave them out: no row with one is counted",
+        )
     if labels.null_count:
         raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
@@ -154,8 +156,11 @@ def column_of(items: Iterable[Any]) -> pa.Array:
         values = list(items if listed is None else listed())
     except TypeError:
         got, path = "None" if items is None else type(items).__name__, isinstance(items, str | os.PathLike)
-        remedy = ("the whole domain of `rank` and of private_topk.PrivateTopK may be the path of a file" if path else
-                  "the list is public: it is never made from the rows")  # fmt: skip
+        remedy = (
+            "the whole domain of `rank` and of private_topk.PrivateTopK may be the path of a file"
+            if path
+            else "the list is public: it is never made from the rows"
+        )
         raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)

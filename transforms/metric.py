@@ -46,9 +46,6 @@ from private_topk.transforms.mechanisms.parameters import check_decimal
 from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
 from private_topk.transforms.windows import Period
 
-__all__ = ["NUMERAL", "Amounts", "Risers", "as_numbers"]
-
-
 _MOST_UNITS = 1 << 30
 """The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
 
@@ -205,8 +202,11 @@ class Risers:
     def __post_init__(self) -> None:
         weight = check_decimal("against_weight", self.weight, Fraction(0), Fraction(1))
         if weight.denominator > _MOST_PARTS:
-            raise Refusal("against_weight", f"must have a denominator of at most {_MOST_PARTS}, got {weight}",
-                          "round it, such as to 2/3")  # fmt: skip
+            raise Refusal(
+                "against_weight",
+                f"must have a denominator of at most {_MOST_PARTS}, got {weight}",
+                "round it, such as to 2/3",
+            )
         object.__setattr__(self, "weight", weight)
 
     @property

@@ -19,13 +19,10 @@ from private_topk.transforms.texts import (
     OneOf,
     columns,
     count,
-    delay,
     delimiter,
-    duration,
     encoding,
     fraction,
     mechanism,
-    moment,
     name_and_value,
     number,
     output_template,
@@ -34,11 +31,9 @@ from private_topk.transforms.texts import (
     template,
     whole,
     whole_or_power,
-    window_length,
     zone,
 )
-
-__all__ = ["OPTIONS", "RUN", "Option", "Options", "mechanism_from_options", "names_a_file", "require", "rows"]
+from private_topk.transforms.windows.period import delay, duration, moment, window_length
 
 Options = Mapping[str, Any]
 """The options that were given, read, by their names; those that were not are absent. `parameters` are the mechanism's
@@ -124,309 +119,981 @@ def _both(text: str) -> dict[str, str]:
 
 OPTIONS: tuple[Option, ...] = (
     # The input.
-    Option("input", str, "PLACE",
-           {"run": "files of rows: .avro, .parquet, .csv, .tsv or .jsonl, each also .gz or .zst; or "
+    Option(
+        "input",
+        str,
+        "PLACE",
+        {
+            "run": "files of rows: .avro, .parquet, .csv, .tsv or .jsonl, each also .gz or .zst; or "
             "bigquery://PROJECT:DATASET.TABLE",
             "stream": "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob of files "
-            "that arrive, as in 'incoming/*.avro'"},
-           group=_INPUT, field="source.input", required=True, path=True, template=template),
+            "that arrive, as in 'incoming/*.avro'",
+        },
+        group=_INPUT,
+        field="source.input",
+        required=True,
+        path=True,
+        template=template,
+    ),
     Option("watch", None, "", "rows are read as they come", field="source.watch"),
-    Option("success_file", str, "PATH", "do nothing unless this file is there, such as the _SUCCESS that whoever "
-           "writes the input writes last", ("run",), _INPUT, field="source.success_file", path=True, template=template,
-           same="whether a run starts; then the input is what it is"),
-    Option("expect_rows_at_least", whole, "N", "do nothing unless so many rows have a user, an item and a time in the "
-           "period; whether a run starts then tells that, beyond any epsilon (docs/reports.md)", ("run",), _INPUT,
-           field="source.expect_rows_at_least", same="whether a run starts; then the rows are what they are"),
-    Option("snapshot", str, "gs://BUCKET/FOLDER", "with bigquery://: where the table's rows are exported to, once",
-           ("run",), _INPUT, field="source.snapshot",
-           same="where a table's rows are kept; they are named by what the files hold"),
-    Option("payload", OneOf("json", "avro"), "", "what a message holds (default: json)", ("stream",), _INPUT,
-           field="source.payload"),
-    Option("payload_schema", str, "FILE", "with {payload} avro: the schema, an .avsc file", ("stream",), _INPUT,
-           field="source.payload_schema", path=True),
+    Option(
+        "success_file",
+        str,
+        "PATH",
+        "do nothing unless this file is there, such as the _SUCCESS that whoever writes the input writes last",
+        ("run",),
+        _INPUT,
+        field="source.success_file",
+        path=True,
+        template=template,
+        same="whether a run starts; then the input is what it is",
+    ),
+    Option(
+        "expect_rows_at_least",
+        whole,
+        "N",
+        "do nothing unless so many rows have a user, an item and a time in the "
+        "period; whether a run starts then tells that, beyond any epsilon (docs/reports.md)",
+        ("run",),
+        _INPUT,
+        field="source.expect_rows_at_least",
+        same="whether a run starts; then the rows are what they are",
+    ),
+    Option(
+        "snapshot",
+        str,
+        "gs://BUCKET/FOLDER",
+        "with bigquery://: where the table's rows are exported to, once",
+        ("run",),
+        _INPUT,
+        field="source.snapshot",
+        same="where a table's rows are kept; they are named by what the files hold",
+    ),
+    Option(
+        "payload",
+        OneOf("json", "avro"),
+        "",
+        "what a message holds (default: json)",
+        ("stream",),
+        _INPUT,
+        field="source.payload",
+    ),
+    Option(
+        "payload_schema",
+        str,
+        "FILE",
+        "with {payload} avro: the schema, an .avsc file",
+        ("stream",),
+        _INPUT,
+        field="source.payload_schema",
+        path=True,
+    ),
     Option("user_column", str, "NAME", "who (default: user)", RUN, _INPUT, field="source.user_column", beam="user"),
-    Option("item_column", columns, "NAME[,NAME]",
-           _both("what is ranked (default: item); several columns are one item together, as in country,title")
-           | {"preview": "where {domain} and {found} have the items, as in the run (default: item)",
-              "show": "with {item_titles}: the items there (default: item)"},
-           group=_INPUT, field="source.item_column", beam="item"),
-    Option("time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT,
-           field="source.time_column"),
-    Option("time_unit", OneOf("s", "ms", "us", "ns"), "", "what a plain number in the time column counts, "
-           "since 1970 UTC (default in text files: s)", RUN, _INPUT, field="source.time_unit"),
-    Option("value_column", str, "NAME", "rank by the sum of this column, such as minutes or revenue, and not by the "
-           "number of users; needs {max_value} (docs/amounts.md)", RUN, _AMOUNTS, field="amounts.column", beam="value"),
-    Option("max_value", number, "W",
-           _both("the most that one user adds to an item of a window; chosen without a look at the data")
-           | {"preview": "rank by sums of amounts, of which a user adds at most W to an item"},
-           group=_AMOUNTS, field="amounts.max_value", beam="max_value"),
-    Option("value_resolution", number, "R",
-           _both("amounts are rounded to multiples of it, of which {max_value} is one (default: 1)")
-           | {"preview": "amounts are rounded to multiples of it (default: 1)"},
-           group=_AMOUNTS, field="amounts.resolution", beam="value_resolution"),
-    Option("csv_delimiter", delimiter, "CHAR", "CSV files: what stands between the values of a line, such as ';' or "
-           "\\t (default: a comma; .tsv files have tabs)", RUN, _INPUT, field="source.csv_delimiter"),
-    Option("csv_encoding", encoding, "NAME", "CSV files: their encoding, such as utf-16 or latin-1 (default: utf-8)",
-           RUN, _INPUT, field="source.csv_encoding"),
-    Option("csv_quoted_newlines", None, "", "let quoted values of CSV files hold line ends; rows then depend on each "
-           "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon", RUN, _INPUT,
-           field="source.csv_quoted_newlines"),
-    Option("clock", OneOf("log", "event"), "", "log (default): when the source's own clock, of arrivals, has passed "
-           "the window's end; event: when the rows' times have, for replaying logs that are in order", ("stream",),
-           _CLOCK, field="source.clock"),
-    Option("allowed_lateness", delay, "LENGTH", "wait so much longer, for rows that come late (default: none); "
-           "later ones are dropped", ("stream",), _CLOCK, field="source.allowed_lateness"),
-    Option("poll", duration, "LENGTH", "files: how often to look for new ones (default: 10s)", ("stream",), _CLOCK,
-           field="source.poll", same="how often a folder is looked at; rows came when their files were written"),
-    Option("kafka_readers", count, "N", "how many workers share the partitions (default: 1)", ("stream",), _KAFKA,
-           field="source.kafka_readers", same="how many share the partitions changes neither rows nor clock"),
-    Option("kafka_start", str, "TIME", "where a topic is entered: earliest (default), latest, or at the first message "
-           "stamped since a time such as 2026-01-01", ("stream",), _KAFKA, field="source.kafka_start"),
-    Option("kafka_config", name_and_value, "NAME=VALUE", "of the client, such as security.protocol=SASL_SSL; may be "
-           "given again", ("stream",), _KAFKA, many=True, field="source.kafka_config",
-           same="how a broker is reached; its address is the topic's"),
+    Option(
+        "item_column",
+        columns,
+        "NAME[,NAME]",
+        _both("what is ranked (default: item); several columns are one item together, as in country,title")
+        | {
+            "preview": "where {domain} and {found} have the items, as in the run (default: item)",
+            "show": "with {item_titles}: the items there (default: item)",
+        },
+        group=_INPUT,
+        field="source.item_column",
+        beam="item",
+    ),
+    Option(
+        "time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT, field="source.time_column"
+    ),
+    Option(
+        "time_unit",
+        OneOf("s", "ms", "us", "ns"),
+        "",
+        "what a plain number in the time column counts, since 1970 UTC (default in text files: s)",
+        RUN,
+        _INPUT,
+        field="source.time_unit",
+    ),
+    Option(
+        "value_column",
+        str,
+        "NAME",
+        "rank by the sum of this column, such as minutes or revenue, and not by the "
+        "number of users; needs {max_value} (docs/amounts.md)",
+        RUN,
+        _AMOUNTS,
+        field="amounts.column",
+        beam="value",
+    ),
+    Option(
+        "max_value",
+        number,
+        "W",
+        _both("the most that one user adds to an item of a window; chosen without a look at the data")
+        | {"preview": "rank by sums of amounts, of which a user adds at most W to an item"},
+        group=_AMOUNTS,
+        field="amounts.max_value",
+        beam="max_value",
+    ),
+    Option(
+        "value_resolution",
+        number,
+        "R",
+        _both("amounts are rounded to multiples of it, of which {max_value} is one (default: 1)")
+        | {"preview": "amounts are rounded to multiples of it (default: 1)"},
+        group=_AMOUNTS,
+        field="amounts.resolution",
+        beam="value_resolution",
+    ),
+    Option(
+        "csv_delimiter",
+        delimiter,
+        "CHAR",
+        "CSV files: what stands between the values of a line, such as ';' or "
+        "\\t (default: a comma; .tsv files have tabs)",
+        RUN,
+        _INPUT,
+        field="source.csv_delimiter",
+    ),
+    Option(
+        "csv_encoding",
+        encoding,
+        "NAME",
+        "CSV files: their encoding, such as utf-16 or latin-1 (default: utf-8)",
+        RUN,
+        _INPUT,
+        field="source.csv_encoding",
+    ),
+    Option(
+        "csv_quoted_newlines",
+        None,
+        "",
+        "let quoted values of CSV files hold line ends; rows then depend on each "
+        "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon",
+        RUN,
+        _INPUT,
+        field="source.csv_quoted_newlines",
+    ),
+    Option(
+        "clock",
+        OneOf("log", "event"),
+        "",
+        "log (default): when the source's own clock, of arrivals, has passed "
+        "the window's end; event: when the rows' times have, for replaying logs that are in order",
+        ("stream",),
+        _CLOCK,
+        field="source.clock",
+    ),
+    Option(
+        "allowed_lateness",
+        delay,
+        "LENGTH",
+        "wait so much longer, for rows that come late (default: none); later ones are dropped",
+        ("stream",),
+        _CLOCK,
+        field="source.allowed_lateness",
+    ),
+    Option(
+        "poll",
+        duration,
+        "LENGTH",
+        "files: how often to look for new ones (default: 10s)",
+        ("stream",),
+        _CLOCK,
+        field="source.poll",
+        same="how often a folder is looked at; rows came when their files were written",
+    ),
+    Option(
+        "kafka_readers",
+        count,
+        "N",
+        "how many workers share the partitions (default: 1)",
+        ("stream",),
+        _KAFKA,
+        field="source.kafka_readers",
+        same="how many share the partitions changes neither rows nor clock",
+    ),
+    Option(
+        "kafka_start",
+        str,
+        "TIME",
+        "where a topic is entered: earliest (default), latest, or at the first message "
+        "stamped since a time such as 2026-01-01",
+        ("stream",),
+        _KAFKA,
+        field="source.kafka_start",
+    ),
+    Option(
+        "kafka_config",
+        name_and_value,
+        "NAME=VALUE",
+        "of the client, such as security.protocol=SASL_SSL; may be given again",
+        ("stream",),
+        _KAFKA,
+        many=True,
+        field="source.kafka_config",
+        same="how a broker is reached; its address is the topic's",
+    ),
     # The ranking.
-    Option("domain", str, "FILE", "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet "
-           "or Avro file", (*RUN, "preview"), _DOMAIN, field="domain.file", path=True, beam="domain"),
-    Option("found", str, "FILE", "found items: a ranking published before, whose items can be ranked too, with or "
-           "without {domain}; may be given again (docs/finding.md)", (*RUN, "preview"), _DOMAIN, many=True,
-           field="domain.found", path=True, template=template),
-    Option("remember", None, "", "with {unknown_domain}: what the report has published is listed from then on",
-           field="domain.remember"),
-    Option("domain_column", columns, "NAME[,NAME]", "the column of the domain file, or as many as an item has "
-           "(default: the item column)", (*RUN, "preview"), _DOMAIN, field="domain.column"),
-    Option("domain_group_column", columns, "NAME[,NAME]", "the column of the domain file that says in which group an "
-           "item can be ranked; an item of several has a row for each (default: every item in all groups)", RUN,
-           _DOMAIN, field="domain.group_column"),
-    Option("domain_range", str, "START:STOP", "the public items are the integers START to STOP - 1, such as "
-           "0:4294967296; no worker holds a list of them", (*RUN, "preview"), _DOMAIN, field="domain.range",
-           beam="domain_range"),
-    Option("unknown_domain", None, "", "which items exist is private too; needs an unknown-domain mechanism and a "
-           "delta; with a list, its items need no threshold (docs/finding.md)", (*RUN, "preview"), _DOMAIN,
-           field="domain.unknown"),
-    Option("group_column", columns, "NAME[,NAME]", "a ranking for every value of this column, such as country, that "
-           "{groups} lists; or of several columns together, as in country,platform (docs/groups.md)", RUN, _GROUPS,
-           field="groups.column", beam="group"),
-    Option("groups", str, "FILE", "the public list of groups, as {domain} is that of items; every one is published in "
-           "every window", RUN, _GROUPS, field="groups.file", path=True, beam="groups"),
-    Option("groups_per_user", count, "G",
-           _both("in how many groups of a window a user counts, those of most of their rows (default: 1); more share "
-                 "the budget")
-           | {"plan": "every group has a ranking, and a user counts in so many groups of a window",
-              "preview": "every group has a ranking, and a user counts in up to G groups of a window; the counts are "
-              "those of one group"},
-           group=_GROUPS, field="groups.per_user", beam="groups_per_user"),
+    Option(
+        "domain",
+        str,
+        "FILE",
+        "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or Avro file",
+        (*RUN, "preview"),
+        _DOMAIN,
+        field="domain.file",
+        path=True,
+        beam="domain",
+    ),
+    Option(
+        "found",
+        str,
+        "FILE",
+        "found items: a ranking published before, whose items can be ranked too, with or "
+        "without {domain}; may be given again (docs/finding.md)",
+        (*RUN, "preview"),
+        _DOMAIN,
+        many=True,
+        field="domain.found",
+        path=True,
+        template=template,
+    ),
+    Option(
+        "remember",
+        None,
+        "",
+        "with {unknown_domain}: what the report has published is listed from then on",
+        field="domain.remember",
+    ),
+    Option(
+        "domain_column",
+        columns,
+        "NAME[,NAME]",
+        "the column of the domain file, or as many as an item has (default: the item column)",
+        (*RUN, "preview"),
+        _DOMAIN,
+        field="domain.column",
+    ),
+    Option(
+        "domain_group_column",
+        columns,
+        "NAME[,NAME]",
+        "the column of the domain file that says in which group an "
+        "item can be ranked; an item of several has a row for each (default: every item in all groups)",
+        RUN,
+        _DOMAIN,
+        field="domain.group_column",
+    ),
+    Option(
+        "domain_range",
+        str,
+        "START:STOP",
+        "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
+        (*RUN, "preview"),
+        _DOMAIN,
+        field="domain.range",
+        beam="domain_range",
+    ),
+    Option(
+        "unknown_domain",
+        None,
+        "",
+        "which items exist is private too; needs an unknown-domain mechanism and a "
+        "delta; with a list, its items need no threshold (docs/finding.md)",
+        (*RUN, "preview"),
+        _DOMAIN,
+        field="domain.unknown",
+    ),
+    Option(
+        "group_column",
+        columns,
+        "NAME[,NAME]",
+        "a ranking for every value of this column, such as country, that "
+        "{groups} lists; or of several columns together, as in country,platform (docs/groups.md)",
+        RUN,
+        _GROUPS,
+        field="groups.column",
+        beam="group",
+    ),
+    Option(
+        "groups",
+        str,
+        "FILE",
+        "the public list of groups, as {domain} is that of items; every one is published in every window",
+        RUN,
+        _GROUPS,
+        field="groups.file",
+        path=True,
+        beam="groups",
+    ),
+    Option(
+        "groups_per_user",
+        count,
+        "G",
+        _both(
+            "in how many groups of a window a user counts, those of most of their rows (default: 1); more share "
+            "the budget"
+        )
+        | {
+            "plan": "every group has a ranking, and a user counts in so many groups of a window",
+            "preview": "every group has a ranking, and a user counts in up to G groups of a window; the counts are "
+            "those of one group",
+        },
+        group=_GROUPS,
+        field="groups.per_user",
+        beam="groups_per_user",
+    ),
     Option("windows", whole, "N", "how many windows one user can be in", ("plan",), _PRIVACY),
-    Option("mechanism", mechanism, "NAME", f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
-           "`private-topk mechanisms` compares them", _DRAW, _PRIVACY, ("preview",), field="mechanism.name",
-           required=True, beam="mechanism"),
-    Option("mechanism", str, "NAME", "only this one, or your own as module:Class; may be given again (default: all)",
-           ("audit",), many=True),
-    Option("report", str, "FILE", "the question of this report file: its mechanism and parameters, neighbours, counts, "
-           "amounts or groups", ("audit",)),
-    Option("k", count, "K",
-           dict.fromkeys(_DRAW, "how many items to publish")
-           | _both("how many items to publish; without it weighted-gaussian publishes all above its threshold, which "
-                   "is private partition selection (docs/finding.md)"),
-           group=_PRIVACY, several=("preview",), field="mechanism.k", beam="k"),
-    Option("epsilon", number, "E",
-           _both("privacy budget of each window; smaller is more private")
-           | {"plan": "the total over all windows; smaller is more private",
-              "preview": "privacy budget, as in the run; smaller is more private",
-              "select": "privacy budget of the draw; smaller is more private", _CREATE: "the total"},
-           group=_PRIVACY, several=("preview",), field="budget.epsilon", required=True, beam="epsilon"),
-    Option("delta", number, "D",
-           dict.fromkeys(_DRAW, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users")
-           | {_CREATE: "the total (default: 0, adding up only)"},
-           group=_PRIVACY, field="budget.delta"),
-    Option("release_delta", number, "D", "the part of delta for the deltas of single releases; the rest lets many "
-           "small ones cost less than their sum (default: half)", (_CREATE,), _PRIVACY),
-    Option("neighbours", OneOf("add-remove", "swap"), "",
-           dict.fromkeys(_DRAW, "what is protected: that a user is there at all (add-remove, default), or what a "
-                         "known user did (swap)")
-           | {_CREATE: "what every run on it must protect (default: add-remove)"},
-           group=_PRIVACY, field="budget.neighbours"),
-    Option("max_items_per_user", count, "M",
-           dict.fromkeys((*RUN, "preview"), "keep at most M items of every user and window, chosen by a hash")
-           | {"plan": "as in the run: at most M items of every user and window",
-              "select": "for mechanisms with noise for so many items a user: no user may be in more of the counts"},
-           group=_PRIVACY, field="mechanism.max_items_per_user", beam="max_items_per_user"),
-    Option("like", str, "WHAT",
-           {command: f"{what}: an earlier ranking with noisy counts; a shape, as in zipf=1.1,items=1e6,users=1e6,"
+    Option(
+        "mechanism",
+        mechanism,
+        "NAME",
+        f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
+        "`private-topk mechanisms` compares them",
+        _DRAW,
+        _PRIVACY,
+        ("preview",),
+        field="mechanism.name",
+        required=True,
+        beam="mechanism",
+    ),
+    Option(
+        "mechanism",
+        str,
+        "NAME",
+        "only this one, or your own as module:Class; may be given again (default: all)",
+        ("audit",),
+        many=True,
+    ),
+    Option(
+        "report",
+        str,
+        "FILE",
+        "the question of this report file: its mechanism and parameters, neighbours, counts, amounts or groups",
+        ("audit",),
+    ),
+    Option(
+        "k",
+        count,
+        "K",
+        dict.fromkeys(_DRAW, "how many items to publish")
+        | _both(
+            "how many items to publish; without it weighted-gaussian publishes all above its threshold, which "
+            "is private partition selection (docs/finding.md)"
+        ),
+        group=_PRIVACY,
+        several=("preview",),
+        field="mechanism.k",
+        beam="k",
+    ),
+    Option(
+        "epsilon",
+        number,
+        "E",
+        _both("privacy budget of each window; smaller is more private")
+        | {
+            "plan": "the total over all windows; smaller is more private",
+            "preview": "privacy budget, as in the run; smaller is more private",
+            "select": "privacy budget of the draw; smaller is more private",
+            _CREATE: "the total",
+        },
+        group=_PRIVACY,
+        several=("preview",),
+        field="budget.epsilon",
+        required=True,
+        beam="epsilon",
+    ),
+    Option(
+        "delta",
+        number,
+        "D",
+        dict.fromkeys(_DRAW, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users")
+        | {_CREATE: "the total (default: 0, adding up only)"},
+        group=_PRIVACY,
+        field="budget.delta",
+    ),
+    Option(
+        "release_delta",
+        number,
+        "D",
+        "the part of delta for the deltas of single releases; the rest lets many "
+        "small ones cost less than their sum (default: half)",
+        (_CREATE,),
+        _PRIVACY,
+    ),
+    Option(
+        "neighbours",
+        OneOf("add-remove", "swap"),
+        "",
+        dict.fromkeys(
+            _DRAW,
+            "what is protected: that a user is there at all (add-remove, default), or what a known user did (swap)",
+        )
+        | {_CREATE: "what every run on it must protect (default: add-remove)"},
+        group=_PRIVACY,
+        field="budget.neighbours",
+    ),
+    Option(
+        "max_items_per_user",
+        count,
+        "M",
+        dict.fromkeys((*RUN, "preview"), "keep at most M items of every user and window, chosen by a hash")
+        | {
+            "plan": "as in the run: at most M items of every user and window",
+            "select": "for mechanisms with noise for so many items a user: no user may be in more of the counts",
+        },
+        group=_PRIVACY,
+        field="mechanism.max_items_per_user",
+        beam="max_items_per_user",
+    ),
+    Option(
+        "like",
+        str,
+        "WHAT",
+        {
+            command: f"{what}: an earlier ranking with noisy counts; a shape, as in zipf=1.1,items=1e6,users=1e6,"
             f"items_per_user=20; or sample, the project's own{otherwise}"
             for command, what, otherwise in (
-                *((each, "warn before the charge where a ranking would be close to noise, judging by this",
-                   " (default: what stands at the output)") for each in RUN),
+                *(
+                    (
+                        each,
+                        "warn before the charge where a ranking would be close to noise, judging by this",
+                        " (default: what stands at the output)",
+                    )
+                    for each in RUN
+                ),
                 ("plan", "tell what such a ranking would be like, judging by this", ""),
-                ("preview", "what counts are like", ""))},
-           group=_KNOWN, field="preview.like", path=True, template=template, same="whether a warning is printed"),
-    Option("on_noise", OneOf("warn", "refuse"), "", "where a ranking would be close to noise, as far as is known: warn "
-           "(default), or refuse before the charge", RUN, _KNOWN, field="preview.on_noise",
-           same="whether a run starts"),
-    Option("zipf", number, "S", "a shape: the n-th most popular item is held about n^-S times as often as the first",
-           ("preview",), _KNOWN),
-    Option("items", whole_or_power, "D", "with {zipf}: how many items there are, by default those of the domain",
-           ("preview",), _KNOWN, ("preview",)),
-    Option("users", sizes, "U", "with {zipf}: how many users a window has; or each group, as in 8500,1200,225, or a "
-           "public file of such numbers as {counts} has them, its items being groups", ("preview",), _KNOWN),
-    Option("groups", count, "N", "with {zipf}: so many groups share the users, and each has a ranking", ("preview",),
-           _KNOWN),
-    Option("groups_zipf", number, "S", "with {groups}: the n-th largest group has n^-S times the users of the largest "
-           "(default: 1)", ("preview",), _KNOWN),
-    Option("items_per_user", number, "N", "with {zipf}: how many different items a user has in a window",
-           ("preview",), _KNOWN),
-    Option("amount", number, "A", "with {max_value}: what a user adds to an item that they hold, on average and after "
-           "the cap; {counts} and a ranking have sums already", ("preview",), _KNOWN),
-    Option("counts", str, "FILE",
-           {"preview": "public or made-up counts of a window: .npy of integers, or .csv with a column count",
-            "select": ".npy of integers, or .csv with a column count (and item)"}, group=_KNOWN),
-    Option("these_counts_are_public", None, "", "with {counts}: I know that these counts protect nobody",
-           ("preview",), _KNOWN),
-    Option("publish_counts", number, "E", "also publish noisy counts of the released items from a budget of their "
-           "own: this epsilon is added to {epsilon}", (*RUN, "plan", "preview"), _COUNTS,
-           field="budget.publish_counts"),
-    Option("publish_counts_delta", number, "D", "Gaussian noise for the counts, less for many of them; added to "
-           "{delta}", (*RUN, "plan", "preview"), _COUNTS, field="budget.publish_counts_delta"),
-    Option("publish_others", number, "E", "with {publish_counts} and {max_items_per_user}: also publish the noisy sum "
-           "of all other counts, from a budget of its own, added to {epsilon}", (*RUN, "plan", "preview"), _COUNTS,
-           field="budget.publish_others"),
-    Option("round_counts", count, "N", "publish noisy counts as multiples of N, such as 10",
-           (*RUN, "plan", "preview"), _COUNTS, field="budget.round_counts",
-           same="rounding comes after the draw, which is the same"),
-    Option("hide_counts_below", count, "N", "publish no noisy count below N; the items keep their ranks", RUN,
-           _COUNTS, field="budget.hide_counts_below", same="what is hidden was drawn all the same"),
-    Option("privacy_unit", OneOf("user-window", "user"), "",
-           dict.fromkeys((*RUN, "preview"), "user-window (default): {epsilon} is that of every single window; user: "
-                         "{epsilon} and {delta} are the total of all windows that a user can be in, and each gets a "
-                         "share")
-           | {_CREATE: "what the total is of (default: user-window)",
-              "budget renew": "which budget (default: user-window)"},
-           group=_BUDGET, field="budget.privacy_unit"),
-    Option("horizon", count, "N", "with {privacy_unit} user: how many windows there will be in all, where a run "
-           "publishes only some of them (default: those of this run)", (*RUN, "preview"), _BUDGET,
-           field="window.horizon"),
-    Option("max_windows_per_user", count, "W",
-           dict.fromkeys((*RUN, "preview"), "with {privacy_unit} user: a user counts in at most W windows, chosen by "
-                         "a hash, and the total is shared by W (docs/windows-per-user.md)")
-           | {"plan": "as in the run: a user counts in at most W of them"},
-           group=_BUDGET, field="budget.max_windows_per_user", beam="max_windows_per_user"),
-    Option("ledger", str, "URL",
-           dict.fromkeys((*RUN, "preview", *_BUDGETS), "where spending is kept, such as sqlite:///budget.db or "
-                         "postgresql://user@host/db; charged before the run starts")
-           | {"doctor": "whether it is there and can be charged, such as sqlite:///budget.db",
-              "show": "with {sign_off} or {registry}: add what the dataset's budget is, and what is spent of it"},
-           group=_BUDGET, field="ledger.url", same="which ledger is asked is no question to it"),
-    Option("dataset", str, "NAME", "with {ledger}: whose budget is charged", (*RUN, "preview", *_BUDGETS), _BUDGET,
-           field="ledger.dataset", same="its own name"),
-    Option("period", duration, "LENGTH", "how long a period lasts at least, such as 365d: the same for every renewal",
-           ("budget renew",), _BUDGET),
+                ("preview", "what counts are like", ""),
+            )
+        },
+        group=_KNOWN,
+        field="preview.like",
+        path=True,
+        template=template,
+        same="whether a warning is printed",
+    ),
+    Option(
+        "on_noise",
+        OneOf("warn", "refuse"),
+        "",
+        "where a ranking would be close to noise, as far as is known: warn (default), or refuse before the charge",
+        RUN,
+        _KNOWN,
+        field="preview.on_noise",
+        same="whether a run starts",
+    ),
+    Option(
+        "zipf",
+        number,
+        "S",
+        "a shape: the n-th most popular item is held about n^-S times as often as the first",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "items",
+        whole_or_power,
+        "D",
+        "with {zipf}: how many items there are, by default those of the domain",
+        ("preview",),
+        _KNOWN,
+        ("preview",),
+    ),
+    Option(
+        "users",
+        sizes,
+        "U",
+        "with {zipf}: how many users a window has; or each group, as in 8500,1200,225, or a "
+        "public file of such numbers as {counts} has them, its items being groups",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "groups",
+        count,
+        "N",
+        "with {zipf}: so many groups share the users, and each has a ranking",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "groups_zipf",
+        number,
+        "S",
+        "with {groups}: the n-th largest group has n^-S times the users of the largest (default: 1)",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "items_per_user",
+        number,
+        "N",
+        "with {zipf}: how many different items a user has in a window",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "amount",
+        number,
+        "A",
+        "with {max_value}: what a user adds to an item that they hold, on average and after "
+        "the cap; {counts} and a ranking have sums already",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "counts",
+        str,
+        "FILE",
+        {
+            "preview": "public or made-up counts of a window: .npy of integers, or .csv with a column count",
+            "select": ".npy of integers, or .csv with a column count (and item)",
+        },
+        group=_KNOWN,
+    ),
+    Option(
+        "these_counts_are_public",
+        None,
+        "",
+        "with {counts}: I know that these counts protect nobody",
+        ("preview",),
+        _KNOWN,
+    ),
+    Option(
+        "publish_counts",
+        number,
+        "E",
+        "also publish noisy counts of the released items from a budget of their "
+        "own: this epsilon is added to {epsilon}",
+        (*RUN, "plan", "preview"),
+        _COUNTS,
+        field="budget.publish_counts",
+    ),
+    Option(
+        "publish_counts_delta",
+        number,
+        "D",
+        "Gaussian noise for the counts, less for many of them; added to {delta}",
+        (*RUN, "plan", "preview"),
+        _COUNTS,
+        field="budget.publish_counts_delta",
+    ),
+    Option(
+        "publish_others",
+        number,
+        "E",
+        "with {publish_counts} and {max_items_per_user}: also publish the noisy sum "
+        "of all other counts, from a budget of its own, added to {epsilon}",
+        (*RUN, "plan", "preview"),
+        _COUNTS,
+        field="budget.publish_others",
+    ),
+    Option(
+        "round_counts",
+        count,
+        "N",
+        "publish noisy counts as multiples of N, such as 10",
+        (*RUN, "plan", "preview"),
+        _COUNTS,
+        field="budget.round_counts",
+        same="rounding comes after the draw, which is the same",
+    ),
+    Option(
+        "hide_counts_below",
+        count,
+        "N",
+        "publish no noisy count below N; the items keep their ranks",
+        RUN,
+        _COUNTS,
+        field="budget.hide_counts_below",
+        same="what is hidden was drawn all the same",
+    ),
+    Option(
+        "privacy_unit",
+        OneOf("user-window", "user"),
+        "",
+        dict.fromkeys(
+            (*RUN, "preview"),
+            "user-window (default): {epsilon} is that of every single window; user: "
+            "{epsilon} and {delta} are the total of all windows that a user can be in, and each gets a "
+            "share",
+        )
+        | {
+            _CREATE: "what the total is of (default: user-window)",
+            "budget renew": "which budget (default: user-window)",
+        },
+        group=_BUDGET,
+        field="budget.privacy_unit",
+    ),
+    Option(
+        "horizon",
+        count,
+        "N",
+        "with {privacy_unit} user: how many windows there will be in all, where a run "
+        "publishes only some of them (default: those of this run)",
+        (*RUN, "preview"),
+        _BUDGET,
+        field="window.horizon",
+    ),
+    Option(
+        "max_windows_per_user",
+        count,
+        "W",
+        dict.fromkeys(
+            (*RUN, "preview"),
+            "with {privacy_unit} user: a user counts in at most W windows, chosen by "
+            "a hash, and the total is shared by W (docs/windows-per-user.md)",
+        )
+        | {"plan": "as in the run: a user counts in at most W of them"},
+        group=_BUDGET,
+        field="budget.max_windows_per_user",
+        beam="max_windows_per_user",
+    ),
+    Option(
+        "ledger",
+        str,
+        "URL",
+        dict.fromkeys(
+            (*RUN, "preview", *_BUDGETS),
+            "where spending is kept, such as sqlite:///budget.db or "
+            "postgresql://user@host/db; charged before the run starts",
+        )
+        | {
+            "doctor": "whether it is there and can be charged, such as sqlite:///budget.db",
+            "show": "with {sign_off} or {registry}: add what the dataset's budget is, and what is spent of it",
+        },
+        group=_BUDGET,
+        field="ledger.url",
+        same="which ledger is asked is no question to it",
+    ),
+    Option(
+        "dataset",
+        str,
+        "NAME",
+        "with {ledger}: whose budget is charged",
+        (*RUN, "preview", *_BUDGETS),
+        _BUDGET,
+        field="ledger.dataset",
+        same="its own name",
+    ),
+    Option(
+        "period",
+        duration,
+        "LENGTH",
+        "how long a period lasts at least, such as 365d: the same for every renewal",
+        ("budget renew",),
+        _BUDGET,
+    ),
     Option("give_back", None, "", "give back what is reserved and not spent", ("budget reserve",), _BUDGET),
-    Option("window", window_length, "LENGTH", "one ranking for every such length, as in 7d or 12h, or for every day, "
-           "week, month, quarter or year of the calendar", (*RUN, "preview"), _WINDOWS, beam="period.window"),
+    Option(
+        "window",
+        window_length,
+        "LENGTH",
+        "one ranking for every such length, as in 7d or 12h, or for every day, "
+        "week, month, quarter or year of the calendar",
+        (*RUN, "preview"),
+        _WINDOWS,
+        beam="period.window",
+    ),
     Option("window", window_length, "", "the length of a period", field="window.every", required=True),
-    Option("slide", duration, "LENGTH", "with a {window} of a length: one such window starts every so often, and they "
-           "overlap", (*RUN, "preview"), _WINDOWS, beam="period.slide"),
-    Option("time_zone", zone, "NAME", "of {period_from}, {period_to} and of the calendar's windows, such as "
-           "Europe/Berlin (default: UTC)", (*RUN, "preview"), _WINDOWS, field="window.time_zone",
-           beam="period.time_zone"),
-    Option("against", OneOf("previous"), "previous", "rank by how much items rise against the window before each, "
-           "whose rows are read too (docs/risers.md)", RUN, _WINDOWS, field="against.window"),
-    Option("against_weight", fraction, "G", "with {against}: how much of the window before is taken off, 0 to 1, such "
-           "as 0.5 or 2/3 (default: 1)", RUN, _WINDOWS, field="against.weight", beam="against_weight"),
-    Option("period_from", moment, "TIME", "start of the declared period, included", (*RUN, "preview"), _WINDOWS,
-           beam="period.from"),
+    Option(
+        "slide",
+        duration,
+        "LENGTH",
+        "with a {window} of a length: one such window starts every so often, and they overlap",
+        (*RUN, "preview"),
+        _WINDOWS,
+        beam="period.slide",
+    ),
+    Option(
+        "time_zone",
+        zone,
+        "NAME",
+        "of {period_from}, {period_to} and of the calendar's windows, such as Europe/Berlin (default: UTC)",
+        (*RUN, "preview"),
+        _WINDOWS,
+        field="window.time_zone",
+        beam="period.time_zone",
+    ),
+    Option(
+        "against",
+        OneOf("previous"),
+        "previous",
+        "rank by how much items rise against the window before each, whose rows are read too (docs/risers.md)",
+        RUN,
+        _WINDOWS,
+        field="against.window",
+    ),
+    Option(
+        "against_weight",
+        fraction,
+        "G",
+        "with {against}: how much of the window before is taken off, 0 to 1, such as 0.5 or 2/3 (default: 1)",
+        RUN,
+        _WINDOWS,
+        field="against.weight",
+        beam="against_weight",
+    ),
+    Option(
+        "period_from",
+        moment,
+        "TIME",
+        "start of the declared period, included",
+        (*RUN, "preview"),
+        _WINDOWS,
+        beam="period.from",
+    ),
     Option("period_from", moment, "", "the start of the first period", field="window.first", required=True),
-    Option("period_to", moment, "TIME", "end of the declared period, excluded", (*RUN, "preview"), _WINDOWS,
-           beam="period.to"),
-    Option("release_key", str, "REF",
-           dict.fromkeys((*RUN, "select"), "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; "
-                         "without it a new random key is made")
-           | {"preview": "with {counts} and {ledger}: the key whose releases the file must not be of",
-              "doctor": "file:PATH, env:NAME or gcp-secret:...: whether it can be read, and by whom"},
-           group=_RELEASE, field="release_key", required=True, beam="release_key",
-           same="a ledger knows the key by its id"),
-    Option("release_id", str, "TEXT", "name of the release, from public knowledge only, such as report and period; "
-           "the same key, id and data repeat the same ranking", (*RUN, "select"), _RELEASE, required=True,
-           beam="release_id", same="a request's own name"),
+    Option(
+        "period_to",
+        moment,
+        "TIME",
+        "end of the declared period, excluded",
+        (*RUN, "preview"),
+        _WINDOWS,
+        beam="period.to",
+    ),
+    Option(
+        "release_key",
+        str,
+        "REF",
+        dict.fromkeys(
+            (*RUN, "select"),
+            "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; without it a new random key is made",
+        )
+        | {
+            "preview": "with {counts} and {ledger}: the key whose releases the file must not be of",
+            "doctor": "file:PATH, env:NAME or gcp-secret:...: whether it can be read, and by whom",
+        },
+        group=_RELEASE,
+        field="release_key",
+        required=True,
+        beam="release_key",
+        same="a ledger knows the key by its id",
+    ),
+    Option(
+        "release_id",
+        str,
+        "TEXT",
+        "name of the release, from public knowledge only, such as report and period; "
+        "the same key, id and data repeat the same ranking",
+        (*RUN, "select"),
+        _RELEASE,
+        required=True,
+        beam="release_id",
+        same="a request's own name",
+    ),
     Option("release_id", report_name, "", "the name of the report", field="report", required=True),
     # The output and the run.
-    Option("output", str, "PLACE",
-           {"run": "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
+    Option(
+        "output",
+        str,
+        "PLACE",
+        {
+            "run": "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
             "stream": "a folder, for one file and manifest per window; or kafka://HOST:PORT/TOPIC, "
-            "pubsub://projects/P/topics/T, bigquery://PROJECT:DATASET.TABLE"},
-           group=_RUNNING, field="sink.output", required=True, path=True, template=output_template,
-           same="where an answer is written changes nothing in it; but a stream's has one place"),
-    Option("output_format", OneOf("avro", "jsonl", "csv", "parquet"), "", "of the files in an output folder (default: "
-           "avro)", RUN, _RUNNING, field="sink.format", same="how an answer is written changes nothing in it"),
-    Option("overwrite", None, "", _both("replace an existing output") | {"show": "with {html}: replace an existing "
-           "file"}, group=_RUNNING, same="whether an answer that is there is replaced changes nothing in it"),
-    Option("runner", str, "NAME",
-           {"run": "direct (default), prism, flink, dataflow or portable",
+            "pubsub://projects/P/topics/T, bigquery://PROJECT:DATASET.TABLE",
+        },
+        group=_RUNNING,
+        field="sink.output",
+        required=True,
+        path=True,
+        template=output_template,
+        same="where an answer is written changes nothing in it; but a stream's has one place",
+    ),
+    Option(
+        "output_format",
+        OneOf("avro", "jsonl", "csv", "parquet"),
+        "",
+        "of the files in an output folder (default: avro)",
+        RUN,
+        _RUNNING,
+        field="sink.format",
+        same="how an answer is written changes nothing in it",
+    ),
+    Option(
+        "overwrite",
+        None,
+        "",
+        _both("replace an existing output") | {"show": "with {html}: replace an existing file"},
+        group=_RUNNING,
+        same="whether an answer that is there is replaced changes nothing in it",
+    ),
+    Option(
+        "runner",
+        str,
+        "NAME",
+        {
+            "run": "direct (default), prism, flink, dataflow or portable",
             "stream": "direct (default) for trials with sources that end, prism, flink, dataflow, or portable",
-            "doctor": "whose programs must be there: direct (default), prism, flink, dataflow or portable"},
-           group=_RUNNING, field="runner.name", same="every runner draws the same answer, which tests hold"),
+            "doctor": "whose programs must be there: direct (default), prism, flink, dataflow or portable",
+        },
+        group=_RUNNING,
+        field="runner.name",
+        same="every runner draws the same answer, which tests hold",
+    ),
     Option("beam_options", str, "", "words for Beam", many=True, field="runner.options"),
-    Option("exact_counters", None, "", "let the runner's metrics show exactly how many rows were left out, which tells "
-           "of single users to all who may see them (default: their order of magnitude)", (*RUN, "report"), _RUNNING,
-           same="the metrics"),
-    Option("shards", whole, "N", "user shards, a power of two; any gives the same ranking (default: by size)", RUN,
-           _RUNNING, field="runner.shards", same="any number of shards counts the same"),
+    Option(
+        "exact_counters",
+        None,
+        "",
+        "let the runner's metrics show exactly how many rows were left out, which tells "
+        "of single users to all who may see them (default: their order of magnitude)",
+        (*RUN, "report"),
+        _RUNNING,
+        same="the metrics",
+    ),
+    Option(
+        "shards",
+        whole,
+        "N",
+        "user shards, a power of two; any gives the same ranking (default: by size)",
+        RUN,
+        _RUNNING,
+        field="runner.shards",
+        same="any number of shards counts the same",
+    ),
     # What one command has for itself.
     Option("window_end", moment, "DATE", "publish the period that ends here", ("report",), _ASKED),
     Option("missed", None, "", "list the periods that have ended and are not published", ("report",), _ASKED),
     Option("backfill", None, "", "publish them all, oldest first", ("report",), _ASKED),
-    Option("dry_run", None, "",
-           _both("only say what a run would do, and whether it could: nothing is drawn, charged or published; with "
-                 "{show_dropped_rows} the rows are looked at too")
-           | {"report": "only check the file; with {window_end} also whether that period could be published, and what "
-              "that would do: nothing is drawn, charged or published"},
-           group=_ASKED, same="no run at all"),
-    Option("until", moment, "DATE", "with {missed} and {backfill}: look at periods up to here (default: now)",
-           ("report",), _RUNNING),
-    Option("correction", str, "TEXT", "with {window_end}: publish again, over corrected input, as a release of its "
-           "own; costs budget", ("report",), _RUNNING),
-    Option("recall", number, "R", "find the least epsilon, or without {k} the largest k, by which so much of the top k "
-           "is found, as in 0.9", ("preview",), _TOLD),
-    Option("draws", whole, "N",
-           {"preview": "draws for each mechanism (default: 400, fewer where they are slow)",
-            "audit": "from each of two neighbours, through the plain functions (default: 2000)"}, group=_TOLD),
-    Option("beam_draws", whole, "N", "likewise through Beam, files to file; 0 leaves Beam out (default: 300)",
-           ("audit",)),
+    Option(
+        "dry_run",
+        None,
+        "",
+        _both(
+            "only say what a run would do, and whether it could: nothing is drawn, charged or published; with "
+            "{show_dropped_rows} the rows are looked at too"
+        )
+        | {
+            "report": "only check the file; with {window_end} also whether that period could be published, and what "
+            "that would do: nothing is drawn, charged or published"
+        },
+        group=_ASKED,
+        same="no run at all",
+    ),
+    Option(
+        "until",
+        moment,
+        "DATE",
+        "with {missed} and {backfill}: look at periods up to here (default: now)",
+        ("report",),
+        _RUNNING,
+    ),
+    Option(
+        "correction",
+        str,
+        "TEXT",
+        "with {window_end}: publish again, over corrected input, as a release of its own; costs budget",
+        ("report",),
+        _RUNNING,
+    ),
+    Option(
+        "recall",
+        number,
+        "R",
+        "find the least epsilon, or without {k} the largest k, by which so much of the top k is found, as in 0.9",
+        ("preview",),
+        _TOLD,
+    ),
+    Option(
+        "draws",
+        whole,
+        "N",
+        {
+            "preview": "draws for each mechanism (default: 400, fewer where they are slow)",
+            "audit": "from each of two neighbours, through the plain functions (default: 2000)",
+        },
+        group=_TOLD,
+    ),
+    Option(
+        "beam_draws", whole, "N", "likewise through Beam, files to file; 0 leaves Beam out (default: 300)", ("audit",)
+    ),
     Option("confidence", number, "P", "that all bounds together are right (default: 0.999)", ("audit",)),
     Option("seed", str, "TEXT", "of all keys and ids, to repeat an audit (default: fresh ones)", ("audit",)),
     Option("stop", None, "", "stop at the first check that fails", ("audit",)),
     Option("group", str, "NAME", "only the ranking of this group", ("show",)),
     Option("title", str, "TEXT", "with {html}: what is ranked, as in 'Most bought items'", ("show",)),
-    Option("html", str, "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee",
-           ("show",)),
-    Option("sign_off", None, "", "print a sheet for whoever signs: what the manifest says, and what is to be filled in",
-           ("show",)),
-    Option("registry", None, "", "print an entry for OpenDP's registry of deployments, as YAML with its blanks named",
-           ("show",)),
+    Option(
+        "html", str, "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee", ("show",)
+    ),
+    Option(
+        "sign_off",
+        None,
+        "",
+        "print a sheet for whoever signs: what the manifest says, and what is to be filled in",
+        ("show",),
+    ),
+    Option(
+        "registry",
+        None,
+        "",
+        "print an entry for OpenDP's registry of deployments, as YAML with its blanks named",
+        ("show",),
+    ),
     Option("item_titles", str, "FILE", "show items by the titles in this table, such as the domain file", ("show",)),
     Option("title_column", str, "NAME", "with {item_titles}: the column of the titles (default: title)", ("show",)),
     Option("folder", str, "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)", ("sample",)),
-    Option("plot", str, "FILE",
-           {"budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
-    Option("health_file", str, "FILE", "write every second how far the stream is, for a monitor: JSON with the time, "
-           "how many windows there are and are published, and when the next one closes", ("stream",), _TERMINAL,
-           same="the terminal"),
-    Option("quiet", None, "", "do not print rankings, nor tell a terminal of rows left out", ("run", "report"),
-           _TERMINAL, same="the terminal"),
-    Option("json", None, "", {
-        command: f"print {what} as one JSON document (docs/command-line.md)" for command, what in {
-            "run": "what was published, or with {dry_run} what would be,",
-            "stream": "where how many windows were published, or with {dry_run} what would be,",
-            "report": "what became of every period", "show": "rows and manifest",
-            "preview": "every number with its interval", "plan": "the shares", "select": "what was drawn",
-            "budget create": "the budget", "budget reserve": "the budget", "budget renew": "the budget",
-            "budget show": "budgets and what is spent", "budget history": "the charges",
-            "mechanisms": "the mechanisms", "audit": "the checks", "sample": "what was written",
-            "doctor": "what was found"}.items()}, group=_TERMINAL, same="the terminal"),
-    Option("show_dropped_rows", None, "", "tell on stderr why rows were left out and whether they are many, for the "
-           "operator only; with {exact_counters} how many (default: if stderr is a terminal)", (*RUN, "report"),
-           _TERMINAL, same="the terminal"),
-)  # fmt: skip
+    Option("plot", str, "FILE", {"budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
+    Option(
+        "health_file",
+        str,
+        "FILE",
+        "write every second how far the stream is, for a monitor: JSON with the time, "
+        "how many windows there are and are published, and when the next one closes",
+        ("stream",),
+        _TERMINAL,
+        same="the terminal",
+    ),
+    Option(
+        "quiet",
+        None,
+        "",
+        "do not print rankings, nor tell a terminal of rows left out",
+        ("run", "report"),
+        _TERMINAL,
+        same="the terminal",
+    ),
+    Option(
+        "json",
+        None,
+        "",
+        {
+            command: f"print {what} as one JSON document (docs/command-line.md)"
+            for command, what in {
+                "run": "what was published, or with {dry_run} what would be,",
+                "stream": "where how many windows were published, or with {dry_run} what would be,",
+                "report": "what became of every period",
+                "show": "rows and manifest",
+                "preview": "every number with its interval",
+                "plan": "the shares",
+                "select": "what was drawn",
+                "budget create": "the budget",
+                "budget reserve": "the budget",
+                "budget renew": "the budget",
+                "budget show": "budgets and what is spent",
+                "budget history": "the charges",
+                "mechanisms": "the mechanisms",
+                "audit": "the checks",
+                "sample": "what was written",
+                "doctor": "what was found",
+            }.items()
+        },
+        group=_TERMINAL,
+        same="the terminal",
+    ),
+    Option(
+        "show_dropped_rows",
+        None,
+        "",
+        "tell on stderr why rows were left out and whether they are many, for the "
+        "operator only; with {exact_counters} how many (default: if stderr is a terminal)",
+        (*RUN, "report"),
+        _TERMINAL,
+        same="the terminal",
+    ),
+)
 """Every option but for the parameters of mechanisms, which `rows` adds."""
 
 _NAMES = {option.name for option in OPTIONS}
@@ -459,8 +1126,16 @@ def _parameters(kinds: Iterable[type[Mechanism]]) -> Iterator[Option]:
                 taken.setdefault(name, []).append(kind.about.name)
     for name, parameter in first.items():
         owners = ", ".join(taken[name]) if len(taken[name]) < _MANY else "some mechanisms"
-        yield Option(name, BY_KIND[parameter.kind], name[0].upper(), f"{owners}: {parameter.help}", _DRAW, _PRIVACY,
-                     field=f"mechanism.{name}", parameter=True)  # fmt: skip
+        yield Option(
+            name,
+            BY_KIND[parameter.kind],
+            name[0].upper(),
+            f"{owners}: {parameter.help}",
+            _DRAW,
+            _PRIVACY,
+            field=f"mechanism.{name}",
+            parameter=True,
+        )
 
 
 def require(options: Options, *names: str) -> None:

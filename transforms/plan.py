@@ -12,8 +12,6 @@ from private_topk.transforms.domain import Domain
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["ITEM_SHARD_BITS", "UNKNOWN_ITEM_SHARDS", "Execution", "ExecutionPlan", "Partitioning", "plan"]
-
 ITEM_SHARD_BITS = 16
 """Public domain: an item shard is a range of 2**16 codes, 512 KiB of counts, so that the counts of one item shard stay
 small beside what a runner sorts in memory. It has more codes, up to 2**20, if there would be over 64 keys, and still

@@ -21,17 +21,6 @@ from private_topk.transforms.composite import Label, Names, as_columns, composit
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = [
-    "DRAWS",
-    "NoiseSize",
-    "NoisyTotal",
-    "Ranking",
-    "Release",
-    "ReleaseKey",
-    "not_here",
-    "release_seed",
-]
-
 
 class NoiseSize(NamedTuple):
     """The size of the noise of published counts. Public: a function of the specification and of how many counts are
@@ -288,9 +277,11 @@ def _from_secret_manager(name: str) -> bytes:
     try:
         return secretmanager.SecretManagerServiceClient().access_secret_version(name=name).payload.data
     except Exception as error:  # Google's layers raise a dozen kinds
-        raise Refusal("release_key", f"gcp-secret:{verbatim(name)} cannot be read here ({type(error).__name__})",
-                      "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the "
-                      "secret") from None  # fmt: skip
+        raise Refusal(
+            "release_key",
+            f"gcp-secret:{verbatim(name)} cannot be read here ({type(error).__name__})",
+            "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the secret",
+        ) from None
 
 
 def not_here() -> Refusal:

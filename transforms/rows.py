@@ -30,8 +30,6 @@ from private_topk.transforms.shuffle import ThreadPoolDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
-__all__ = ["BlockCoder", "MakeBlocks", "ShardByUser", "UserRows", "late_moment", "rankable"]
-
 _ROWS = 50_000
 _LOOKED_AT = 1000
 _LETTERS = 16 << 20
@@ -131,7 +129,9 @@ class _GatherDoFn(beam.DoFn):
             logging.getLogger(__name__).warning(
                 "PrivateTopK leaves out all of the first %s elements of a bundle: %s. "
                 "Without rows a ranking is pure noise",
-                f"{_LOOKED_AT:,}", fault)  # fmt: skip
+                f"{_LOOKED_AT:,}",
+                fault,
+            )
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
@@ -192,8 +192,9 @@ class ShardByUser(beam.PTransform):
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(spec.domain, key, plan.user_shards, plan.rows, plan.cores, spec.amounts, spec.groups,
-                              plan.rows_together)  # fmt: skip
+        self._fn = _ShardDoFn(
+            spec.domain, key, plan.user_shards, plan.rows, plan.cores, spec.amounts, spec.groups, plan.rows_together
+        )
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, rows)
@@ -335,10 +336,12 @@ class _ShardDoFn(ThreadPoolDoFn):
         shards = (columns["user"] >> np.uint64(48)).astype(np.int64) & (self._shards - 1)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
-            return make_table(**{
-                name: column[rows] if isinstance(column, np.ndarray) else column.take(pa.array(rows))
-                for name, column in columns.items()
-            })  # fmt: skip
+            return make_table(
+                **{
+                    name: column[rows] if isinstance(column, np.ndarray) else column.take(pa.array(rows))
+                    for name, column in columns.items()
+                }
+            )
 
         pieces = [
             (shard, piece.slice(start, _LONGEST))

@@ -43,8 +43,6 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, WindowBounds
 from private_topk.transforms.windows.assign import IntoWindows, window_named
 
-__all__ = ["MOST_HELD", "RankingKey", "SelectTopK", "WindowCounts", "by_window", "rank", "ranking_key"]
-
 MOST_HELD = 1 << 26
 """The most nonzero counts held at once: a limit of a worker's memory."""
 
@@ -148,8 +146,12 @@ def _rows_of_windows(table: pa.RecordBatch, windows: range) -> Codes:
 def _parts(held: Codes, windows: range) -> Iterator[range]:
     """The windows, as many that follow each other at a time as hold `MOST_HELD` items together."""
     if held.max() > MOST_HELD:
-        raise Refusal("", f"more than {MOST_HELD:,} different items are held in a window, or in a group of rows of it: "
-                      "one worker holds the counts of no more", "rank shorter windows, or coarser items")  # fmt: skip
+        raise Refusal(
+            "",
+            f"more than {MOST_HELD:,} different items are held in a window, or in a group of rows of it: "
+            "one worker holds the counts of no more",
+            "rank shorter windows, or coarser items",
+        )
     start, total = 0, 0
     for number, more in enumerate(held.tolist()):
         if total + more > MOST_HELD:
@@ -235,9 +237,10 @@ class WindowCounts:
         if not domain.is_public:
             return cls._of_labels(tables, spec.head(), domain.catalogue)
         tables = sorted((table for table in tables if len(table)), key=lambda table: table["item"][0].as_py())
-        columns = {name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)],
-                                        dtype=np.int64)
-                   for name in ("item", "count")}  # fmt: skip
+        columns = {
+            name: np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)], dtype=np.int64)
+            for name in ("item", "count")
+        }
         return cls(columns["item"], columns["count"], domain.listed(group), domain)
 
     @classmethod

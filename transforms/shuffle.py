@@ -16,8 +16,6 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.completeness import incomplete
 
-__all__ = ["InProcessShuffle", "PutIn", "ThreadPoolDoFn"]
-
 
 class InProcessShuffle:
     """A shuffle by reference: the runner groups numbers, and the elements they stand for stay in memory.

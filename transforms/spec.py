@@ -22,8 +22,6 @@ from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, rele
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-__all__ = ["Draws", "TopK", "check_kinds", "noise_size"]
-
 _MOST_UNITS = 1 << 29
 """The most units that a user can move a score by: with eight billion users, differences stay below 2**63."""
 _CENTRAL = Fraction(95, 100)
@@ -81,12 +79,18 @@ class TopK:
         self._set("groups", None if self.groups is None else Groups.of(self.groups))
         about, guarantee = self.mechanism.about, self.mechanism.guarantee
         if not self.domain.is_public and guarantee.domain == "public":
-            raise Refusal("mechanism", f"{about.name} needs a public domain: over an unknown one, that an item appears "
-                          "at all would tell that somebody holds it", "give the public list of items, or use an "
-                          "unknown-domain mechanism such as limit-domain with a delta")  # fmt: skip
+            raise Refusal(
+                "mechanism",
+                f"{about.name} needs a public domain: over an unknown one, that an item appears "
+                "at all would tell that somebody holds it",
+                "give the public list of items, or use an unknown-domain mechanism such as limit-domain with a delta",
+            )
         if self.catalogue is not None and not guarantee.takes_catalogue:
-            raise Refusal("mechanism", f"{about.name} takes no list of items beside an unknown domain",
-                          "leave the list out, or take weighted-gaussian")  # fmt: skip
+            raise Refusal(
+                "mechanism",
+                f"{about.name} takes no list of items beside an unknown domain",
+                "leave the list out, or take weighted-gaussian",
+            )
         self._set("k", None if self.k is None else check_k(self.k, self.domain.size, guarantee.domain))
         domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.most)
         self._set("domain", domain)
@@ -96,8 +100,9 @@ class TopK:
         self._check_scores()
         bound = self.mechanism.parameter("max_items_per_user")
         if None not in (bound, self.max_items_per_user) and bound != self.max_items_per_user:
-            raise Refusal("max_items_per_user", f"must be the mechanism's own bound, got {self.max_items_per_user} and "
-                          f"{bound}")  # fmt: skip
+            raise Refusal(
+                "max_items_per_user", f"must be the mechanism's own bound, got {self.max_items_per_user} and {bound}"
+            )
         items = bound if self.max_items_per_user is None else self.max_items_per_user
         self._set("max_items_per_user", check_parameter("max_items_per_user", items))
         self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
@@ -124,37 +129,61 @@ class TopK:
         name, counts = self.mechanism.about.name, self.publish_counts
         weighs_users = self.mechanism.guarantee.metric == "weights"
         if self.amounts is not None and weighs_users:
-            raise Refusal("mechanism", f"{name} adds up weights of users, and no amounts",
-                          "rank without amounts, or take another mechanism")  # fmt: skip
+            raise Refusal(
+                "mechanism",
+                f"{name} adds up weights of users, and no amounts",
+                "rank without amounts, or take another mechanism",
+            )
         if self.amounts is not None and counts is not None and counts.round_to > 1:
             raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
         if weighs_users and counts is not None:
-            raise Refusal("publish_counts", f"does not go with {name}, which adds up weights and counts nobody",
-                          "leave it out")  # fmt: skip
+            raise Refusal(
+                "publish_counts", f"does not go with {name}, which adds up weights and counts nobody", "leave it out"
+            )
         if counts is not None and counts.others is not None:
             if not self.domain.is_public:
-                raise Refusal("publish_others", "needs a public domain: of an unknown one not all counts come together",
-                              "leave it out")  # fmt: skip
+                raise Refusal(
+                    "publish_others",
+                    "needs a public domain: of an unknown one not all counts come together",
+                    "leave it out",
+                )
             if self.max_items_per_user is None and self.mechanism.parameter("max_items_per_user") is None:
                 raise Refusal("publish_others", "needs {max_items_per_user}: a user is in the sum once for every item")
 
     def _check_risers(self, risers: Risers, units: int) -> None:
         if not self.domain.is_public:
-            raise Refusal("against", "needs a public domain: over an unknown one thresholds tell items that few hold, "
-                          "and scores may lie below 0, where nobody holds an item", "give the public list")  # fmt: skip
+            raise Refusal(
+                "against",
+                "needs a public domain: over an unknown one thresholds tell items that few hold, "
+                "and scores may lie below 0, where nobody holds an item",
+                "give the public list",
+            )
         if not self.mechanism.guarantee.ranks_risers:
-            raise Refusal("mechanism", f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
-                          "move all counts one way, and one who was here before moves some down", "take a mechanism "
-                          "whose guarantee says `translation_invariant` and `swap_costs_one_draw`")  # fmt: skip
+            raise Refusal(
+                "mechanism",
+                f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
+                "move all counts one way, and one who was here before moves some down",
+                "take a mechanism whose guarantee says `translation_invariant` and `swap_costs_one_draw`",
+            )
         if self.publish_counts is not None:
-            raise Refusal("publish_counts", "does not go with {against}: the noise of counts is proved for users who "
-                          "move them one way", "leave it out, or publish each window with its counts")  # fmt: skip
+            raise Refusal(
+                "publish_counts",
+                "does not go with {against}: the noise of counts is proved for users who move them one way",
+                "leave it out, or publish each window with its counts",
+            )
         if self.max_windows_per_user is not None:
-            raise Refusal("max_windows_per_user", "does not go with {against}: a user who counts in one of two "
-                          "windows would rise or fall in all of their items", "leave it out")  # fmt: skip
+            raise Refusal(
+                "max_windows_per_user",
+                "does not go with {against}: a user who counts in one of two "
+                "windows would rise or fall in all of their items",
+                "leave it out",
+            )
         if risers.width * units > _MOST_UNITS:
-            raise Refusal("against_weight", f"{risers.weight} is too fine for a {{max_value}} of {units} units",
-                          "round it, or count amounts in coarser units")  # fmt: skip
+            raise Refusal(
+                "against_weight",
+                f"{risers.weight} is too fine for a {{max_value}} of {units} units",
+                "round it, or count amounts in coarser units",
+            )
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -187,12 +216,18 @@ class TopK:
             return
         remedy = "rank files with `run`, once the horizon is over"
         if self.max_windows_per_user is not None:
-            raise Refusal("max_windows_per_user", "needs all windows at once, to choose among those of a user; a "
-                          "stream is published window by window", remedy)  # fmt: skip
+            raise Refusal(
+                "max_windows_per_user",
+                "needs all windows at once, to choose among those of a user; a stream is published window by window",
+                remedy,
+            )
         if self.risers is not None:
-            raise Refusal("against", "needs a window and the one before at once; a stream is published window by "
-                          "window, and what was counted is not kept",
-                          f"{remedy}, or each period with `report`")  # fmt: skip
+            raise Refusal(
+                "against",
+                "needs a window and the one before at once; a stream is published window by "
+                "window, and what was counted is not kept",
+                f"{remedy}, or each period with `report`",
+            )
 
     def listed(self) -> list[tuple[str, str]]:
         """The files of the public lists that are read, each by its field."""

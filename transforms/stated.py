@@ -8,8 +8,6 @@ from fractions import Fraction
 
 from private_topk.transforms.errors import plain
 
-__all__ = ["number", "stated"]
-
 _OF_A_FLOAT = 15
 
 

@@ -14,13 +14,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms import mechanism_by_name
 from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.calendar import time_zone
-from private_topk.transforms.windows.period import delay, duration, moment, window_length
-
-__all__ = [
-    "BY_KIND", "OneOf", "columns", "count", "delay", "delimiter", "duration", "encoding", "fraction", "listed",
-    "mechanism", "moment", "name_and_value", "number", "output_template", "printable_text", "report_name", "sizes",
-    "template", "whole", "whole_or_power", "window_length", "zone",
-]  # fmt: skip
 
 _LONGEST_NAME = 200
 
@@ -173,14 +166,17 @@ def delimiter(text: str) -> str:
     if re.fullmatch(r"\\(t|x[0-9a-fA-F]{2})", text):
         text = "\t" if text == "\\t" else chr(int(text[2:], 16))
     if len(text) != 1 or not text.isascii() or text in '"\r\n\0':
-        raise ValueError(f"must be one character of ASCII such as ';', or \\t for a tab, and no quote or line end; "
-                         f"got {text!r}")  # fmt: skip
+        raise ValueError(
+            f"must be one character of ASCII such as ';', or \\t for a tab, and no quote or line end; got {text!r}"
+        )
     return text
 
 
 _UNITS = {f"utf-{bits}{order}" for bits in (16, 32) for order in ("", "-le", "-be")}
-_LEADS = {"big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp", "euc_kr", "gb18030",
-          "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213"}  # fmt: skip
+_LEADS = set(
+    "big5 big5hkscs cp932 cp949 cp950 euc_jis_2004 euc_jisx0213 euc_jp euc_kr gb18030 gb2312 gbk johab shift_jis "
+    "shift_jis_2004 shift_jisx0213".split()
+)
 """Encodings of letters of one and more bytes, of which a line feed is none but the first."""
 
 
@@ -193,8 +189,10 @@ def encoding(text: str) -> str:
     if name in ("utf-8", "utf-8-sig"):  # a mark at the start is dropped anyway
         return "utf-8"
     if name not in _UNITS | _LEADS and not _is_a_letter_a_byte(name):
-        raise ValueError(f"{text!r} cannot be read line by line: what a byte means depends on bytes before it, perhaps "
-                         "of another row; convert the files to utf-8, as iconv does")  # fmt: skip
+        raise ValueError(
+            f"{text!r} cannot be read line by line: what a byte means depends on bytes before it, perhaps "
+            "of another row; convert the files to utf-8, as iconv does"
+        )
     return name
 
 
@@ -211,6 +209,10 @@ def _is_a_letter_a_byte(name: str) -> bool:
 
 
 BY_KIND: Mapping[str, Callable[[str], object]] = {
-    "number": number, "fraction": fraction, "whole": whole, "text": str, "object": str,
-}  # fmt: skip
+    "number": number,
+    "fraction": fraction,
+    "whole": whole,
+    "text": str,
+    "object": str,
+}
 """The reader of a mechanism's parameter, by its kind."""

@@ -36,8 +36,6 @@ from private_topk.transforms.validation import (
 from private_topk.transforms.windows import Period, utc_text
 from private_topk.transforms.windows.assign import AssignWindows, DropLateBlocks, EveryWindow
 
-__all__ = ["PrivateTopK", "RankBlocks"]
-
 DEFAULT_SHARDS = 64
 
 
@@ -139,10 +137,16 @@ class PrivateTopK(beam.PTransform):
             if unused is not None:
                 raise Refusal("delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out")
         elif isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
-            raise Refusal("delta" if epsilon is None else "epsilon", "is of a mechanism that is given by its name",
-                          "the object has its own")  # fmt: skip
-        for name, flag in (("waits_for_timers", waits_for_timers), ("reveal_active_windows", reveal_active_windows),
-                           ("exact_counters", exact_counters)):  # fmt: skip
+            raise Refusal(
+                "delta" if epsilon is None else "epsilon",
+                "is of a mechanism that is given by its name",
+                "the object has its own",
+            )
+        for name, flag in (
+            ("waits_for_timers", waits_for_timers),
+            ("reveal_active_windows", reveal_active_windows),
+            ("exact_counters", exact_counters),
+        ):
             if not isinstance(flag, bool):
                 raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:

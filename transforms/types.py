@@ -23,22 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "KINDS",
-    "Kind",
-    "Meaning",
-    "Rule",
-    "is_binary",
-    "is_missing",
-    "is_text",
-    "kind_of",
-    "kind_of_class",
-    "label_of",
-    "rule_of",
-    "type_name",
-    "written_out",
-]  # fmt: skip
-
 Meaning = Literal["label", "time", "amount"]
 """As what a value is read: a user, an item or a group; a time; an amount."""
 
@@ -100,29 +84,115 @@ _FRACTION = "the same; whole ones exactly, others to the nearest microsecond, ti
 _TO_TEXT = "write it as text"
 
 KINDS: tuple[Kind, ...] = (
-    Kind("text", is_text, "itself, letter by letter: no trimming, no other case", "ISO 8601, or a number",
-         "a number, or unreadable", "string, large_string, string_view, json", "string, enum", "str"),
-    Kind("bytes", is_binary, "the text that they are in UTF-8, or unreadable", _AS_TEXT, _AS_TEXT,
-         "binary, large_binary, binary_view", "bytes", "bytes"),
-    Kind("UUID", _is_uuid, "its 36 characters, in lower case", None, None, "uuid", "uuid in a fixed of 16 bytes",
-         "uuid.UUID"),
-    Kind("whole number", pa.types.is_integer, _DIGITS, _COUNTED, "itself", "integers of any width", "int, long",
-         "int, and numpy's", counts=True),
-    Kind("decimal, scale 0", _is_whole, "the same", "the same", "itself", "decimal", "decimal", "decimal.Decimal",
-         counts=True),
-    Kind("decimal, scale above 0", pa.types.is_decimal, None, _FRACTION, "itself", "decimal", "decimal",
-         "decimal.Decimal", "cast it to DECIMAL(38, 0), or to text", counts=True),
-    Kind("number with a point", pa.types.is_floating, None, "the same", "itself, NaN missing",
-         "halffloat, float, double", "float, double", "float, and numpy's",
-         "cast it to whole numbers, such as BIGINT or .astype('Int64')", counts=True),
-    Kind("timestamp", pa.types.is_timestamp, None, "itself; finer ones are rounded down, without a zone in UTC", None,
-         "timestamp of any unit", "`timestamp-` and `local-timestamp-` `millis`, `micros`, `nanos`",
-         "datetime, numpy.datetime64", _TO_TEXT),
-    Kind("date", pa.types.is_date, None, "its midnight, in UTC", None, "date32, date64", "date", "datetime.date",
-         _TO_TEXT),
-    Kind("nothing", pa.types.is_null, "left out: `null`", "left out: `null`", "left out: `null`", "null", "null",
-         "None, and NaN, NaT and NA of numpy and pandas"),
-)  # fmt: skip
+    Kind(
+        "text",
+        is_text,
+        "itself, letter by letter: no trimming, no other case",
+        "ISO 8601, or a number",
+        "a number, or unreadable",
+        "string, large_string, string_view, json",
+        "string, enum",
+        "str",
+    ),
+    Kind(
+        "bytes",
+        is_binary,
+        "the text that they are in UTF-8, or unreadable",
+        _AS_TEXT,
+        _AS_TEXT,
+        "binary, large_binary, binary_view",
+        "bytes",
+        "bytes",
+    ),
+    Kind(
+        "UUID",
+        _is_uuid,
+        "its 36 characters, in lower case",
+        None,
+        None,
+        "uuid",
+        "uuid in a fixed of 16 bytes",
+        "uuid.UUID",
+    ),
+    Kind(
+        "whole number",
+        pa.types.is_integer,
+        _DIGITS,
+        _COUNTED,
+        "itself",
+        "integers of any width",
+        "int, long",
+        "int, and numpy's",
+        counts=True,
+    ),
+    Kind(
+        "decimal, scale 0",
+        _is_whole,
+        "the same",
+        "the same",
+        "itself",
+        "decimal",
+        "decimal",
+        "decimal.Decimal",
+        counts=True,
+    ),
+    Kind(
+        "decimal, scale above 0",
+        pa.types.is_decimal,
+        None,
+        _FRACTION,
+        "itself",
+        "decimal",
+        "decimal",
+        "decimal.Decimal",
+        "cast it to DECIMAL(38, 0), or to text",
+        counts=True,
+    ),
+    Kind(
+        "number with a point",
+        pa.types.is_floating,
+        None,
+        "the same",
+        "itself, NaN missing",
+        "halffloat, float, double",
+        "float, double",
+        "float, and numpy's",
+        "cast it to whole numbers, such as BIGINT or .astype('Int64')",
+        counts=True,
+    ),
+    Kind(
+        "timestamp",
+        pa.types.is_timestamp,
+        None,
+        "itself; finer ones are rounded down, without a zone in UTC",
+        None,
+        "timestamp of any unit",
+        "`timestamp-` and `local-timestamp-` `millis`, `micros`, `nanos`",
+        "datetime, numpy.datetime64",
+        _TO_TEXT,
+    ),
+    Kind(
+        "date",
+        pa.types.is_date,
+        None,
+        "its midnight, in UTC",
+        None,
+        "date32, date64",
+        "date",
+        "datetime.date",
+        _TO_TEXT,
+    ),
+    Kind(
+        "nothing",
+        pa.types.is_null,
+        "left out: `null`",
+        "left out: `null`",
+        "left out: `null`",
+        "null",
+        "null",
+        "None, and NaN, NaT and NA of numpy and pandas",
+    ),
+)
 """Every type that is read. All others are refused."""
 
 _BY_NAME = {kind.name: kind for kind in KINDS}
@@ -132,8 +202,10 @@ _WANTED: dict[Meaning, str] = {
     "time": "event times must be timestamps, dates, numbers or ISO 8601 texts",
     "amount": "amounts must be numbers",
 }
-_REMEDIES = ((pa.types.is_nested, "write a row for each value, and the value by itself"),
-             (pa.types.is_fixed_size_binary, "write it as text, such as in hexadecimal digits"))  # fmt: skip
+_REMEDIES = (
+    (pa.types.is_nested, "write a row for each value, and the value by itself"),
+    (pa.types.is_fixed_size_binary, "write it as text, such as in hexadecimal digits"),
+)
 
 
 def kind_of(kind: pa.DataType) -> Kind | None:

@@ -33,8 +33,6 @@ from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
 
-__all__ = ["Choices", "UserShard", "WindowsOfUsers"]
-
 
 class Choices:
     """A hash word of each user for each purpose, which together with the hashes of the options makes the choice.

@@ -16,8 +16,6 @@ from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-__all__ = ["check_key", "check_lists", "check_windowing", "named_as_arguments"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _ARGUMENTS = {"against": "risers", "against_weight": "risers", "period_from": "period"}
@@ -50,17 +48,23 @@ def check_lists(spec: TopK, runner: PipelineRunner | None) -> None:
     """Raise Refusal if workers that are plainly other machines would look for a list in a file of this one."""
     for field, path in spec.listed() if type(runner).__name__ == "DataflowRunner" else ():
         if "://" not in path:
-            raise Refusal(field, f"{verbatim(path)} is a file of this machine, which the workers do not see",
-                          "copy it to a bucket and give gs://BUCKET/...")  # fmt: skip
+            raise Refusal(
+                field,
+                f"{verbatim(path)} is a file of this machine, which the workers do not see",
+                "copy it to a bucket and give gs://BUCKET/...",
+            )
 
 
 def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, windows_are_public: bool) -> None:
     """Raise unless every window fires once, exists whoever is active in it, and is available when it is needed."""
     refuse_second_firings(rows)
     if not windows_are_public and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
-        raise Refusal("period", "must be given for input that is windowed: of its windows only those that somebody "
-                      "was active in would be published, which tells of a user who is alone in one",
-                      "declare the windows, or accept that with {reveal_active_windows}")  # fmt: skip
+        raise Refusal(
+            "period",
+            "must be given for input that is windowed: of its windows only those that somebody "
+            "was active in would be published, which tells of a user who is alone in one",
+            "declare the windows, or accept that with {reveal_active_windows}",
+        )
     spec.check_windows(period, rows.is_bounded)
 
 
@@ -69,10 +73,14 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
     windowing = rows.windowing
     default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
     if not default or windowing.allowed_lateness != 0:
-        raise ValueError("every window must fire exactly once, since each firing is a release: window the input with "
-                         "the default trigger and allowed_lateness=0")  # fmt: skip
+        raise ValueError(
+            "every window must fire exactly once, since each firing is a release: window the input with "
+            "the default trigger and allowed_lateness=0"
+        )
     if not isinstance(windowing.windowfn, window.NonMergingWindowFn):
-        raise ValueError("windows that merge, such as sessions, are inferred from the data, which would tell of a user "
-                         "who is alone in one: use fixed windows")  # fmt: skip
+        raise ValueError(
+            "windows that merge, such as sessions, are inferred from the data, which would tell of a user "
+            "who is alone in one: use fixed windows"
+        )
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
         raise Refusal("period", "must be given for an unbounded input: its global window never ends")

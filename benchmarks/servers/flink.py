@@ -29,19 +29,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.servers.parts import cache_folder, made_once
+from benchmarks.servers.parts import made_once
+from private_topk.runners import cache_folder
 from private_topk.runners.child import ending_with_us
 from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS, JobManager
 from private_topk.runners.portable import reachable
-
-__all__ = ["Cluster", "distribution", "down", "job_server", "main", "taken", "up"]
 
 _PATIENCE = 180.0
 _FLINK_RELEASE = {"1.19": "1.19.3"}[FLINK_VERSION]
 _LIBRARIES = ["--no-binary", ":all:", f"apache-flink-libraries=={_FLINK_RELEASE}"]
 # Only the scripts are taken from the wheel, so any platform's will do.
-_SCRIPTS = ["--only-binary", ":all:", "--python-version", "311", "--platform", "manylinux2014_x86_64",
-            f"apache-flink=={_FLINK_RELEASE}"]  # fmt: skip
+_SCRIPTS = [
+    "--only-binary",
+    ":all:",
+    "--python-version",
+    "311",
+    "--platform",
+    "manylinux2014_x86_64",
+    f"apache-flink=={_FLINK_RELEASE}",
+]
 _PROJECT = Path(__file__).with_name("flink_job_server.xml")
 
 
@@ -163,8 +169,15 @@ class Cluster:
     def words(self, job_server: str = "") -> list[str]:
         """The words that send a job to this cluster and its worker pool, by a job server that is up if one is named."""
         by = ["--job_endpoint", job_server] if job_server else ["--flink_job_server_jar", self.job_server]
-        return ["--flink_master", self.address, "--environment_type", "EXTERNAL",
-                "--environment_config", self.worker_pool, *by]  # fmt: skip
+        return [
+            "--flink_master",
+            self.address,
+            "--environment_type",
+            "EXTERNAL",
+            "--environment_config",
+            self.worker_pool,
+            *by,
+        ]
 
     def overview(self) -> dict[str, Any]:
         """What the job manager says of task managers, slots and jobs; nothing while it is not up."""
@@ -184,8 +197,13 @@ class Cluster:
     def _start_zookeeper(self, port: int) -> None:
         place = self.folder / "zookeeper"
         place.mkdir(parents=True, exist_ok=True)
-        settings = {"dataDir": place, "clientPort": port, "clientPortAddress": "127.0.0.1", "tickTime": 2000,
-                    "admin.enableServer": "false"}  # fmt: skip
+        settings = {
+            "dataDir": place,
+            "clientPort": port,
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": 2000,
+            "admin.enableServer": "false",
+        }
         (place / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         server = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.ZooKeeperServerMain"
         self._start("zookeeper", ["java", "-Xmx128m", "-cp", f"{self._home}/lib/*", server, str(place / "zoo.cfg")])
@@ -307,8 +325,10 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         cluster.stop()
         state.unlink(missing_ok=True)
         sys.exit(str(error))
-    print(f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink "
-          + " ".join(cluster.words()))  # fmt: skip
+    print(
+        f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink "
+        + " ".join(cluster.words())
+    )
 
 
 def down(folder: Path) -> None:
@@ -334,8 +354,11 @@ def _started(pid: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.servers.flink", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.servers.flink",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("action", choices=("up", "down", "job-server"))
     parser.add_argument("--folder", type=Path, default=Path("out/flink"))
     parser.add_argument("--port", type=int, default=8081)

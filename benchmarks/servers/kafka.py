@@ -22,12 +22,10 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.servers.parts import cache_folder, made_once
-from private_topk.runners import say
+from benchmarks.servers.parts import made_once
+from private_topk.runners import cache_folder, say
 from private_topk.runners.child import ending_with_us
 from private_topk.runners.portable import reachable
-
-__all__ = ["VERSION", "Broker", "create_topic", "jars", "main", "send"]
 
 VERSION = "3.9.1"
 
@@ -107,8 +105,9 @@ class Broker:
     def _run(self, *command: str) -> subprocess.Popen:
         java = ["java", f"-Xmx{self._heap}", "-cp", f"{jars()}/*", *command]
         with open(self.folder / "broker.log", "ab") as log:
-            return subprocess.Popen(ending_with_us(java), stdout=log, stderr=log, cwd=self.folder,
-                                    start_new_session=True)  # fmt: skip
+            return subprocess.Popen(
+                ending_with_us(java), stdout=log, stderr=log, cwd=self.folder, start_new_session=True
+            )
 
 
 def jars() -> Path:
@@ -150,8 +149,11 @@ def send(address: str, topic: str, messages: Iterable[tuple[bytes, int]]) -> Non
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.servers.kafka", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.servers.kafka",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--folder", type=Path, default=Path("out/kafka"))
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--topic", default="plays")

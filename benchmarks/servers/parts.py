@@ -7,10 +7,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from private_topk.runners import cache_folder
-
-__all__ = ["cache_folder", "made_once"]
-
 
 def made_once(target: Path, make: Callable[[Path], Path]) -> Path:
     """The target, made unless it stands: complete or not there, whoever is interrupted and however many ask at once.

@@ -11,8 +11,6 @@ from apache_beam.version import __version__ as beam_version
 from benchmarks.servers.parts import made_once
 from private_topk.runners.prism import MODULE, built_binary
 
-__all__ = ["build"]
-
 
 def build() -> Path:
     """Build the binary with Go's client, unless it stands already. Takes minutes. Raises OSError without Go."""

@@ -36,12 +36,14 @@ PAGES = {
     "mechanisms": ("Mechanisms", ("private_topk.transforms.mechanisms",)),
     "previews": ("Previews", ("private_topk.pipelines.preview",)),
     "budget": ("Budgets", ("private_topk.pipelines.budget",)),
-    "pipelines": ("Reports", ("private_topk.pipelines.question", "private_topk.pipelines.report",
-                              "private_topk.pipelines.run")),
+    "pipelines": (
+        "Reports",
+        ("private_topk.pipelines.question", "private_topk.pipelines.report", "private_topk.pipelines.run"),
+    ),
     "places": ("Sources and sinks", ("private_topk.pipelines.sources", "private_topk.pipelines.sinks")),
     "runners": ("Runners", ("private_topk.runners",)),
     "testing": ("Testing", ("private_topk.transforms.testing",)),
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -116,8 +118,9 @@ def mechanism_page(name: str, kind: type[Mechanism], draws: int) -> str:
     about, proved = kind.about, kind.guarantee
     line = command_of(name, kind, draws)
     shown = line.replace(" --k", " \\\n    --k").replace(" --mechanism", " \\\n    --mechanism")
-    rows = [f"| `{its.name}`{' (required)' if its.required else ''} | {its.help} |"
-            for its in parameters_of(kind).values()]  # fmt: skip
+    rows = [
+        f"| `{its.name}`{' (required)' if its.required else ''} | {its.help} |" for its in parameters_of(kind).values()
+    ]
     parts = [
         f"# {name}",
         f"{proved.privacy.capitalize()} privacy, {proved.domain} domain; answers with a {proved.answer}. "

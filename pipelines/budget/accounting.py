@@ -20,11 +20,6 @@ from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows.windowing import Instants
 
-__all__ = [
-    "Books", "Budget", "BudgetUsage", "Charge", "Entry", "NoBudget", "Renewal", "Reservation", "budget_usage",
-    "explain", "heaviest", "most",
-]  # fmt: skip
-
 _MOST_DIGITS = 60
 
 
@@ -225,8 +220,9 @@ class Budget:
         if not isinstance(self.dataset, str) or not self.dataset.isprintable() or not 0 < len(self.dataset) <= 200:
             raise Refusal("dataset", "must be 1 to 200 printable characters")
         for field, value, known in (
-            ("privacy_unit", self.unit, tuple(UNITS)), ("neighbours", self.neighbours, get_args(Neighbours)),
-        ):  # fmt: skip
+            ("privacy_unit", self.unit, tuple(UNITS)),
+            ("neighbours", self.neighbours, get_args(Neighbours)),
+        ):
             if value not in known:
                 raise Refusal(field, f"must be one of {', '.join(known)}, got {verbatim(value)}")
 
@@ -345,11 +341,17 @@ def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
     what counts as they are, and these fit.
     """
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
-    reserved = {} if budget.unit != "user" else {
-        reservation.report_name: unspent for reservation in books.reservations
-        if reservation.dataset == budget.dataset and reservation.given_back is None
-        and (unspent := _unspent(reservation, charges)) is not None
-    }  # fmt: skip
+    reserved = (
+        {}
+        if budget.unit != "user"
+        else {
+            reservation.report_name: unspent
+            for reservation in books.reservations
+            if reservation.dataset == budget.dataset
+            and reservation.given_back is None
+            and (unspent := _unspent(reservation, charges)) is not None
+        }
+    )
     renewals = [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
     if not renewals:
         return BudgetUsage(charges, reserved, 1, budget.created, None)
@@ -366,8 +368,9 @@ def _unspent(reservation: Reservation, charges: Iterable[Entry]) -> Charge | Non
         for entry in charges
         if entry.report_name == reservation.report_name and horizon.overlapping(*entry.windows.bounds()).any()
     )
-    epsilon, rho, rest = (max(getattr(cost, name) - getattr(spent, name), Fraction(0))
-                          for name in ("epsilon", "rho", "rest"))  # fmt: skip
+    epsilon, rho, rest = (
+        max(getattr(cost, name) - getattr(spent, name), Fraction(0)) for name in ("epsilon", "rho", "rest")
+    )
     if not (epsilon or rho or rest):
         return None
     return Charge(horizon, Cost(epsilon, rest + cost.delta - cost.rest, rho, rest))

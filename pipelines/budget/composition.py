@@ -31,11 +31,6 @@ from private_topk.transforms.mechanisms.exact.accounting import (
 from private_topk.transforms.mechanisms.exact.reals import Real, ball
 from private_topk.transforms.mechanisms.parameters import plain
 
-__all__ = [
-    "ACCOUNTINGS", "UNITS", "Price", "Share", "Total", "best_share", "check_delta", "check_epsilon",
-    "check_windows", "optimal_delta", "rho_within", "rounded_down", "share_under", "shares",
-]  # fmt: skip
-
 UNITS = {
     "user-window": "one user's rows within one window",
     "user": "one user's rows in all windows",

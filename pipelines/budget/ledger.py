@@ -35,10 +35,11 @@ from private_topk.transforms.windows import utc_text
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.tables import Connection
 
-__all__ = ["Account", "ChargeReceipt", "Entry", "Ledger", "NoBudget", "Request", "charge", "tell_operator"]
 
-_RESUME = ("the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
-           "and draw from the same key and input")  # fmt: skip
+_RESUME = (
+    "the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
+    "and draw from the same key and input"
+)
 _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may differ by so much
 
 
@@ -367,8 +368,11 @@ def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budge
     found = {budget.unit: budget for budget in books.budgets}
     if not found:
         there = verbatim(", ".join(connection.datasets()) or "none")
-        raise NoBudget("dataset", f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
-                       "open one with `private-topk budget create`")  # fmt: skip
+        raise NoBudget(
+            "dataset",
+            f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
+            "open one with `private-topk budget create`",
+        )
     if unit not in found:
         missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
         raise NoBudget("dataset", f"{missing}, only for {', '.join(sorted(found))}")

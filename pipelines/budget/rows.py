@@ -16,8 +16,6 @@ from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
 
-__all__ = ["BROKEN", "check_legible", "moment", "record_in", "row_of"]
-
 BROKEN = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, ZeroDivisionError)
 """The errors of a row that holds no record."""
 

@@ -34,10 +34,6 @@ if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has 
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
     from private_topk.transforms.spec import TopK
 
-__all__ = [
-    "LEDGER_ACCOUNTINGS", "Composition", "Plan", "Privacy", "Shared", "Split", "cost_of", "over_windows", "plan",
-    "share_out", "windows_of_a_user",
-]  # fmt: skip
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
 """The accountings by which a ledger adds up, and so the only ones that may split a budget it holds."""
@@ -168,9 +164,12 @@ def share_out(
     _check_sizes(mechanism, counts, spare_delta, held)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
     if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:
-        raise Refusal("neighbours", "must be swap where windows overlap and {max_items_per_user} or groups bound what "
-                      "counts of a user: without the rows of one window others of the user count in the next",
-                      "give {neighbours} swap, or {privacy_unit} user")  # fmt: skip
+        raise Refusal(
+            "neighbours",
+            "must be swap where windows overlap and {max_items_per_user} or groups bound what "
+            "counts of a user: without the rows of one window others of the user count in the next",
+            "give {neighbours} swap, or {privacy_unit} user",
+        )
     number = composition.paid_for(mechanism)
     if unit == "user-window" and number == 1:
         if spare_delta is not None:
@@ -284,8 +283,11 @@ def _check_sizes(
         check_epsilon(counts.total, "publish_others")
     given = Fraction(delta or 0) + Fraction(counts.delta if counts else 0)
     if held is not None and float(given) > float(held.delta):  # as floats: 1e-05 is a little more than the decimal
-        raise Refusal("delta", f"must be at most {plain(held.delta)} with that of the noisy counts, the delta of the "
-                      f"ledger's budget, got {plain(given)}")  # fmt: skip
+        raise Refusal(
+            "delta",
+            f"must be at most {plain(held.delta)} with that of the noisy counts, the delta of the "
+            f"ledger's budget, got {plain(given)}",
+        )
 
 
 class Split:

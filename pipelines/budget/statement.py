@@ -14,8 +14,6 @@ from private_topk.pipelines.pictures import figure_in
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
-__all__ = ["in_numbers", "plot", "sentence", "statement"]
-
 _DAY = timedelta(days=1)
 
 
@@ -52,9 +50,11 @@ def sentence(budget: Budget, books: Books) -> str:
     reserved = "".join(f"; {in_numbers(sums)} is reserved for {name}" for name, sums in found["reserved"].items())
     where = "" if budget.unit == "user" else " in no window more than"
     period = f", in period {found['period']['number']}" if found["period"]["days"] is not None else ""
-    return (f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
-            f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
-            f"composed{reserved}.")  # fmt: skip
+    return (
+        f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
+        f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
+        f"composed{reserved}."
+    )
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

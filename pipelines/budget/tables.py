@@ -17,8 +17,6 @@ from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBud
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["Connection", "Database"]
-
 _STEPS = {
     2: """
 create table private_topk_budgets (
@@ -174,8 +172,11 @@ class Connection:
         except BROKEN:
             name = f"the {row.unit} budget" if kind is Budget else f"{_TABLES[kind][:-1]} {row.id}"
             rule = f"{self._ledger} is damaged: {name} of dataset {row.dataset} cannot be read"
-            raise Refusal("ledger", verbatim(f"{rule}, so what was spent is not known"),
-                          "restore the row from a backup of the ledger") from None  # fmt: skip
+            raise Refusal(
+                "ledger",
+                verbatim(f"{rule}, so what was spent is not known"),
+                "restore the row from a backup of the ledger",
+            ) from None
 
 
 class Database:
@@ -189,12 +190,19 @@ class Database:
             kind = _KINDS.get(parsed.get_backend_name())
             if kind is None:
                 rule = f"must be in SQLite or PostgreSQL, got {verbatim(parsed.get_backend_name())}"
-                raise Refusal("ledger", rule, "in no other is it tested that charges at once cannot overspend: give "
-                              "sqlite:///PATH or postgresql://USER@HOST/NAME")  # fmt: skip
+                raise Refusal(
+                    "ledger",
+                    rule,
+                    "in no other is it tested that charges at once cannot overspend: give "
+                    "sqlite:///PATH or postgresql://USER@HOST/NAME",
+                )
             if parsed.get_backend_name() == "sqlite" and (parsed.query or not parsed.database or parsed.host):
                 shown = verbatim(parsed.render_as_string())
-                raise Refusal("ledger", f"must be sqlite:///PATH and no more, got {shown}", "a ledger is a file that "
-                              "is read and written")  # fmt: skip
+                raise Refusal(
+                    "ledger",
+                    f"must be sqlite:///PATH and no more, got {shown}",
+                    "a ledger is a file that is read and written",
+                )
             self._engine = sql.create_engine(parsed, poolclass=sql.pool.NullPool, **kind.engine)
         except (sql.exc.NoSuchModuleError, ImportError) as error:
             raise Refusal(

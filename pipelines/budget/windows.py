@@ -12,8 +12,6 @@ import numpy as np
 from private_topk.transforms.windows import Period, from_microseconds
 from private_topk.transforms.windows.windowing import Instants, Run
 
-__all__ = ["Windows"]
-
 _EVER = 1 << 61
 
 

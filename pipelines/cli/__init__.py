@@ -92,8 +92,11 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"private-topk {__version__}")
     elif name not in COMMANDS:
-        raise Refusal("", f"{verbatim(name)} is no command of private-topk",
-                      did_you_mean(name, COMMANDS, f"there are {', '.join(COMMANDS)}"))  # fmt: skip
+        raise Refusal(
+            "",
+            f"{verbatim(name)} is no command of private-topk",
+            did_you_mean(name, COMMANDS, f"there are {', '.join(COMMANDS)}"),
+        )
     else:
         from private_topk.pipelines.cli.arguments import called  # loads numpy
 

@@ -16,8 +16,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.options import OPTIONS, Option, Options, require, rows
 from private_topk.transforms.texts import listed
 
-__all__ = ["Command", "called", "options_of", "parser_of", "shown", "words_for"]
-
 
 @dataclass(frozen=True)
 class Command:
@@ -60,12 +58,14 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     usage = [f"private-topk {name}", *(command.alone or ())[:1], *(worded[field] for field in command.needs)]
     usage += [f"({' | '.join(worded[field] for field in command.choose)})"] if command.choose else []
     usage += [*filter(None, [command.also]), "[arguments]"]
-    parser = Parser(prog=f"private-topk {name}", usage=_wrapped(" ".join(usage)), description=command.text,
-                    epilog=command.examples)  # fmt: skip
+    parser = Parser(
+        prog=f"private-topk {name}", usage=_wrapped(" ".join(usage)), description=command.text, epilog=command.examples
+    )
     if command.alone:
         metavar, text = command.alone
-        parser.add_argument(metavar.lower(), metavar=metavar, nargs="*" if command.several else "?",
-                            help=f"required: {text}")  # fmt: skip
+        parser.add_argument(
+            metavar.lower(), metavar=metavar, nargs="*" if command.several else "?", help=f"required: {text}"
+        )
     groups: dict[str, Any] = {"": parser}
     for field, option in options.items():
         heading = option.group if command.grouped else ""
@@ -75,8 +75,9 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
             group.add_argument(flag(field), action="store_const", const=True, dest=field, help=text)
         else:
             read = listed(option.read) if name in option.several else option.read
-            group.add_argument(flag(field), action=Value, dest=field, metavar=_metavar(option), help=text, parse=read,
-                               many=option.many)  # fmt: skip
+            group.add_argument(
+                flag(field), action=Value, dest=field, metavar=_metavar(option), help=text, parse=read, many=option.many
+            )
     return parser
 
 

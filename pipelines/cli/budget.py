@@ -21,7 +21,6 @@ from private_topk.transforms.stated import number as shown
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Ledger
 
-__all__ = ["ACTIONS", "COMMANDS"]
 
 _EXAMPLES = {
     "": """examples:
@@ -58,8 +57,11 @@ ACTIONS = {
 def _budget(arguments: Namespace, others: list[str]) -> None:
     """Refuse a call without an action, or with an unknown one."""
     got = "" if arguments.action is None else f"; got {verbatim(repr(arguments.action))}"
-    raise Refusal("", f"`private-topk budget` must be followed by {', '.join(ACTIONS)}{got}",
-                  did_you_mean(arguments.action or "", ACTIONS))  # fmt: skip
+    raise Refusal(
+        "",
+        f"`private-topk budget` must be followed by {', '.join(ACTIONS)}{got}",
+        did_you_mean(arguments.action or "", ACTIONS),
+    )
 
 
 def _create(arguments: Namespace, others: list[str]) -> None:
@@ -77,11 +79,14 @@ def _create(arguments: Namespace, others: list[str]) -> None:
         _tell(arguments.ledger, budget.dataset, budget.unit, arguments)
         return
     epsilon, delta = shown(budget.total.epsilon), shown(budget.total.delta)
-    print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; "
-          f"neighbours: {budget.neighbours}")  # fmt: skip
+    print(
+        f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; neighbours: {budget.neighbours}"
+    )
     if budget.rho:
-        print(f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
-              f"{shown(budget.rho)}")  # fmt: skip
+        print(
+            f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
+            f"{shown(budget.rho)}"
+        )
 
 
 def _show(arguments: Namespace, others: list[str]) -> None:
@@ -94,14 +99,20 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     books = _read(arguments)
     unfinished = [entry for entry in books.charges if entry.outcome != "released"]
     if arguments.json:
-        print_json({"budgets": [statement(budget, books) for budget in books.budgets],
-                    "unfinished": [_charge(entry) for entry in unfinished]})  # fmt: skip
+        print_json(
+            {
+                "budgets": [statement(budget, books) for budget in books.budgets],
+                "unfinished": [_charge(entry) for entry in unfinished],
+            }
+        )
     else:
         for budget in books.budgets:
             print("\n".join(_lines(budget, books)) + "\n")
         for entry in unfinished:
-            print(f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
-                  f"({entry.outcome}); run it again with the same key, id and input to resume at no cost")  # fmt: skip
+            print(
+                f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
+                f"({entry.outcome}); run it again with the same key, id and input to resume at no cost"
+            )
     if arguments.plot is not None:
         plot(books, arguments.plot)
         print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
@@ -136,12 +147,21 @@ def _history(arguments: Namespace, others: list[str]) -> None:
     """Print every charge, oldest first, and what was reserved and renewed."""
     books = _read(arguments)
     if arguments.json:
-        print_json({
-            "charges": [_charge(entry) for entry in books.charges],
-            "reservations": [_reservation(each) for each in books.reservations],
-            "renewals": [{"began": each.began, "dataset": each.dataset, "privacy_unit": each.unit,
-                          "days": each.length / timedelta(days=1)} for each in books.renewals],
-        })  # fmt: skip
+        print_json(
+            {
+                "charges": [_charge(entry) for entry in books.charges],
+                "reservations": [_reservation(each) for each in books.reservations],
+                "renewals": [
+                    {
+                        "began": each.began,
+                        "dataset": each.dataset,
+                        "privacy_unit": each.unit,
+                        "days": each.length / timedelta(days=1),
+                    }
+                    for each in books.renewals
+                ],
+            }
+        )
         return
     rows = [_HEAD, *(_row(entry) for entry in books.charges)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -161,27 +181,47 @@ _HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key o
 
 def _row(entry: Entry) -> list[str]:
     return [
-        entry.charged.removesuffix("+00:00"), entry.dataset, entry.unit, entry.release_id, entry.mechanism or "",
-        "-" if entry.k is None else str(entry.k), entry.windows.words(),
-        *("-" if value is None else shown(value) for value in _sums(entry).values()), entry.key_id, entry.outcome,
-    ]  # fmt: skip
+        entry.charged.removesuffix("+00:00"),
+        entry.dataset,
+        entry.unit,
+        entry.release_id,
+        entry.mechanism or "",
+        "-" if entry.k is None else str(entry.k),
+        entry.windows.words(),
+        *("-" if value is None else shown(value) for value in _sums(entry).values()),
+        entry.key_id,
+        entry.outcome,
+    ]
 
 
 def _charge(entry: Entry) -> dict[str, Any]:
     """A charge as JSON."""
     return {
-        "charged": entry.charged, "dataset": entry.dataset, "privacy_unit": entry.unit, "report": entry.release_id,
-        "mechanism": entry.mechanism, "k": entry.k, "windows": entry.windows.words(), **_sums(entry),
-        "key_id": entry.key_id, "outcome": entry.outcome,
-    }  # fmt: skip
+        "charged": entry.charged,
+        "dataset": entry.dataset,
+        "privacy_unit": entry.unit,
+        "report": entry.release_id,
+        "mechanism": entry.mechanism,
+        "k": entry.k,
+        "windows": entry.windows.words(),
+        **_sums(entry),
+        "key_id": entry.key_id,
+        "outcome": entry.outcome,
+    }
 
 
 def _reservation(each: Reservation) -> dict[str, Any]:
     """A reservation as JSON."""
     return {
-        "reserved": each.reserved, "dataset": each.dataset, "report": each.report_name, "windows": each.windows.words(),
-        "epsilon": each.cost.epsilon, "rho": each.cost.rho, "delta": each.cost.delta, "given_back": each.given_back,
-    }  # fmt: skip
+        "reserved": each.reserved,
+        "dataset": each.dataset,
+        "report": each.report_name,
+        "windows": each.windows.words(),
+        "epsilon": each.cost.epsilon,
+        "rho": each.cost.rho,
+        "delta": each.cost.delta,
+        "given_back": each.given_back,
+    }
 
 
 def _sums(entry: Entry) -> dict[str, Fraction | None]:
@@ -231,12 +271,27 @@ def _floored(value: float) -> str:
 
 _LIST = "\n".join(f"  {name:<8} {text}" for name, text in ACTIONS.items())
 COMMANDS = {
-    "budget": Command(_budget, "Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n"
-                      f"{_LIST}", _EXAMPLES[""], alone=("ACTION", "one of them"), takes=", ".join(ACTIONS)),
-    **{f"budget {name}": Command(execute, f"{ACTIONS[name].capitalize()}.", _EXAMPLES[name], needs)
-       for name, execute, needs in (("create", _create, ("ledger", "dataset", "epsilon")),
-                                    ("show", _show, ("ledger",)), ("history", _history, ("ledger",)),
-                                    ("renew", _renew, ("ledger", "dataset", "period")))},
-    "budget reserve": Command(_reserve, f"{ACTIONS['reserve'].capitalize()}.", _EXAMPLES["reserve"],
-                              alone=("FILE", "the report, such as reports/weekly.yaml"), takes="the report"),
-}  # fmt: skip
+    "budget": Command(
+        _budget,
+        f"Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{_LIST}",
+        _EXAMPLES[""],
+        alone=("ACTION", "one of them"),
+        takes=", ".join(ACTIONS),
+    ),
+    **{
+        f"budget {name}": Command(execute, f"{ACTIONS[name].capitalize()}.", _EXAMPLES[name], needs)
+        for name, execute, needs in (
+            ("create", _create, ("ledger", "dataset", "epsilon")),
+            ("show", _show, ("ledger",)),
+            ("history", _history, ("ledger",)),
+            ("renew", _renew, ("ledger", "dataset", "period")),
+        )
+    },
+    "budget reserve": Command(
+        _reserve,
+        f"{ACTIONS['reserve'].capitalize()}.",
+        _EXAMPLES["reserve"],
+        alone=("FILE", "the report, such as reports/weekly.yaml"),
+        takes="the report",
+    ),
+}

@@ -21,8 +21,6 @@ from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import count, whole
 
-__all__ = ["COMMANDS", "as_command_line", "metadata", "start"]
-
 _COMPLETION = """examples:
   private-topk completion bash
   private-topk completion bash > private-topk.bash
@@ -58,8 +56,11 @@ def _every_command() -> ArgumentParser:
     root.add_argument("--version", action="store_true", help="say which version this is")
     commands = root.add_subparsers()
     for name, (module, text) in NAMES.items():
-        actions = [key for key in import_module(f"private_topk.pipelines.cli.{module}").COMMANDS if key != name
-                   and key.startswith(f"{name} ")]  # fmt: skip
+        actions = [
+            key
+            for key in import_module(f"private_topk.pipelines.cli.{module}").COMMANDS
+            if key != name and key.startswith(f"{name} ")
+        ]
         if actions:
             inner = commands.add_parser(name, help=text).add_subparsers()
             for action in actions:
@@ -122,8 +123,11 @@ def as_command_line(words: Sequence[str]) -> list[str]:
 
 
 def _parameters() -> dict[str, Option]:
-    return {flag(option.name).removeprefix("--").replace("-", "_"): option for option in rows()
-            if option.helps("run") is not None and option.name not in _NOT_OF_A_TEMPLATE}  # fmt: skip
+    return {
+        flag(option.name).removeprefix("--").replace("-", "_"): option
+        for option in rows()
+        if option.helps("run") is not None and option.name not in _NOT_OF_A_TEMPLATE
+    }
 
 
 def _parameter(name: str, option: Option) -> dict[str, Any]:
@@ -143,8 +147,14 @@ def _parameter(name: str, option: Option) -> dict[str, Any]:
 
 
 COMMANDS = {
-    "completion": Command(_completion, f"Print what a shell completes by: {', '.join(_SHELLS)}.", _COMPLETION,
-                          alone=("SHELL", " or ".join(_SHELLS)), takes=", ".join(_SHELLS)),
-    "flex-template": Command(_flex_template, "Print the description of the Dataflow flex template, as JSON.",
-                             _FLEX_TEMPLATE),
-}  # fmt: skip
+    "completion": Command(
+        _completion,
+        f"Print what a shell completes by: {', '.join(_SHELLS)}.",
+        _COMPLETION,
+        alone=("SHELL", " or ".join(_SHELLS)),
+        takes=", ".join(_SHELLS),
+    ),
+    "flex-template": Command(
+        _flex_template, "Print the description of the Dataflow flex template, as JSON.", _FLEX_TEMPLATE
+    ),
+}

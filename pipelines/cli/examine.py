@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from private_topk.pipelines.auditing import Check
     from private_topk.transforms.testing.audit.datasets import Asked
 
-__all__ = ["COMMANDS"]
 
 _AUDIT = """Attack the whole path, from rows to files, on neighbouring inputs made to hurt: many draws through the plain
 functions, some through Beam. A lower bound of epsilon above the declared one is a defect. docs/audit.md explains the
@@ -65,11 +64,20 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
             break
     failed = sum(not check.holds for check in checks)
     if as_json:
-        print_json({"confidence": how.confidence, "draws": how.draws, "beam_draws": how.beam_draws,
-                    "not_attacked": left_out, "checks": [check.as_json() for check in checks]})  # fmt: skip
+        print_json(
+            {
+                "confidence": how.confidence,
+                "draws": how.draws,
+                "beam_draws": how.beam_draws,
+                "not_attacked": left_out,
+                "checks": [check.as_json() for check in checks],
+            }
+        )
     else:
-        print(f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
-              f"{how.beam_draws} through Beam")  # fmt: skip
+        print(
+            f"\nconfidence {how.confidence:g} for all bounds together; from each neighbour {how.draws} draws, and "
+            f"{how.beam_draws} through Beam"
+        )
     if failed:
         raise Unfinished(
             f"the audit found {failed} of {len(checks)} checks failing: see the lines marked EXCEEDED or WRONG"
@@ -88,10 +96,17 @@ def _asked(path: str) -> tuple[Asked, list[str]]:
     options = Periods(read_report(path)).options(0)
     of = "groups" if "groups" in options else "amounts" if "value_column" in options else "users"
     listed = any(name in options for name in ("domain", "found", "remember"))
-    unseen = {"the sum of all other counts": "publish_others" in options,
-              "items that are listed beside an unknown domain": "unknown_domain" in options and listed}  # fmt: skip
-    asked = Asked(options["mechanism"], options.get("parameters", {}), options.get("neighbours", "add-remove"), of,
-                  "publish_counts" in options)  # fmt: skip
+    unseen = {
+        "the sum of all other counts": "publish_others" in options,
+        "items that are listed beside an unknown domain": "unknown_domain" in options and listed,
+    }
+    asked = Asked(
+        options["mechanism"],
+        options.get("parameters", {}),
+        options.get("neighbours", "add-remove"),
+        of,
+        "publish_counts" in options,
+    )
     return asked, [what for what, there in unseen.items() if there]
 
 
@@ -103,9 +118,18 @@ def _line(check: Check) -> str:
     epsilon, delta = check.declared
     mechanism, counts, releases = case.spec.mechanism, "yes" if case.counted else "no", case.releases
     bounds = ("-" if bound is None else f"{bound:.2f}" for bound in (check.bound, check.through_beam))
-    return _ROW.format(mechanism.about.name, mechanism.guarantee.domain, case.neighbours, case.of, counts,
-                       "one" if releases == 1 else "two", f"{epsilon:g}", f"{delta:g}", *bounds,
-                       f"{'' if check.holds else 'EXCEEDED: '}{check.where}").rstrip()  # fmt: skip
+    return _ROW.format(
+        mechanism.about.name,
+        mechanism.guarantee.domain,
+        case.neighbours,
+        case.of,
+        counts,
+        "one" if releases == 1 else "two",
+        f"{epsilon:g}",
+        f"{delta:g}",
+        *bounds,
+        f"{'' if check.holds else 'EXCEEDED: '}{check.where}",
+    ).rstrip()
 
 
 _STATES = {"ok": "ok", "missing": "not installed (optional)", "wrong": "must be fixed"}

@@ -23,19 +23,6 @@ from private_topk.transforms.errors import NotYet, Refusal, printable
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import utc_text
 
-__all__ = [
-    "BAD_INPUT",
-    "DONE",
-    "FAILED",
-    "NOT_YET",
-    "guarded",
-    "leave",
-    "open_streams",
-    "print_json",
-    "print_lines",
-    "told",
-]
-
 DONE, FAILED, BAD_INPUT, NOT_YET = 0, 1, 2, 3
 _OF_A_SIGNAL = 128
 

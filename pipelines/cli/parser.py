@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 from private_topk.pipelines.process import FORMATS
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
-__all__ = ["LOG_FORMAT", "Arguments", "Parser", "Value", "flag"]
-
 _FLAGS = {"period_from": "--from", "period_to": "--to"}
 LOG_FORMAT = "--log-format"
 
@@ -100,8 +98,11 @@ class Parser(argparse.ArgumentParser):
             rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
             return Refusal("", rule, "those with spaces are quoted, and globs are too")
         name, known = word.partition("=")[0], [*self._option_string_actions, *others]
-        return Refusal("", f"{verbatim(name)} is no argument of `{self.prog}`{owner}",
-                       did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"))  # fmt: skip
+        return Refusal(
+            "",
+            f"{verbatim(name)} is no argument of `{self.prog}`{owner}",
+            did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"),
+        )
 
     def error(self, message: str) -> NoReturn:
         raise Refusal("", verbatim(message), f"`{self.prog} --help` lists the arguments")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from private_topk.transforms.domain import Domain
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
-__all__ = ["COMMANDS"]
 
 _PREVIEW = """examples:
   private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1 \\
@@ -47,8 +46,17 @@ _PLAN = """examples:
 The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
 
 _VALUES = ("items", "k", "epsilon")
-_OWN = ("zipf", "items", "users", "items_per_user", "groups", "groups_zipf", "amount", "counts",
-        "these_counts_are_public")  # fmt: skip
+_OWN = (
+    "zipf",
+    "items",
+    "users",
+    "items_per_user",
+    "groups",
+    "groups_zipf",
+    "amount",
+    "counts",
+    "these_counts_are_public",
+)
 _WHY_NOT = {
     "basic": "",
     "optimal": "for up to 1000 windows and with a delta",
@@ -98,8 +106,10 @@ def _previews(
             question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
             if list(by_group) != [""]:
                 if len(settings) > 1 or arguments.recall is not None:
-                    raise Refusal("", "groups have a preview of one {k}, one {epsilon} and one number of {items}, "
-                                  "without {recall}")  # fmt: skip
+                    raise Refusal(
+                        "",
+                        "groups have a preview of one {k}, one {epsilon} and one number of {items}, without {recall}",
+                    )
                 return preview(by_group, question, mechanism=tried, draws=arguments.draws, tell=tell, **offered)
             expected = by_group[""]
             if arguments.recall is not None:
@@ -245,8 +255,11 @@ def _print_left_out(preview: Preview) -> None:
 
 def _differing(previews: Sequence[Preview]) -> list[str]:
     """Those of items, k and epsilon that have several values."""
-    return [name for name, values in zip(_VALUES, zip(*map(_values, previews), strict=True), strict=True)
-            if len(set(values)) > 1]  # fmt: skip
+    return [
+        name
+        for name, values in zip(_VALUES, zip(*map(_values, previews), strict=True), strict=True)
+        if len(set(values)) > 1
+    ]
 
 
 def _values(preview: Preview) -> tuple[float, ...]:
@@ -322,8 +335,10 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
     over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
     every = "k" not in options and mechanism.guarantee.partition_selection
     asked = "all above its threshold" if every else f"k = {k}"
-    print(f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
-          f"{number(planned.total.delta)} in all, over {over}\n")  # fmt: skip
+    print(
+        f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
+        f"{number(planned.total.delta)} in all, over {over}\n"
+    )
     _print_shares(planned, of)
     if planned.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
@@ -406,9 +421,11 @@ def _print_counts(plan: Plan, k: int, max_items_per_user: int | None, moving: bo
     neighbours = mechanism.parameter("neighbours", "add-remove")
     noise = noise_size(k, counts, max_items_per_user, neighbours, moving=moving)
     others = "" if counts.others is None else f", the sum of all others {float(counts.others):.6g}"
-    print(f"\nOf a {of}'s share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
-          f"{float(counts.epsilon):.6g}{others}.\n{k} published counts have noise of standard deviation "
-          f"{noise.stddev:g}: +- {noise.within_95:,} at least 95% of the time.")  # fmt: skip
+    print(
+        f"\nOf a {of}'s share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
+        f"{float(counts.epsilon):.6g}{others}.\n{k} published counts have noise of standard deviation "
+        f"{noise.stddev:g}: +- {noise.within_95:,} at least 95% of the time."
+    )
 
 
 def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:
@@ -417,8 +434,19 @@ def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, ba
 
 
 COMMANDS = {
-    "preview": Command(_preview, "See what a ranking would be like, for every mechanism, before anything is spent.",
-                       _PREVIEW, choose=("like", "zipf", "counts"), also="--k K --epsilon E", grouped=True),
-    "plan": Command(_plan, "Compute what each window may spend of a total budget.", _PLAN,
-                    ("windows", "mechanism", "epsilon"), grouped=True),
-}  # fmt: skip
+    "preview": Command(
+        _preview,
+        "See what a ranking would be like, for every mechanism, before anything is spent.",
+        _PREVIEW,
+        choose=("like", "zipf", "counts"),
+        also="--k K --epsilon E",
+        grouped=True,
+    ),
+    "plan": Command(
+        _plan,
+        "Compute what each window may spend of a total budget.",
+        _PLAN,
+        ("windows", "mechanism", "epsilon"),
+        grouped=True,
+    ),
+}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
     from private_topk.runners import Launch
 
-__all__ = ["COMMANDS", "tell_operator", "tell_readiness"]
 
 _RUN = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
@@ -77,8 +76,13 @@ def _stream(arguments: Namespace, others: list[str]) -> None:
     tell_operator(done, arguments)
     period = done.report.question.period
     if arguments.json:
-        print_json({"output": done.report.sink.place, "release_id": done.report.question.release.id,
-                    "windows": len(period or ())})  # fmt: skip
+        print_json(
+            {
+                "output": done.report.sink.place,
+                "release_id": done.report.question.release.id,
+                "windows": len(period or ()),
+            }
+        )
     elif period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.place)}")
 
@@ -157,6 +161,7 @@ _STREAMS = (*_FILES, "period_from", "period_to")
 _CHOOSE = ("domain", "found", "domain_range", "unknown_domain")
 COMMANDS = {
     "run": Command(_run, "Publish a ranking from files.", _RUN, _FILES, _CHOOSE, beam=True, grouped=True),
-    "stream": Command(_stream, "Publish a ranking per window from a stream.", _STREAM, _STREAMS, _CHOOSE, beam=True,
-                      grouped=True),
-}  # fmt: skip
+    "stream": Command(
+        _stream, "Publish a ranking per window from a stream.", _STREAM, _STREAMS, _CHOOSE, beam=True, grouped=True
+    ),
+}

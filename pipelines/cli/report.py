@@ -18,7 +18,6 @@ from private_topk.transforms.errors import NotYet, Refusal, printable, verbatim
 if TYPE_CHECKING:
     from private_topk.pipelines.report_file.publish import ScheduledReport
 
-__all__ = ["COMMANDS"]
 
 _EXAMPLE = """examples:
   private-topk report reports/weekly.yaml --dry-run
@@ -81,8 +80,11 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
         return ()
     until = now() if arguments.until is None else _in_zone(arguments.until, periods.schedule.zone)
     if until > now():
-        raise Refusal("until", f"{arguments.until.isoformat()} is not over yet", "of a period that is not over, rows "
-                      "would still come")  # fmt: skip
+        raise Refusal(
+            "until",
+            f"{arguments.until.isoformat()} is not over yet",
+            "of a period that is not over, rows would still come",
+        )
     return range(periods.schedule.ended(until))
 
 
@@ -116,8 +118,10 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         print(f"{report.name}: nothing was missed")
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
-        raise Unfinished(f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
-                         "Fix this and run the command again")  # fmt: skip
+        raise Unfinished(
+            f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
+            "Fix this and run the command again"
+        )
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
         raise NotYet("", verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}"))
@@ -147,8 +151,13 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     from private_topk.pipelines.show.reading import read_report as read_published
 
     period, place = report.schedule.period(number), report.place(number)
-    told = {"start": period.start, "end": period.end, "release_id": report.release_id(number), "output": place,
-            "outcome": how}  # fmt: skip
+    told = {
+        "start": period.start,
+        "end": period.end,
+        "release_id": report.release_id(number),
+        "output": place,
+        "outcome": how,
+    }
     if how in _BEFORE.values():
         with suppress(Refusal):  # a place that cannot be read back, such as a topic
             told["empty"] = empty_of(read_published(place))
@@ -178,7 +187,13 @@ def _in_zone(value: datetime, zone: tzinfo) -> datetime:
 
 
 COMMANDS = {
-    "report": Command(_report, "Publish one period of a scheduled report, or what was missed.", _EXAMPLE,
-                      choose=_ASKED, alone=("FILE", "the report, such as reports/weekly.yaml"),
-                      takes="the report, such as reports/weekly.yaml", grouped=True),
-}  # fmt: skip
+    "report": Command(
+        _report,
+        "Publish one period of a scheduled report, or what was missed.",
+        _EXAMPLE,
+        choose=_ASKED,
+        alone=("FILE", "the report, such as reports/weekly.yaml"),
+        takes="the report, such as reports/weekly.yaml",
+        grouped=True,
+    ),
+}

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
-__all__ = ["COMMANDS", "empty_of", "print_published", "show_rows"]
 
 _SHOW = """examples:
   private-topk show ranking.avro
@@ -105,8 +104,11 @@ def _books(report: PublishedReport, url: str) -> str:
     dataset = manifest.dataset
     books = Ledger(url).read(dataset)
     if not books.budgets:
-        raise Refusal("ledger", f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
-                      "give the ledger that was charged")  # fmt: skip
+        raise Refusal(
+            "ledger",
+            f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
+            "give the ledger that was charged",
+        )
     known = {(entry.release_id, entry.key_id) for entry in books.charges}
     for release in {row["release_id"] for row in report.rows} | {manifest.report} - {None}:
         if (release, manifest.key_id) not in known:
@@ -124,9 +126,13 @@ def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     column = arguments.item_column or (names if len(names) > 1 else names[0])
     titles = read_titles(arguments.item_titles, column, arguments.title_column or "title")
     labels = ((row, label_in(row, names)) for row in report.rows)
-    return replace(report, rows=[
-        with_item(row, titles.get(label if isinstance(label, tuple) else str(label), label)) for row, label in labels
-    ])  # fmt: skip
+    return replace(
+        report,
+        rows=[
+            with_item(row, titles.get(label if isinstance(label, tuple) else str(label), label))
+            for row, label in labels
+        ],
+    )
 
 
 def _of_group(report: PublishedReport, group: str) -> PublishedReport:
@@ -194,8 +200,11 @@ def print_published(sink: Sink) -> None:
 
 def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
     """The windows, and groups of them, of which no item was released."""
-    return [{"start": listing.start, "end": listing.end, "group": listing.group}
-            for listing in report.listings() if not listing.rows]  # fmt: skip
+    return [
+        {"start": listing.start, "end": listing.end, "group": listing.group}
+        for listing in report.listings()
+        if not listing.rows
+    ]
 
 
 def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
@@ -230,8 +239,10 @@ def _select(arguments: Namespace, others: list[str]) -> None:
 
 def _drawn(arguments: Namespace, drawn: Drawn, items: Sequence[str] | None) -> dict[str, Any]:
     """A draw as JSON."""
-    rows = [{"rank": place if drawn.ranked else None, "index": index, **({"item": items[index]} if items else {})}
-            for place, index in enumerate(drawn.indices, 1)]  # fmt: skip
+    rows = [
+        {"rank": place if drawn.ranked else None, "index": index, **({"item": items[index]} if items else {})}
+        for place, index in enumerate(drawn.indices, 1)
+    ]
     return {"mechanism": arguments.mechanism, "k": arguments.k, "returned": len(rows), "rows": rows}
 
 
@@ -252,11 +263,19 @@ def _mechanisms(arguments: Namespace, others: list[str]) -> None:
 def _about(mechanism: type[Mechanism]) -> dict[str, Any]:
     """A mechanism as JSON."""
     about, proved = mechanism.about, mechanism.guarantee
-    parameters = [{"name": each.name, "required": each.required, "help": each.help}
-                  for each in parameters_of(mechanism).values()]  # fmt: skip
-    return {"name": about.name, "guarantee": proved.privacy, "domain": proved.domain, "answer": proved.answer,
-            "cost": about.cost, "choose_it_when": about.when, "source": about.source,
-            "parameters": parameters}  # fmt: skip
+    parameters = [
+        {"name": each.name, "required": each.required, "help": each.help} for each in parameters_of(mechanism).values()
+    ]
+    return {
+        "name": about.name,
+        "guarantee": proved.privacy,
+        "domain": proved.domain,
+        "answer": proved.answer,
+        "cost": about.cost,
+        "choose_it_when": about.when,
+        "source": about.source,
+        "parameters": parameters,
+    }
 
 
 def _arguments(mechanism: type[Mechanism]) -> str:
@@ -277,13 +296,24 @@ def _sample(arguments: Namespace, others: list[str]) -> None:
 
 
 COMMANDS = {
-    "show": Command(_show, "Show a published ranking: its windows, what it promises, how to read it.", _SHOW,
-                    alone=("RANKING", "ranking files with their manifests beside them, or folders of them: of one "
-                           "release or of a series of windows"),
-                    takes="a file such as ranking.avro, or a folder of them", several=True),
-    "select": Command(_select, "Run a mechanism on a vector of counts, without Beam.", _SELECT,
-                      ("counts", "mechanism", "k", "epsilon")),
-    "mechanisms": Command(_mechanisms, "Compare the mechanisms: guarantee, domain, answer, cost, source.",
-                          _MECHANISMS),
+    "show": Command(
+        _show,
+        "Show a published ranking: its windows, what it promises, how to read it.",
+        _SHOW,
+        alone=(
+            "RANKING",
+            "ranking files with their manifests beside them, or folders of them: of one "
+            "release or of a series of windows",
+        ),
+        takes="a file such as ranking.avro, or a folder of them",
+        several=True,
+    ),
+    "select": Command(
+        _select,
+        "Run a mechanism on a vector of counts, without Beam.",
+        _SELECT,
+        ("counts", "mechanism", "k", "epsilon"),
+    ),
+    "mechanisms": Command(_mechanisms, "Compare the mechanisms: guarantee, domain, answer, cost, source.", _MECHANISMS),
     "sample": Command(_sample, "Write sample data: the plays of a music service.", _SAMPLE),
-}  # fmt: skip
+}

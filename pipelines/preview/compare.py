@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-__all__ = [
-    "GroupsPreview", "Preview", "alternatives", "first_answering", "largest_k", "least_epsilon", "noise_in", "preview",
-]  # fmt: skip
 
 _FEW = 100
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
@@ -37,9 +34,18 @@ _MOST_K = 1 << 17
 _MOST_WINDOWS = 100
 _ALL_GROUPS = 100
 _ASKED = (
-    "unknown_domain", "neighbours", "max_items_per_user", "parameters", "publish_counts", "privacy_unit", "period",
-    "horizon", "groups_per_user", "amounts", "max_windows_per_user",
-)  # fmt: skip
+    "unknown_domain",
+    "neighbours",
+    "max_items_per_user",
+    "parameters",
+    "publish_counts",
+    "privacy_unit",
+    "period",
+    "horizon",
+    "groups_per_user",
+    "amounts",
+    "max_windows_per_user",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,8 +130,11 @@ class Preview:
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
                     better.append(f"{other.name}, which was not asked for")
         said = "; or with ".join(better)
-        return f"At least half of the top k would be found with {said}." if said else (
-            "Neither a smaller k nor 100 times the users would be enough.")  # fmt: skip
+        return (
+            f"At least half of the top k would be found with {said}."
+            if said
+            else ("Neither a smaller k nor 100 times the users would be enough.")
+        )
 
     def __repr__(self) -> str:
         question = self.question
@@ -224,8 +233,13 @@ class GroupsPreview:
     def plain(self) -> dict[str, Any]:
         """As JSON."""
         mechanisms = {name: [outlook.plain() for outlook in one.outlooks] for name, one in self.previews.items()}
-        return {"recommended": self.best, "groups": self.groups, "worth_publishing": list(self.worth),
-                "reasons": self.reasons(), "mechanisms": mechanisms}  # fmt: skip
+        return {
+            "recommended": self.best,
+            "groups": self.groups,
+            "worth_publishing": list(self.worth),
+            "reasons": self.reasons(),
+            "mechanisms": mechanisms,
+        }
 
 
 @overload
@@ -294,9 +308,13 @@ def _check_expected(expected: object) -> None:
     wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "words"))]
     if wrong or not groups:
         got = type(wrong[0]).__name__ if wrong else "an empty dict"
-        raise Refusal("expected", f"must say what is publicly known of the counts, got {got}", "give Zipf(...), "
-                      "Released(...) or PublicCounts(...), or a dict of them by group: a preview of private rows "
-                      "would be a release")  # fmt: skip
+        raise Refusal(
+            "expected",
+            f"must say what is publicly known of the counts, got {got}",
+            "give Zipf(...), "
+            "Released(...) or PublicCounts(...), or a dict of them by group: a preview of private rows "
+            "would be a release",
+        )
 
 
 def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
@@ -403,8 +421,9 @@ def _preview(
         raise Refusal("k", "must be given: of all above a threshold there is no part that is right")
     histogram = _histogram(expected, question)
     if question.asked.domain.is_public and question.top_k.most > histogram.items:
-        raise Refusal("k", f"must be at most the number of items, got k = {question.top_k.most} and "
-                      f"{histogram.items} items")  # fmt: skip
+        raise Refusal(
+            "k", f"must be at most the number of items, got k = {question.top_k.most} and {histogram.items} items"
+        )
     questions, left_out = alternatives(question, names, **offered)
     amounts = question.asked.amounts
     worth = 1.0 if amounts is None else float(amounts.value_resolution)
@@ -504,8 +523,11 @@ def least_epsilon(
             best = _first(enough, 0, best - 1)
             found = question.with_epsilon(_EPSILONS[best])
     if found is None:
-        raise Refusal("recall", f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
-                      "ask for less of it")  # fmt: skip
+        raise Refusal(
+            "recall",
+            f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
+            "ask for less of it",
+        )
     return found
 
 

@@ -34,19 +34,21 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.texts import count, listed, number, whole_or_power
 from private_topk.transforms.windows import Period
 
-__all__ = [
-    "ByGroup", "Expected", "InAmounts", "PublicCounts", "Released", "Zipf", "earlier_rankings", "expected_counts",
-    "expected_of", "falling", "weight_of",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 ByGroup = dict[str, "Expected"]
 """By group, the largest first; of "" where there are no groups."""
 
 _NEEDED = ("zipf", "items", "users", "items_per_user")
 _SHAPE = (*_NEEDED, "groups", "groups_zipf")
-_IN_TEXT = {"zipf": number, "items": whole_or_power, "users": listed(whole_or_power), "items_per_user": number,
-            "groups": count, "groups_zipf": number, "amount": number}  # fmt: skip
+_IN_TEXT = {
+    "zipf": number,
+    "items": whole_or_power,
+    "users": listed(whole_or_power),
+    "items_per_user": number,
+    "groups": count,
+    "groups_zipf": number,
+    "amount": number,
+}
 _ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
 
 _SINGLE = 20_000
@@ -89,8 +91,11 @@ class InAmounts:
     def __post_init__(self) -> None:
         most = self.amounts.max_value
         if self.each is not None and not 0 < self.each <= most:
-            raise Refusal("amount", f"must be above 0 and at most {float(most):g}, got {float(self.each):g}", "it is "
-                          "what a user adds on average, after the cap of {max_value}")  # fmt: skip
+            raise Refusal(
+                "amount",
+                f"must be above 0 and at most {float(most):g}, got {float(self.each):g}",
+                "it is what a user adds on average, after the cap of {max_value}",
+            )
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         users = self.expected.histogram(max_items_per_user, unknown)
@@ -164,8 +169,10 @@ class Zipf:
         return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
 
     def words(self) -> str:
-        return (f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
-                "in a window")  # fmt: skip
+        return (
+            f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
+            "in a window"
+        )
 
 
 @dataclass(frozen=True)
@@ -229,8 +236,10 @@ class Released:
 
     def words(self) -> str:
         power = self._power(self._falling())
-        return (f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
-                f"1 / rank^{power:.2f}")  # fmt: skip
+        return (
+            f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
+            f"1 / rank^{power:.2f}"
+        )
 
     def _falling(self) -> Floats:
         counts = np.asarray(self.noisy_counts, np.float64)
@@ -280,8 +289,11 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
     shape = {name: given[name] for name in _SHAPE if name in given}
     kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
     if len(kinds) != 1:
-        raise Refusal("", "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
-                      "{like} sample is the project's own sample")  # fmt: skip
+        raise Refusal(
+            "",
+            "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
+            "{like} sample is the project's own sample",
+        )
     amounts = amounts_of(options)
     said, sizes = given.get("these_counts_are_public", False), given.get("users")
     if said and "counts" not in given and not isinstance(sizes, str):
@@ -301,17 +313,26 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
 def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
     """Counts that the operator declares public, checked for signs that they are not."""
     if not said:
-        raise Refusal("these_counts_are_public", f"must be given with {{{field}}}: what a preview says of private "
-                      "counts is a release, and no budget pays for it", "if they are public or made up, say so with "
-                      "this word; otherwise give {like} or {zipf}")  # fmt: skip
+        raise Refusal(
+            "these_counts_are_public",
+            f"must be given with {{{field}}}: what a preview says of private "
+            "counts is a release, and no budget pays for it",
+            "if they are public or made up, say so with this word; otherwise give {like} or {zipf}",
+        )
     user = options.get("user_column", "user")
     if path.lower().endswith(".csv") and user in _header(path):
-        raise Refusal(field, f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no "
-                      "public counts", "a preview takes a column count, and perhaps item")  # fmt: skip
+        raise Refusal(
+            field,
+            f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no public counts",
+            "a preview takes a column count, and perhaps item",
+        )
     if "ledger" in options:
         if not path.lower().endswith(".csv"):
-            raise Refusal("ledger", "knows files of rows, and a .npy is none", "leave it out: whether these counts are "
-                          "public is for you to say")  # fmt: skip
+            raise Refusal(
+                "ledger",
+                "knows files of rows, and a .npy is none",
+                "leave it out: whether these counts are public is for you to say",
+            )
         _refuse_known(options, path)
     try:
         counts = read_counts(path)
@@ -330,8 +351,11 @@ def _refuse_known(options: Options, path: str) -> None:
     from private_topk.pipelines.sources.files import Files
 
     if "release_key" not in options:
-        raise Refusal("ledger", "needs {release_key}: the ledger knows its inputs under the key of their releases only",
-                      "give the key, so that a file that was the input of one is told")  # fmt: skip
+        raise Refusal(
+            "ledger",
+            "needs {release_key}: the ledger knows its inputs under the key of their releases only",
+            "give the key, so that a file that was the input of one is told",
+        )
     key = ReleaseKey.parse(options["release_key"])
     charges = [entry for entry in Ledger(options["ledger"]).read().charges if entry.key_id == key.key_id()]
     fingerprints = {entry.fingerprint for entry in charges}
@@ -384,8 +408,11 @@ def expected_of(
         shape = _named(like) if isinstance(like, str) else like
         by_group, each = _zipf_of(shape, items, groups), shape.get("amount", each)
     if (amounts is None) != (each is None):
-        raise Refusal("", "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
-                      "must be given with it")  # fmt: skip
+        raise Refusal(
+            "",
+            "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
+            "must be given with it",
+        )
     return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
 
 
@@ -441,8 +468,12 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         for needed in (place, manifest_path(place)):
             if not exists(needed):
                 rule = f"{verbatim(needed)} does not exist"
-                raise Refusal("like", rule, "give a ranking with its manifest beside it, a shape such as "
-                              "zipf=1.1,items=900,users=1e4,items_per_user=10, or sample")  # fmt: skip
+                raise Refusal(
+                    "like",
+                    rule,
+                    "give a ranking with its manifest beside it, a shape such as "
+                    "zipf=1.1,items=900,users=1e4,items_per_user=10, or sample",
+                )
         there = pair_at(place)
         content, manifest = there
         if manifest is None:
@@ -453,8 +484,12 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
             rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
             raise Refusal("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
         if manifest.privacy is None or not manifest.privacy.publishes_counts:
-            raise Refusal("like", f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
-                          "how far counts are apart", "publish some with {publish_counts}")  # fmt: skip
+            raise Refusal(
+                "like",
+                f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
+                "how far counts are apart",
+                "publish some with {publish_counts}",
+            )
         rows = form.decode(content)
         size = items if items is not None else None if manifest.domain is None else manifest.domain.size
     rankings: dict[str, Released] = {}

@@ -24,8 +24,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.options import Options, names_a_file
 
-__all__ = ["forewarn", "forewarned"]
-
 _DRAWS, _PLACES = 100, 4
 
 
@@ -84,8 +82,9 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     if not noisy:
         return False, judging
-    return True, (f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends "
-                  "nothing")  # fmt: skip
+    return True, (
+        f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends nothing"
+    )
 
 
 def forewarn(question: Question, options: Options, earlier: Iterable[str], who: str = "private-topk") -> str:

@@ -17,8 +17,6 @@ from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.registry import name_of
 
-__all__ = ["DRAWS", "NOISE", "Estimate", "Outlook", "look", "mean", "pooled", "share"]
-
 DRAWS = 400
 """So many draws estimate a probability within 0.05, and the mean of ten of them within 0.02."""
 
@@ -148,9 +146,15 @@ class Outlook:
         """As JSON."""
         many = {name: [one.plain() for one in getattr(self, name)] for name in ("right", "belongs", "found", "so_far")}
         single = {name: getattr(self, name).plain() for name in _NUMBERS}
-        return {"mechanism": self.name, "parameters": self.mechanism.parameters(), 
-                "answer": self.mechanism.guarantee.answer,
-                "draws": self.draws, "pure": self.pure, **single, **many}  # fmt: skip
+        return {
+            "mechanism": self.name,
+            "parameters": self.mechanism.parameters(),
+            "answer": self.mechanism.guarantee.answer,
+            "draws": self.draws,
+            "pure": self.pure,
+            **single,
+            **many,
+        }
 
 
 def look(

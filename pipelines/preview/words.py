@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook, pooled
 
-__all__ = ["comparison", "named", "ranks_table", "reasons", "short", "table"]
-
 _SURE = 0.9
 _HEAD = ("mechanism", "answer", "recall", "places right", "l_inf", "l_1", "score ratio", "returned")
 _ALL_RANKS, _NAMED = 12, 4
@@ -151,8 +149,10 @@ def _noise(best: Outlook) -> Iterator[str]:
     sure = sum(size for chance, size in pooled(one.value for one in best.belongs) if chance >= NOISE)
     noisy = list(range(sure + 1, best.k + 1)) if best.ordered else []
     if noisy and len(noisy) < best.k:
-        yield (f"{_ranges(noisy)} {'are' if len(noisy) > 1 else 'is'} noise: what stands there is mostly none of the "
-               f"top {best.k}.")  # fmt: skip
+        yield (
+            f"{_ranges(noisy)} {'are' if len(noisy) > 1 else 'is'} noise: what stands there is mostly none of the "
+            f"top {best.k}."
+        )
 
 
 def _rivals(outlooks: Sequence[Outlook]) -> Iterator[str]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from private_topk.pipelines.question import Question
     from private_topk.transforms.spec import TopK
 
-__all__ = ["manifest_of"]
 
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
 _Record = TypeVar("_Record")

@@ -17,11 +17,6 @@ from msgspec import Meta
 from private_topk.transforms.composite import Label, Names, published
 from private_topk.transforms.release import Ranking
 
-__all__ = [
-    "Against", "Amounts", "Budget", "ListedItems", "Manifest", "Privacy", "QuestionFacts", "RankedGroups",
-    "SeriesFacts", "Share", "Weights", "Window", "Zcdp", "first_difference", "in_order",
-]  # fmt: skip
-
 Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Moment = Annotated[datetime, Meta(tz=True)]

@@ -33,17 +33,6 @@ from private_topk.transforms.windows import Period, from_microseconds, utc_text
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
     from private_topk.pipelines.budget.ledger import ChargeReceipt
 
-__all__ = [
-    "Announcer",
-    "ExistingOutput",
-    "check_all_published",
-    "check_repeat",
-    "count_published",
-    "existing_outputs",
-    "followed",
-    "progress",
-    "what_is_published",
-]
 
 _PATIENCE = 2.0
 """Seconds before the progress of a run is shown."""
@@ -154,12 +143,20 @@ def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
     place, out = verbatim(report.sink.place), count_published(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
-        raise Refusal("output", f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
-                      "has, and a stream that is run again may hold other rows", remedy)  # fmt: skip
+        raise Refusal(
+            "output",
+            f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
+            "has, and a stream that is run again may hold other rows",
+            remedy,
+        )
     if receipt.outcome == "released" and out < _windows_of(report):
-        raise Refusal("output", f"{place} has {out:,} of the {_windows_of(report):,} windows that "
-                      f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
-                      "other rows", f"bring the others back, or {remedy}")  # fmt: skip
+        raise Refusal(
+            "output",
+            f"{place} has {out:,} of the {_windows_of(report):,} windows that "
+            f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
+            "other rows",
+            f"bring the others back, or {remedy}",
+        )
 
 
 def _windows_of(report: Report) -> int:
@@ -226,9 +223,13 @@ class Announcer:
     def write_health(self, path: str) -> None:
         """Write the progress of the stream as JSON, replacing the file as a whole."""
         left = self._left()
-        facts = {"time": utc_text(datetime.now(timezone.utc), "seconds"), "windows": len(self._closing),
-                 "published": len(self._closing) - len(left), "next_window": left[0] if left else None,
-                 "next_closes": self._closes(left[0]) if left else None}  # fmt: skip
+        facts = {
+            "time": utc_text(datetime.now(timezone.utc), "seconds"),
+            "windows": len(self._closing),
+            "published": len(self._closing) - len(left),
+            "next_window": left[0] if left else None,
+            "next_closes": self._closes(left[0]) if left else None,
+        }
         with suppress(OSError), open(f"{path}.tmp", "w", encoding="utf-8") as sink:  # a full disk shows as a stale file
             json.dump(facts, sink)
         with suppress(OSError):
@@ -247,8 +248,16 @@ class Announcer:
         if left:
             closes, total = self._closes(left[0]), len(self._closing)
             clock = "" if self._live else " by the clock of the source"
-            self._say(Line(f"{len(left):,} of {total:,} windows are left; the next closes at {closes}{clock}",
-                           event="waiting", next_window=left[0], closes=closes, left=len(left), of=total))  # fmt: skip
+            self._say(
+                Line(
+                    f"{len(left):,} of {total:,} windows are left; the next closes at {closes}{clock}",
+                    event="waiting",
+                    next_window=left[0],
+                    closes=closes,
+                    left=len(left),
+                    of=total,
+                )
+            )
 
 
 def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[], dict[str, float]]:
@@ -340,8 +349,10 @@ def followed(
             time.sleep(0.1)
             look()
         if not announcer.has_all:
-            raise IncompleteDataError(f"the job ended as if it were whole, and of {len(period):,} windows "
-                                      f"{announcer.size:,} were seen to be published to {sink.place}")  # fmt: skip
+            raise IncompleteDataError(
+                f"the job ended as if it were whole, and of {len(period):,} windows "
+                f"{announcer.size:,} were seen to be published to {sink.place}"
+            )
 
 
 @contextmanager

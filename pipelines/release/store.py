@@ -32,16 +32,6 @@ try:
 except ImportError:  # no such locks on this system: only the checks keep two runs to one output apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "Pair",
-    "check_question",
-    "manifest_path",
-    "obstacle",
-    "pair_at",
-    "publish",
-    "replace_file",
-    "unchanged_pair_at",
-]
 
 Bounds = tuple[datetime | None, datetime | None]
 

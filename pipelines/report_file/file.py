@@ -18,8 +18,6 @@ from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import columns, printable_text
 from private_topk.transforms.windows.calendar import UNITS
 
-__all__ = ["OF_SCHEDULE", "REMEMBER", "Document", "Field", "Scheduled", "fields_for", "read_report"]
-
 REMEMBER = "domain.remember"
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
@@ -51,8 +49,9 @@ class Document:
             why = getattr(error, "strerror", None) or error
             raise Refusal("", verbatim(f"{path} cannot be read: {why}")) from None
         except yaml.MarkedYAMLError as error:
-            raise self._refusal(error.problem_mark.line + 1 if error.problem_mark else 1,
-                                f"not YAML: {error.problem}") from None  # fmt: skip
+            raise self._refusal(
+                error.problem_mark.line + 1 if error.problem_mark else 1, f"not YAML: {error.problem}"
+            ) from None
         except yaml.YAMLError as error:  # invalid characters
             raise refused(f"{path} must be printable text in UTF-8: {str(error).splitlines()[0]}") from None
         except RecursionError:
@@ -173,21 +172,30 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
     if every in UNITS and UNITS[every].months and first.astimezone(zone).day > 28:
         raise document.error("window.first", "window.first must be a day from 1 to 28: not every month has more")
     if every == "week" and first.astimezone(zone).weekday():
-        raise document.error("window.first", "window.first must be a Monday with window.every: week; 7d starts on any "
-                             "day")  # fmt: skip
+        raise document.error(
+            "window.first", "window.first must be a Monday with window.every: week; 7d starts on any day"
+        )
     if values["budget.privacy_unit"] == "user" and horizon is None:
-        raise document.error("window", "window.horizon must be given with budget.privacy_unit: user, since the total "
-                             "is split over its periods")  # fmt: skip
+        raise document.error(
+            "window",
+            "window.horizon must be given with budget.privacy_unit: user, since the total is split over its periods",
+        )
     if values["against.window"] is not None and any(
         f"{{{name}}}" in values["source.input"] for name in ("start", "end")
     ):
-        raise document.error("source.input", "source.input must hold the rows of the period before too, with "
-                             "against.window: name the files of all periods, as in plays/*/*.avro")  # fmt: skip
+        raise document.error(
+            "source.input",
+            "source.input must hold the rows of the period before too, with "
+            "against.window: name the files of all periods, as in plays/*/*.avro",
+        )
     if values["budget.max_windows_per_user"] is not None:
         field = "budget.max_windows_per_user"
-        raise document.error(field, f"{field} does not go with a report, which publishes period by period: the windows "
-                             "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
-                             "when it is over, or leave it out")  # fmt: skip
+        raise document.error(
+            field,
+            f"{field} does not go with a report, which publishes period by period: the windows "
+            "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
+            "when it is over, or leave it out",
+        )
     if values[REMEMBER] and not values["domain.unknown"]:
         raise document.error(REMEMBER, f"{REMEMBER} needs domain.unknown: of a public domain every item is listed")
     schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)

@@ -12,8 +12,6 @@ from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
-__all__ = ["future_charges"]
-
 
 def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
     """Whether a period that was charged before would be charged again, and whether the periods left still fit.
@@ -30,9 +28,12 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     earlier = ledger.find(question.release.id, question.release.key.key_id())
     costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
     if earlier and costs:
-        yield ("again", f"{question.release.id} was charged on {earlier[0].charged} for another question: this one "
-                    f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
-                    True)  # fmt: skip
+        yield (
+            "again",
+            f"{question.release.id} was charged on {earlier[0].charged} for another question: this one "
+            f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
+            True,
+        )
     books = ledger.read(account.dataset)
     names = {entry.release_id.partition(CORRECTION)[0] for entry in books.charges}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
@@ -42,8 +43,14 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     usage = budget_usage(budget, books)
     reserved = [charge for name, charge in usage.reserved.items() if name != account.report_name]
     spent, left = heaviest(budget, [*usage.charges, *reserved]), horizon - len(known)
-    now, then = (min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
-                 for windows in (costs, costs + left))  # fmt: skip
-    yield ("horizon", f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
-                f"the budget, and {max(1 - float(now), 0):.1%} will be left"
-                f"{', so the last of them will be refused' if then > 1 else ''}", then > 1)  # fmt: skip
+    now, then = (
+        min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
+        for windows in (costs, costs + left)
+    )
+    yield (
+        "horizon",
+        f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
+        f"the budget, and {max(1 - float(now), 0):.1%} will be left"
+        f"{', so the last of them will be refused' if then > 1 else ''}",
+        then > 1,
+    )

@@ -12,8 +12,6 @@ from private_topk.pipelines.report_file.schedule import Schedule
 from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["CORRECTION", "Periods", "now"]
-
 CORRECTION = "/correction-"
 """The part of a release id between the period and the name of a correction."""
 

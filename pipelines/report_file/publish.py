@@ -28,8 +28,6 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
 
-__all__ = ["ScheduledReport"]
-
 Fact = tuple[str, str]
 
 
@@ -136,8 +134,11 @@ class ScheduledReport(Periods):
             options = self.options(number)
             for earlier in self.remembers(number):
                 if not self.published(earlier):
-                    raise Refusal("remember", f"{verbatim(self.place(earlier))} is missing, whose items are listed",
-                                  f"publish the period {self.words(earlier)} first")  # fmt: skip
+                    raise Refusal(
+                        "remember",
+                        f"{verbatim(self.place(earlier))} is missing, whose items are listed",
+                        f"publish the period {self.words(earlier)} first",
+                    )
             report = report_of(options, watch=self.watches, account=self.account)
             report = replace(report, kept=(*report.kept, self._file.document.path))
         with self._pointing("runner.options"):
@@ -179,8 +180,11 @@ class ScheduledReport(Periods):
             if complete and self._noted(options, name):
                 return True
             if name != self.release_id(number):
-                raise Refusal("output", f"{verbatim(options['output'])} has {verbatim(name)}, which is not complete",
-                              "publish that correction again, which costs nothing more")  # fmt: skip
+                raise Refusal(
+                    "output",
+                    f"{verbatim(options['output'])} has {verbatim(name)}, which is not complete",
+                    "publish that correction again, which costs nothing more",
+                )
             return False
 
     def _check_own(self, existing: Iterable[ExistingOutput], number: int) -> None:
@@ -188,15 +192,21 @@ class ScheduledReport(Periods):
         base = self.release_id(number, None)
         for place in existing:
             if place.release != base and not place.release.startswith(f"{base}{CORRECTION}"):
-                raise Refusal("output", f"{verbatim(place.path)} exists and is kept, since it is not "
-                              f"{verbatim(self.release_id(number))}", "move it, or change {output}")  # fmt: skip
+                raise Refusal(
+                    "output",
+                    f"{verbatim(place.path)} exists and is kept, since it is not {verbatim(self.release_id(number))}",
+                    "move it, or change {output}",
+                )
 
     def _check_known(self, options: Options) -> None:
         """Raise Refusal unless it can be determined later what has been published."""
         sink = sink_for(options, watch=self.watches)
         if sink.files(period_of(options)) is None and "ledger" not in options:
-            raise Refusal("ledger", f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
-                          "so a ledger has to know it")  # fmt: skip
+            raise Refusal(
+                "ledger",
+                f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
+                "so a ledger has to know it",
+            )
 
     def _noted(self, options: Options, name: str) -> bool:
         """Whether the ledger, if there is one, has a finished release of this name."""

@@ -10,8 +10,6 @@ from zoneinfo import ZoneInfo
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.calendar import UNITS, Steps, Unit, came_before
 
-__all__ = ["Schedule"]
-
 _DAY = timedelta(days=1)
 
 

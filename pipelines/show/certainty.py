@@ -15,8 +15,6 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-__all__ = ["blocks", "half_width", "in_words"]
-
 _ERROR = 0.05
 
 

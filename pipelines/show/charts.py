@@ -11,8 +11,6 @@ from typing import Any
 from private_topk.pipelines.show.published import Listing
 from private_topk.pipelines.show.templates import rendered
 
-__all__ = ["COLOURS", "bump_chart", "count_bar", "count_chart", "has_places"]
-
 COLOURS, LIT = 8, 10
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
 _MOST_PLACES, _MOST_WINDOWS = 50, 104
@@ -34,8 +32,10 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     most = max(len(listing.rows) for listing in shown)
     places, last = min(most, _MOST_PLACES), len(shown) - 1
     row, step = 26 if places <= 20 else 18, min(max(600 // last, 14), 96)
-    ends = [[(place, each["item"]) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
-            for n in (0, last)]  # fmt: skip
+    ends = [
+        [(place, each["item"]) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
+        for n in (0, last)
+    ]
     before, after = (max((_width(f"00 {item}", _LABEL) for _, item in end), default=0) for end in ends)
     left = before + 12
     lit = [item for place, item in sorted(ends[1]) if place <= LIT]
@@ -48,16 +48,29 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     )
     every = -(-80 // step)  # so that dates do not run into each other
     return rendered(
-        "places.svg", name=name, title=f"Places over {len(listings)} windows",
+        "places.svg",
+        name=name,
+        title=f"Places over {len(listings)} windows",
         about="Each line is an item; place 1 is at the top. A gap is a window without the item. The first "
         f"{len(lit)} items of the newest window are in colour. The table of all windows has the same.{left_out}",
-        width=left + step * last + after + 12, height=_TOP + row * places + 10, step=step, row=row,
-        left=left, right=left + step * last, top=_TOP, bottom=_TOP + places * row,
+        width=left + step * last + after + 12,
+        height=_TOP + row * places + 10,
+        step=step,
+        row=row,
+        left=left,
+        right=left + step * last,
+        top=_TOP,
+        bottom=_TOP + places * row,
         windows=[(left + n * step, _day(each) if (last - n) % every == 0 else "") for n, each in enumerate(shown)],
-        ends=[[(f"{place} {_short(item, _LABEL)}", looks.get(item), _TOP + place * row - row // 2 + 4)
-               for place, item in end] for end in ends],
+        ends=[
+            [
+                (f"{place} {_short(item, _LABEL)}", looks.get(item), _TOP + place * row - row // 2 + 4)
+                for place, item in end
+            ]
+            for end in ends
+        ],
         lines=lines,
-    )  # fmt: skip
+    )
 
 
 def _day(listing: Listing) -> str:
@@ -92,8 +105,12 @@ def count_bar(listing: Listing, row: Mapping[str, Any]) -> Mapping[str, Any]:
         return round((value - low) * _BAR / (high - low))
 
     count, noise = row["noisy_count"], row.get("noise_95")
-    return {"width": _BAR, "x": x(min(count, 0)), "length": max(x(abs(count)) - x(0), 1),
-            "whisker": None if noise is None else (x(count - noise), x(count + noise))}  # fmt: skip
+    return {
+        "width": _BAR,
+        "x": x(min(count, 0)),
+        "length": max(x(abs(count)) - x(0), 1),
+        "whisker": None if noise is None else (x(count - noise), x(count + noise)),
+    }
 
 
 def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
@@ -113,19 +130,26 @@ def count_chart(listing: Listing, name: str) -> str:
     def bar(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
         count, noise = row["noisy_count"], row.get("noise_95")
         return {
-            "y": 6 + number * 26, "label": _short(row["item"]), "x": x(min(count, 0)),
+            "y": 6 + number * 26,
+            "label": _short(row["item"]),
+            "x": x(min(count, 0)),
             "length": max(x(abs(count)) - x(0), 1),
             "whisker": None if noise is None else (x(count - noise), x(count + noise)),
             "numbers": f"about {count:,}" + ("" if noise is None else f" ± {noise:,}"),
-        }  # fmt: skip
+        }
 
     return rendered(
-        "counts.svg", name=name, title=f"Noisy counts, {listing.title()}",
+        "counts.svg",
+        name=name,
+        title=f"Noisy counts, {listing.title()}",
         about="Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "
         "which the true count lies with a probability of at least 95%.",
-        width=start + _LENGTH + 10 + _width("about 1,000,000 ± 100,000"), height=12 + 26 * len(rows),
-        start=start, longest=_LENGTH, bars=[bar(n, row) for n, row in enumerate(rows)],
-    )  # fmt: skip
+        width=start + _LENGTH + 10 + _width("about 1,000,000 ± 100,000"),
+        height=12 + 26 * len(rows),
+        start=start,
+        longest=_LENGTH,
+        bars=[bar(n, row) for n, row in enumerate(rows)],
+    )
 
 
 def _short(item: str, most: int = 40) -> str:

@@ -23,8 +23,6 @@ from private_topk.pipelines.show.words import (
     why_short,
 )
 
-__all__ = ["file_name", "page", "pages", "snippet"]
-
 _GROUPS_ON_A_PAGE = 4
 _GROUPS_IN_A_NOTEBOOK = 8
 _MOST_WINDOWS, _FIRST, _SHARED = 400, 5, 30
@@ -57,8 +55,11 @@ def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:
     yield name, page(report, index=_index(listings, {group: quote(f"{folder}/{files[group]}") for group in files}))
     names = list(listings)
     for number, group in enumerate(names):
-        near = [(quote(files[names[n]]), f"{arrow} {names[n]}") for n, arrow in ((number - 1, "←"), (number + 1, "→"))
-                if 0 <= n < len(names)]  # fmt: skip
+        near = [
+            (quote(files[names[n]]), f"{arrow} {names[n]}")
+            for n, arrow in ((number - 1, "←"), (number + 1, "→"))
+            if 0 <= n < len(names)
+        ]
         yield f"{folder}/{files[group]}", page(report.of_group(group), [(up, "All groups"), *near])
 
 
@@ -81,19 +82,32 @@ def snippet(report: PublishedReport, name: str) -> str:
 def _shared(report: PublishedReport) -> dict[str, Any]:
     """The template values that are the same for all groups."""
     return {
-        "report": report, "style": STYLE, "words": in_words(report), "symbols": in_symbols(report),
-        "promise": promise(report), "what_is_ranked": what_is_ranked(report.manifest),
-        "how_to_read": how_to_read(report), "why_short": why_short(report), "parameters": parameters(report),
-        "bump_chart": bump_chart, "count_bar": count_bar,
-    }  # fmt: skip
+        "report": report,
+        "style": STYLE,
+        "words": in_words(report),
+        "symbols": in_symbols(report),
+        "promise": promise(report),
+        "what_is_ranked": what_is_ranked(report.manifest),
+        "how_to_read": how_to_read(report),
+        "why_short": why_short(report),
+        "parameters": parameters(report),
+        "bump_chart": bump_chart,
+        "count_bar": count_bar,
+    }
 
 
 def _of_a_group(name: str | None, listings: Sequence[Listing]) -> dict[str, Any]:
     """The newest ranking of a group, the places in the window before it, and all windows if there are several."""
     newest, several = listings[-1], len(listings) > 1
     before = _ranks(listings[-2]) if several and newest.ranked else None
-    return {"name": name, "listings": listings, "newest": newest, "before": before, "places": has_places(listings),
-            "all": _all_windows(listings) if several else None}  # fmt: skip
+    return {
+        "name": name,
+        "listings": listings,
+        "newest": newest,
+        "before": before,
+        "places": has_places(listings),
+        "all": _all_windows(listings) if several else None,
+    }
 
 
 def _ranks(listing: Listing) -> dict[str, Any]:
@@ -113,9 +127,11 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
         "what": what,
         "left": f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else "",
         "starts": [_head(listing) for listing in shown],
-        "rows": [(item, [(places.get(item, ""), numbers.get(item))
-                         for places, numbers in zip(ranks, counts, strict=True)]) for item in items],
-    }  # fmt: skip
+        "rows": [
+            (item, [(places.get(item, ""), numbers.get(item)) for places, numbers in zip(ranks, counts, strict=True)])
+            for item in items
+        ],
+    }
 
 
 def _counts(listing: Listing) -> dict[str, str]:
@@ -158,5 +174,4 @@ def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | 
     order = sorted(held, key=lambda item: (-len(held[item]), sum(n for n in held[item] if n != "•") / len(held[item])))
     shared = [(item, [ranks[group].get(item, "") for group in groups]) for item in order[:_SHARED]]
     title = newest.title() + ("" if newest.ranked else ", in no order of rank")
-    return {"title": title, "most": most, "groups": rows, "shared": shared,
-            "new": any(new != "" for *_, new in rows)}  # fmt: skip
+    return {"title": title, "most": most, "groups": rows, "shared": shared, "new": any(new != "" for *_, new in rows)}

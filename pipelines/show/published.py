@@ -18,8 +18,6 @@ from private_topk.pipelines.sinks.formats import columns_in, group_of, label_in
 from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
 
-__all__ = ["Listing", "PublishedReport", "table", "when", "with_item"]
-
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -254,17 +252,23 @@ def table(listing: Listing) -> list[str]:
         title += ": a set, in no order of rank"
     width = len(str(rows[0]["k"]))
     names = columns_in(rows[0])[1]
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(shown(label_in(row, names)))}"
-             for row in rows]  # fmt: skip
+    lines = [
+        f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(shown(label_in(row, names)))}"
+        for row in rows
+    ]
     if listing.counted:
         widest = max(len(line) for line in lines)
-        lines = [line if row["noisy_count"] is None
-                 else f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
-                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+        lines = [
+            line
+            if row["noisy_count"] is None
+            else f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
+            for line, row in zip(lines, rows, strict=True)
+        ]
     elif listing.weighed:
         widest = max(len(line) for line in lines)
-        lines = [f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}"
-                 for line, row in zip(lines, rows, strict=True)]  # fmt: skip
+        lines = [
+            f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}" for line, row in zip(lines, rows, strict=True)
+        ]
     below = [line for line in (listing.others, listing.certainty) if line]
     return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 

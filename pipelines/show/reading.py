@@ -14,8 +14,6 @@ from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.sinks.formats import FORMATS, columns_in, format_of, group_of
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["read_report"]
-
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
@@ -69,14 +67,18 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
         for window in dict.fromkeys((row["window_start"], row["window_end"], group_of(row)) for row in rows):
             if window in whose:
                 when = "" if window[0] is None else f" of {window[0]:%Y-%m-%d %H:%M}"
-                raise Refusal("", f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
-                              "give one of them: a series has each window once")  # fmt: skip
+                raise Refusal(
+                    "",
+                    f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
+                    "give one of them: a series has each window once",
+                )
             whose[window] = file
     windows = None if first is None or first[1].privacy is None else first[1].privacy.windows
     numbers = {window[:2] for window in whose}
     if windows is not None and len(contents) > 1 and len(numbers) > windows:
-        raise Refusal("", f"these are {len(numbers)} windows, and their budget is of {windows}",
-                      "give the files of one total")  # fmt: skip
+        raise Refusal(
+            "", f"these are {len(numbers)} windows, and their budget is of {windows}", "give the files of one total"
+        )
 
 
 def _told(name: str, value: Any, other: Any) -> str:  # noqa: ANN401 - JSON
@@ -96,8 +98,11 @@ def _files(path: str) -> list[str]:
         raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in paths if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in paths]
     if not files:
-        raise Refusal("", f"{verbatim(path)} is no ranking", f"give a file that ends with one of "
-                      f"{', '.join(FORMATS)}, or a folder of them with their manifests")  # fmt: skip
+        raise Refusal(
+            "",
+            f"{verbatim(path)} is no ranking",
+            f"give a file that ends with one of {', '.join(FORMATS)}, or a folder of them with their manifests",
+        )
     return files
 
 
@@ -119,9 +124,13 @@ def _read(path: str) -> tuple[list[dict[str, Any]], Manifest | None]:
         return rows, None
     manifest = pair_at(path).manifest
     if manifest is None:
-        raise Refusal("", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking "
-                      "again")  # fmt: skip
+        raise Refusal(
+            "", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking again"
+        )
     if not manifest.is_of(content):
-        raise Refusal("", f"{verbatim(path)} is not the file that its manifest is of",
-                      "one of the two was changed or replaced: the SHA-256 is another")  # fmt: skip
+        raise Refusal(
+            "",
+            f"{verbatim(path)} is not the file that its manifest is of",
+            "one of the two was changed or replaced: the SHA-256 is another",
+        )
     return rows, manifest

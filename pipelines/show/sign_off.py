@@ -19,8 +19,6 @@ from private_topk.pipelines.show.words import in_symbols, parameters, what_is_ra
 from private_topk.transforms.errors import Refusal, printable
 from private_topk.transforms.stated import number
 
-__all__ = ["registry_entry", "sheet"]
-
 _WIDTH, _LABEL = 100, 32
 _BLANK = "TO BE FILLED IN"
 
@@ -41,16 +39,30 @@ _ASKED = (
 )
 
 _SECTIONS: dict[str, tuple[str, ...]] = {
-    "basic": ("name", "data_curators", "intended_use", "data_product_type", "data_product_region", "description",
-              "publication_date", "data_product_sector"),
+    "basic": (
+        "name",
+        "data_curators",
+        "intended_use",
+        "data_product_type",
+        "data_product_region",
+        "description",
+        "publication_date",
+        "data_product_sector",
+    ),
     "dp_variant": ("variant_name", "data_domain", "unprotected_quantities"),
     "privacy_loss": ("privacy_unit", "privacy_unit_details", "privacy_parameters", "privacy_parameters_details"),
-    "deployment_model": ("model_name", "actors", "release_type", "release_type_details", "data_source_type",
-                         "access_type"),
+    "deployment_model": (
+        "model_name",
+        "actors",
+        "release_type",
+        "release_type_details",
+        "data_source_type",
+        "access_type",
+    ),
     "accounting": ("post_processing", "composition"),
     "implementation": ("preprocessing_and_hyperparameter_tuning", "mechanisms", "justification"),
     "administrative": ("sources", "registry_authors"),
-}  # fmt: skip
+}
 """The fields of an entry that a deployment of this kind has, after opendp/deployments-registry-data."""
 _LISTS = ("data_curators", "registry_authors")
 _CHOICES = ("data_product_sector", "data_source_type")
@@ -95,8 +107,12 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
         deployment[section] = {
             field: value for field, value in values.items() if field in known or field not in _CHOICES
         }
-    entry = {"url_slug": re.sub(r"[^a-z0-9]+", "-", report.name.lower()).strip("-"), "status": "Draft", "tier": 3,
-             "deployment": deployment}  # fmt: skip
+    entry = {
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", report.name.lower()).strip("-"),
+        "status": "Draft",
+        "tier": 3,
+        "deployment": deployment,
+    }
     head = "".join(f"# to be filled in: {name}\n" for name in blank)
     return head + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=_WIDTH)
 
@@ -104,15 +120,19 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
 def _promise(report: PublishedReport) -> tuple[Manifest, Privacy]:
     manifest = report.manifest
     if manifest is None or manifest.privacy is None:
-        raise Refusal("", "there is no manifest beside this ranking that promises anything", "a ranking is signed for "
-                      "by what its manifest says")  # fmt: skip
+        raise Refusal(
+            "",
+            "there is no manifest beside this ranking that promises anything",
+            "a ranking is signed for by what its manifest says",
+        )
     return manifest, manifest.privacy
 
 
 def _entries(entries: Any) -> Iterator[str]:  # noqa: ANN401 - pairs of texts
     for label, text in entries:
-        yield textwrap.fill(printable(text), _WIDTH, initial_indent=f"  {label:<{_LABEL}}",
-                            subsequent_indent=" " * (_LABEL + 2))  # fmt: skip
+        yield textwrap.fill(
+            printable(text), _WIDTH, initial_indent=f"  {label:<{_LABEL}}", subsequent_indent=" " * (_LABEL + 2)
+        )
 
 
 def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Privacy) -> Iterator[tuple[str, str]]:

@@ -14,13 +14,12 @@ from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.composite import shown
 from private_topk.transforms.stated import number
 
-__all__ = ["how_to_read", "in_symbols", "in_text", "in_words", "parameters", "promise", "what_is_ranked",
-           "who_counts", "why_short"]  # fmt: skip
-
 _WEAK = math.log(100)
 _WIDTH = 100
-NOT_PRIVATE = "This ranking is not private. It was made for a test, without noise or with noise that anybody can " \
-              "take off, and must not be handed on."  # fmt: skip
+NOT_PRIVATE = (
+    "This ranking is not private. It was made for a test, without noise or with noise that anybody can "
+    "take off, and must not be handed on."
+)
 
 
 def in_words(report: PublishedReport) -> list[str]:
@@ -34,17 +33,24 @@ def in_words(report: PublishedReport) -> list[str]:
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
     if privacy.windows is None and windows > 1:
         most = manifest.all_windows
-        added = "the epsilons and the deltas of these windows are added" if most is None else (
-            f"one who is in all of them is protected by {_budget(most)}")  # fmt: skip
-        sentences.append(f"Each window has this budget of its own. Of a person who is active in several of the "
-                         f"{windows} windows, what these tell adds up: {added}.")  # fmt: skip
+        added = (
+            "the epsilons and the deltas of these windows are added"
+            if most is None
+            else (f"one who is in all of them is protected by {_budget(most)}")
+        )
+        sentences.append(
+            f"Each window has this budget of its own. Of a person who is active in several of the "
+            f"{windows} windows, what these tell adds up: {added}."
+        )
     if privacy.epsilon > _WEAK:
         sentences.append("A factor above 100 is a weak promise: who knows much already may learn much from this.")
     if manifest.delta_of_a_shared_hash:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
-    sentences.append("The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
-                     "not protected.")  # fmt: skip
+    sentences.append(
+        "The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
+        "not protected."
+    )
     return sentences
 
 
@@ -64,8 +70,10 @@ def _reach(privacy: Privacy, windows: int) -> str:
 def _change(privacy: Privacy, reach: str) -> str:
     if privacy.neighbours == "swap":
         return f"Had any one person done something else {reach}, the same ranking could have come out:"
-    return f"Had any one person's rows {reach} been missing, or one more person's been there, the same ranking could " \
-           "have come out:"  # fmt: skip
+    return (
+        f"Had any one person's rows {reach} been missing, or one more person's been there, the same ranking could "
+        "have come out:"
+    )
 
 
 def _bound(privacy: Privacy) -> str:
@@ -95,8 +103,10 @@ def who_counts(manifest: Manifest) -> str:
     of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
     groups = manifest.groups
     of_groups = f" Each counted in at most {groups.per_user:,} of the groups of a window." if groups else ""
-    return "A person is one value of the user column: who has two accounts is protected as two." \
-           f"{most}{of_groups}{of_windows}"  # fmt: skip
+    return (
+        "A person is one value of the user column: who has two accounts is protected as two."
+        f"{most}{of_groups}{of_windows}"
+    )
 
 
 def in_symbols(report: PublishedReport) -> str:
@@ -106,8 +116,10 @@ def in_symbols(report: PublishedReport) -> str:
         return ""
     delta = f" + {number(privacy.delta)}" if privacy.delta else ""
     how = "replacing one user's rows" if privacy.neighbours == "swap" else "adding or removing one user"
-    return f"P(A(D) ∈ S) ≤ e^{number(privacy.epsilon)} · P(A(D′) ∈ S){delta} for every set S of rankings and all " \
-           f"D, D′ that differ by {how}"  # fmt: skip
+    return (
+        f"P(A(D) ∈ S) ≤ e^{number(privacy.epsilon)} · P(A(D′) ∈ S){delta} for every set S of rankings and all "
+        f"D, D′ that differ by {how}"
+    )
 
 
 def how_to_read(report: PublishedReport) -> list[str]:
@@ -115,18 +127,28 @@ def how_to_read(report: PublishedReport) -> list[str]:
     listings = report.listings()
     sentences = [what_is_ranked(report.manifest)]
     if report.manifest is not None and report.manifest.answer == "set":
-        sentences.append("This mechanism answers with a set: the items are in the order of the public list, or of "
-                         "their spelling, and not in order of rank.")  # fmt: skip
-    sentences.append("Items were drawn with noise. Items whose true counts are close may have changed places, and "
-                     "one just below the last place may have taken one above it.")  # fmt: skip
-    sentences.append("Nothing in a ranking shows how much of it is noise: where few people are in the data, or epsilon "
-                     "is small, it may be all noise. An empty window has a ranking too.")  # fmt: skip
+        sentences.append(
+            "This mechanism answers with a set: the items are in the order of the public list, or of "
+            "their spelling, and not in order of rank."
+        )
+    sentences.append(
+        "Items were drawn with noise. Items whose true counts are close may have changed places, and "
+        "one just below the last place may have taken one above it."
+    )
+    sentences.append(
+        "Nothing in a ranking shows how much of it is noise: where few people are in the data, or epsilon "
+        "is small, it may be all noise. An empty window has a ranking too."
+    )
     if len({(listing.start, listing.end) for listing in listings}) > 1:
-        sentences.append("Noise is drawn anew in every window: an item that moves by a place or two from one window to "
-                         "the next need not have moved at all.")  # fmt: skip
+        sentences.append(
+            "Noise is drawn anew in every window: an item that moves by a place or two from one window to "
+            "the next need not have moved at all."
+        )
     if any(listing.counted for listing in listings):
-        sentences.append("Counts have noise of their own and may be below zero. Where a range is shown, the true count "
-                         "lies in it with a probability of at least 95%, for each item by itself.")  # fmt: skip
+        sentences.append(
+            "Counts have noise of their own and may be below zero. Where a range is shown, the true count "
+            "lies in it with a probability of at least 95%, for each item by itself."
+        )
     return [*sentences, *why_short(report)]
 
 
@@ -136,9 +158,11 @@ def why_short(report: PublishedReport) -> list[str]:
     if listings and all(listing.rows and listing.rows[0]["returned"] >= listing.rows[0]["k"] for listing in listings):
         return []
     lower = "" if report.manifest is not None and report.k is None else "a smaller k, "
-    return ["A list is short, or empty, where too few people have the same items: such items are not published, since "
-            "they could tell who has them. What helps: more people in a window or a group, a larger epsilon or delta, "
-            f"{lower}or a public list of items."]  # fmt: skip
+    return [
+        "A list is short, or empty, where too few people have the same items: such items are not published, since "
+        "they could tell who has them. What helps: more people in a window or a group, a larger epsilon or delta, "
+        f"{lower}or a public list of items."
+    ]
 
 
 def promise(report: PublishedReport) -> str:

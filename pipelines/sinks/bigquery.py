@@ -23,8 +23,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
-__all__ = ["ToBigQuery", "load", "table_schema"]
-
 
 @dataclass(frozen=True)
 class ToBigQuery(Sink):
@@ -53,8 +51,11 @@ class ToBigQuery(Sink):
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
             fields = fields_of(shape)
             if there and (missing := [name for name in fields if name not in there]):
-                raise Refusal("output", f"{verbatim(self.place)} has no column {', '.join(missing)}",
-                              "give another table, or add to this one")  # fmt: skip
+                raise Refusal(
+                    "output",
+                    f"{verbatim(self.place)} has no column {', '.join(missing)}",
+                    "give another table, or add to this one",
+                )
             for name in shape.item if isinstance(shape.item, tuple) else ("item",):
                 kinds = there.get(name), _kind(fields[name][0])
                 if set(kinds) == {"STRING", "INTEGER"}:
@@ -103,8 +104,13 @@ def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
     client = client_of(table, "output")
     # No field is REQUIRED: a Parquet or Avro file need not declare that a column has no nulls.
     fields = [SchemaField(column["name"], column["type"], description=column["description"]) for column in schema]
-    config = LoadJobConfig(source_format="AVRO", schema=fields, write_disposition="WRITE_APPEND",
-                           create_disposition="CREATE_IF_NEEDED", use_avro_logical_types=True)  # fmt: skip
+    config = LoadJobConfig(
+        source_format="AVRO",
+        schema=fields,
+        write_disposition="WRITE_APPEND",
+        create_disposition="CREATE_IF_NEEDED",
+        use_avro_logical_types=True,
+    )
 
     def start(job: str, attempt: int) -> Any:  # noqa: ANN401
         return client.load_table_from_file(io.BytesIO(rows), table, size=len(rows), job_id=job, job_config=config)
@@ -114,8 +120,12 @@ def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
 
 def table_schema(shape: Shape = PLAIN) -> dict[str, Any]:
     """The table of rankings, as BigQuery's JSON."""
-    return {"fields": [{"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
-                       for name, (kind, doc) in fields_of(shape).items()]}  # fmt: skip
+    return {
+        "fields": [
+            {"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
+            for name, (kind, doc) in fields_of(shape).items()
+        ]
+    }
 
 
 def _kind(kind: pa.DataType) -> str:

@@ -26,8 +26,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
-__all__ = ["ToFile", "ToFolder", "by_window"]
-
 _LONGEST = 200  # bytes of a name, so that the manifest and what is being written have room for theirs
 
 
@@ -220,11 +218,11 @@ def by_window(rankings: beam.PCollection) -> beam.PCollection:
     """All rankings of a window together, [Ranking]."""
     return (
         rankings
-        | "Name the window" >> beam.WithKeys(lambda ranking: ranking.window.label()).with_output_types(
-            tuple[str, Ranking])
+        | "Name the window"
+        >> beam.WithKeys(lambda ranking: ranking.window.label()).with_output_types(tuple[str, Ranking])
         | "Bring its groups together" >> beam.GroupByKey()
         | "Without the name" >> beam.MapTuple(lambda _, gathered: list(gathered))
-    )  # fmt: skip
+    )
 
 
 class _PublishDoFn(beam.DoFn):

@@ -25,24 +25,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import utc_text
 
-__all__ = [
-    "AVRO_SCHEMA",
-    "FIELDS",
-    "FORMATS",
-    "PLAIN",
-    "Format",
-    "Shape",
-    "avro_schema",
-    "check_fields",
-    "columns_in",
-    "fields_of",
-    "format_of",
-    "group_of",
-    "label_in",
-    "ranking_rows",
-    "schema",
-]
-
 _TIME = pa.timestamp("us", "UTC")
 
 FIELDS: dict[str, tuple[pa.DataType, str]] = {

@@ -20,8 +20,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period, utc_text
 
-__all__ = ["ToKafka", "ToPubSub", "attributes_of", "message_of"]
-
 _PATIENCE = 5.0
 _AT_ONCE = 1000
 _SENT_WITHIN = 65.0
@@ -110,8 +108,9 @@ class _Follower:
         self._consumer, self._release_id = topic.consumer(), release_id
         places = [TopicPartition(topic.topic, partition) for partition in topic.partitions("output")]
         ends = [self._consumer.get_watermark_offsets(place, timeout=_PATIENCE)[1] for place in places]
-        self._consumer.assign([TopicPartition(place.topic, place.partition, end)
-                               for place, end in zip(places, ends, strict=True)])  # fmt: skip
+        self._consumer.assign(
+            [TopicPartition(place.topic, place.partition, end) for place, end in zip(places, ends, strict=True)]
+        )
 
     def look(self) -> dict[str, float]:
         """The labels of rankings whose messages have come since the last call, with the broker's timestamps."""

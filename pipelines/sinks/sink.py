@@ -17,8 +17,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
 
-__all__ = ["Sink", "about_the_output"]
-
 
 class Sink(ABC):
     """An address for rankings. A frozen dataclass; it pickles. Writing a release twice has the same result as once.

@@ -46,7 +46,6 @@ with suppress(ImportError):  # there is no wheel of it for every kind of machine
 
     inflate = isal_zlib  # more than twice as fast, to the same bytes
 
-__all__ = ["check", "pieces", "read"]
 
 _ROWS = 100_000
 _BYTES = 16 << 20
@@ -54,20 +53,38 @@ _END = 1 << 62
 """The end of a zipped file, which is not known beforehand."""
 
 _SYNC = {"type": "fixed", "name": "sync", "size": 16}
-_HEADER = fastavro.parse_schema({"type": "record", "name": "header", "fields": [
-    {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
-    {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-    {"name": "sync", "type": _SYNC},
-]})  # fmt: skip
-_HEAD = fastavro.parse_schema({"type": "record", "name": "head", "fields": [
-    {"name": "rows", "type": "long"},
-    {"name": "size", "type": "long"},
-]})  # fmt: skip
-_BLOCK = fastavro.parse_schema({"type": "record", "name": "block", "fields": [
-    {"name": "rows", "type": "long"},
-    {"name": "content", "type": "bytes"},
-    {"name": "sync", "type": _SYNC},
-]})  # fmt: skip
+_HEADER = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": _SYNC},
+        ],
+    }
+)
+_HEAD = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "head",
+        "fields": [
+            {"name": "rows", "type": "long"},
+            {"name": "size", "type": "long"},
+        ],
+    }
+)
+_BLOCK = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "block",
+        "fields": [
+            {"name": "rows", "type": "long"},
+            {"name": "content", "type": "bytes"},
+            {"name": "sync", "type": _SYNC},
+        ],
+    }
+)
 _MAGIC = b"Obj\x01"
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
@@ -216,8 +233,9 @@ def _whole(source: IO[bytes], schema: Any, path: str) -> Any:  # noqa: ANN401 - 
 
 
 def _damaged(path: str) -> Refusal:
-    return refused(f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or "
-                      "copy it again")  # fmt: skip
+    return refused(
+        f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or copy it again"
+    )
 
 
 def _undecodable(path: str) -> Refusal:

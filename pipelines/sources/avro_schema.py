@@ -20,20 +20,6 @@ from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import refused
 from private_topk.transforms.types import written_out
 
-__all__ = [
-    "Branch",
-    "Unreadable",
-    "are_integers",
-    "bare",
-    "branches_of",
-    "check_columns",
-    "meant",
-    "only",
-    "plain_types",
-    "rows_of",
-    "schema_for",
-]
-
 _TAG = "private-topk-int"
 """The logical type that marks an int in a union with a long, where the two are times in different units."""
 
@@ -50,12 +36,24 @@ _PLAIN = {"boolean", "int", "long", "float", "double", "bytes", "string"}
 _COMPLEX = {"record", "error", "enum", "fixed", "array", "map"}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _ARROW = {
-    "null": pa.null(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
-    "string": pa.string(), "enum": pa.string(), "bytes": pa.binary(), "uuid": pa.uuid(), "date": pa.date32(),
+    "null": pa.null(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "bytes": pa.binary(),
+    "uuid": pa.uuid(),
+    "date": pa.date32(),
     **{name: pa.timestamp(_UNITS[name.rpartition("-")[2]]) for name in _TIMESTAMPS},
-    "boolean": pa.bool_(), "fixed": pa.binary(1), "array": pa.list_(pa.null()), "map": pa.list_(pa.null()),
-    "record": pa.struct([]), "error": pa.struct([]),
-}  # fmt: skip
+    "boolean": pa.bool_(),
+    "fixed": pa.binary(1),
+    "array": pa.list_(pa.null()),
+    "map": pa.list_(pa.null()),
+    "record": pa.struct([]),
+    "error": pa.struct([]),
+}
 """Types of Avro that mean what a type of Arrow does. All others are lengths of time, or as good as these: refused."""
 
 
@@ -156,11 +154,15 @@ def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns:
     if time is None or not _needs_tag(fields[time]):
         return schema
     tagged = {"type": "int", "logicalType": _TAG}
-    return {**schema, "fields": [
-        {**field, "type": [tagged if kind == "int" else kind for kind in field["type"]]}
-        if field["name"] == time else field
-        for field in schema["fields"]
-    ]}  # fmt: skip
+    return {
+        **schema,
+        "fields": [
+            {**field, "type": [tagged if kind == "int" else kind for kind in field["type"]]}
+            if field["name"] == time
+            else field
+            for field in schema["fields"]
+        ],
+    }
 
 
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:

@@ -25,8 +25,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["BigQuery", "client_of", "export_query", "exported", "run_once", "table_of"]
-
 
 @dataclass(frozen=True)
 class BigQuery(Source):
@@ -125,8 +123,9 @@ def client_of(table: str, field: str) -> Client:
     try:
         return Client(project=table.rpartition(".")[0].rpartition(".")[0])
     except DefaultCredentialsError:
-        raise Refusal(field, "needs Google credentials: `gcloud auth application-default login`, or run as a service "
-                      "account") from None  # fmt: skip
+        raise Refusal(
+            field, "needs Google credentials: `gcloud auth application-default login`, or run as a service account"
+        ) from None
 
 
 def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
@@ -146,8 +145,7 @@ def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[
     names, where = ", ".join(f"`{column}`" for column in columns), ""
     if within is not None:
         column, start, end = within
-        where = (f"\nWHERE `{column}` >= TIMESTAMP '{start.isoformat()}'"
-                 f" AND `{column}` < TIMESTAMP '{end.isoformat()}'")  # fmt: skip
+        where = f"\nWHERE `{column}` >= TIMESTAMP '{start.isoformat()}' AND `{column}` < TIMESTAMP '{end.isoformat()}'"
     place = f"{folder}/rows-*.parquet"
     return f"EXPORT DATA OPTIONS (uri = '{place}', format = 'PARQUET') AS\nSELECT {names}\nFROM `{table}`{where}"
 

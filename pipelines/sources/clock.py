@@ -13,8 +13,6 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["Clock", "StreamTracker", "moment_of", "now_of", "this_moment"]
-
 
 @dataclass(frozen=True)
 class Clock:

@@ -18,19 +18,6 @@ from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
 
-__all__ = [
-    "ROLES",
-    "Columns",
-    "Rows",
-    "as_bytes",
-    "block_of",
-    "check_types",
-    "is_int64",
-    "read_rows",
-    "texts_of",
-    "to_microseconds",
-]
-
 ROLES = ("user", "item", "time", "value", "group")
 _MEANINGS: dict[str, Meaning] = {"time": "time", "value": "amount"}
 """As what the columns of some roles are read; those of all others hold labels."""
@@ -148,11 +135,17 @@ class Columns:
     def check_apart(self, period: object) -> None:
         """Raise Refusal if one column is to be two of user, item and time: no type is fit for each in every format."""
         if self.user in self.of("item"):
-            raise Refusal("user_column", "must be another column than {item_column}", "the one says who a row is of, "
-                          "the other what is ranked")  # fmt: skip
+            raise Refusal(
+                "user_column",
+                "must be another column than {item_column}",
+                "the one says who a row is of, the other what is ranked",
+            )
         if period is not None and self.time in (self.user, *self.of("item")):
-            raise Refusal("time_column", "must be another column than {user_column} and {item_column}", "it says when "
-                          "a row was; where it is ranked too, write it twice")  # fmt: skip
+            raise Refusal(
+                "time_column",
+                "must be another column than {user_column} and {item_column}",
+                "it says when a row was; where it is ranked too, write it twice",
+            )
 
 
 class Rows(NamedTuple):
@@ -282,8 +275,10 @@ def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, c
         columns.check(role, kinds[name], "", f"{path}: column {name!r} cannot be used", called[name])
 
 
-_TEXT = (r"^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
-         r"(?:[Zz]|([+-][0-9]{2})(?::?([0-9]{2}))?)?)?$")  # fmt: skip
+_TEXT = (
+    r"^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
+    r"(?:[Zz]|([+-][0-9]{2})(?::?([0-9]{2}))?)?)?$"
+)
 _WHOLE = r"^[+-]?[0-9]+$"
 _FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
 

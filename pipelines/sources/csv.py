@@ -33,8 +33,6 @@ from private_topk.pipelines.sources.text import (
 )
 from private_topk.transforms.errors import Refusal, refused, verbatim
 
-__all__ = ["Header", "check", "has_tabs", "header_of", "null_if_empty", "pieces", "read", "rows_of", "width_is"]
-
 _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
@@ -73,8 +71,11 @@ def has_tabs(path: str) -> bool:
 def _codec(source: IO[bytes], path: str, columns: Columns) -> str:
     codec, name = codec_of(source, columns.encoding), columns.encoding
     if codec is None:
-        raise Refusal("csv_encoding", f"{name} needs the mark of its byte order at the start of a file, and "
-                      f"{verbatim(path)} has none", f"give {name}-le or {name}-be")  # fmt: skip
+        raise Refusal(
+            "csv_encoding",
+            f"{name} needs the mark of its byte order at the start of a file, and {verbatim(path)} has none",
+            f"give {name}-le or {name}-be",
+        )
     return codec
 
 
@@ -123,8 +124,10 @@ def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chu
 
 def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
     if parsed is None:
-        rule = f"{path} is not a CSV file that can be read: it must start with a line of column names, in " \
-               f"{columns.encoding.upper()}, that ends with a line feed"  # fmt: skip
+        rule = (
+            f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
+            f"{columns.encoding.upper()}, that ends with a line feed"
+        )
         raise Refusal("", verbatim(rule), "" if columns.public else "{csv_encoding} names another encoding")
     names, header = parsed
     for name in columns.names():
@@ -159,8 +162,10 @@ def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Ro
         for batch in _open(source if codec == "utf-8" else in_utf8(source, codec), path, columns):
             yield Rows({name: null_if_empty(batch[name]) for name in columns.names()})
     except pa.ArrowException as error:
-        raise refused(f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
-                         "line has the columns of the header, with closed quotes") from None  # fmt: skip
+        raise refused(
+            f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
+            "line has the columns of the header, with closed quotes"
+        ) from None
 
 
 def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreamingReader:
@@ -173,8 +178,7 @@ def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreaming
             pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
         )
     except pa.ArrowException:
-        raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column "
-                         "names") from None  # fmt: skip
+        raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names") from None
 
 
 class _WithoutNul(io.RawIOBase):
@@ -192,8 +196,10 @@ class _WithoutNul(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         text = self._source.read(size)
         if b"\0" in text:
-            raise refused(f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
-                             "with NUL bytes as JSON lines, Parquet or Avro")  # fmt: skip
+            raise refused(
+                f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
+                "with NUL bytes as JSON lines, Parquet or Avro"
+            )
         if not text and not self._ended:
             self._ended = True
             return b"\n"

@@ -22,11 +22,6 @@ from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, a
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.labels import check_items, digest_of
 
-__all__ = [
-    "DomainFile", "PairsFile", "has_columns", "read_domain", "read_domain_by_group", "read_titles", "with_found",
-]  # fmt: skip
-
-
 _ROLES = {"user_column": "domain_column", "item_column": "domain_column", "group_column": "domain_group_column"}
 _OF_TITLES = {"user_column": "item_column", "item_column": "item_column", "group_column": "title_column"}
 
@@ -109,8 +104,11 @@ def has_columns(path: str) -> bool:
 def read_domain(path: str, column: Names) -> PublicDomain:
     """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
     if isinstance(column, tuple) and not has_columns(path):
-        raise Refusal("domain", f"{verbatim(path)} must be a table with the columns {verbatim(', '.join(column))}: its "
-                      "lines are one text each")  # fmt: skip
+        raise Refusal(
+            "domain",
+            f"{verbatim(path)} must be a table with the columns {verbatim(', '.join(column))}: its "
+            "lines are one text each",
+        )
     source = DomainFile(_found_at(path), column)
     with _about(path):
         labels = check_items(source())
@@ -135,11 +133,17 @@ def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names)
     for file in files:
         pair = pair_at(file.path)
         if not pair.is_whole or pair.manifest is None:
-            raise Refusal("found", f"{verbatim(file.path)} is no ranking that was published, with its manifest",
-                          "items of private rows must not be listed")  # fmt: skip
+            raise Refusal(
+                "found",
+                f"{verbatim(file.path)} is no ranking that was published, with its manifest",
+                "items of private rows must not be listed",
+            )
         if pair.manifest.names("item") != names:
-            raise Refusal("found", f"{verbatim(file.path)} has items of other columns than {{item_column}}",
-                          "give a ranking of the same, in the same order")  # fmt: skip
+            raise Refusal(
+                "found",
+                f"{verbatim(file.path)} has items of other columns than {{item_column}}",
+                "give a ranking of the same, in the same order",
+            )
     source = Together(None if domain is None else domain.load, tuple(files))
     with _about(files[-1].path, "found"):
         labels = source()
@@ -205,8 +209,9 @@ def _lines(path: str) -> pa.Array:
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
-        raise Refusal("domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or "
-                      "Avro file with its ending") from None  # fmt: skip
+        raise Refusal(
+            "domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or Avro file with its ending"
+        ) from None
     content = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n")
     # No Python object for each line and no copy of the text: a list may have 100 million lines.
     offsets = pa.py_buffer(np.array([0, len(content)]))

@@ -36,8 +36,6 @@ from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["Files", "ReadBlocks"]
-
 _EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 T = TypeVar("T")
 

@@ -35,8 +35,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["NOTES", "Folder", "arrival_of"]
-
 _READER = 0
 _TURN = 5.0
 _DIGEST = 16
@@ -280,9 +278,12 @@ def refuse_others(record: InputRecord, entries: Iterable[Entry], there: Iterable
     for entry in entries:
         if found.get(entry["path"]) != entry:
             what = "was changed" if entry["path"] in found else "is gone"
-            raise Refusal("", f"{verbatim(entry['path'])} {what} since an earlier run of this release read it, so what "
-                          "is published from now on would be of other rows", "bring it back as it was, with the time "
-                          "at which it was written, or take a new {release_id}")  # fmt: skip
+            raise Refusal(
+                "",
+                f"{verbatim(entry['path'])} {what} since an earlier run of this release read it, so what "
+                "is published from now on would be of other rows",
+                "bring it back as it was, with the time at which it was written, or take a new {release_id}",
+            )
 
 
 def _full(path: str) -> str:
@@ -299,8 +300,11 @@ def _digest(file: FileInfo) -> bytes:
 
 
 def _changed() -> Refusal:
-    return Refusal("", "a file was changed after it had been read, so a repetition would read another one", "let files "
-                   "stay as they are, and new rows come in new files; go on under a new {release_id}")  # fmt: skip
+    return Refusal(
+        "",
+        "a file was changed after it had been read, so a repetition would read another one",
+        "let files stay as they are, and new rows come in new files; go on under a new {release_id}",
+    )
 
 
 NOTES = ".private-topk-arrivals"
@@ -328,12 +332,18 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
         _write(note, now)
         noted = _read(note)
     if noted is None:
-        raise Refusal("", "a file appeared after windows had closed that it was written before, and its folder takes "
-                      "no note of that, so a repetition would count it", "let this user write there, or set "
-                      "the time of files that are moved in, as `touch` does")  # fmt: skip
+        raise Refusal(
+            "",
+            "a file appeared after windows had closed that it was written before, and its folder takes "
+            "no note of that, so a repetition would count it",
+            "let this user write there, or set the time of files that are moved in, as `touch` does",
+        )
     if clock.closes_between(noted, now):
-        raise Refusal("", "a file appeared after windows had closed which another stream over this folder had found it "
-                      "in time for", "take a new {release_id}")  # fmt: skip
+        raise Refusal(
+            "",
+            "a file appeared after windows had closed which another stream over this folder had found it in time for",
+            "take a new {release_id}",
+        )
     return noted
 
 

@@ -17,21 +17,6 @@ from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.keys import besides, keys_of, with_keys
 from private_topk.transforms.errors import Refusal, refused
 
-__all__ = [
-    "FORMATS",
-    "Piece",
-    "Read",
-    "Reader",
-    "bundle",
-    "check_decodable",
-    "check_files",
-    "cut_into_pieces",
-    "format_name",
-    "packed_size",
-    "read_pieces",
-    "reader_of",
-]
-
 _PLAIN: dict[str, ModuleType] = {
     ".avro": avro,
     ".parquet": parquet,

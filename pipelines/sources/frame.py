@@ -39,8 +39,6 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.types import is_missing, is_text, label_of
 from private_topk.transforms.windows import Period
 
-__all__ = ["Frame", "table_of"]
-
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -187,8 +185,11 @@ class _ReadDoFn(beam.DoFn):
             self._left_out.add(missing)
             yield block
         if _digest(table)[0] != self._digest:  # memory that it shares with pandas or NumPy can be written to
-            raise Refusal("", "the table was changed after the call, and a ranking is drawn only from one that stays "
-                          "as it is until then")  # fmt: skip
+            raise Refusal(
+                "",
+                "the table was changed after the call, and a ranking is drawn only from one that stays "
+                "as it is until then",
+            )
 
 
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
@@ -197,10 +198,14 @@ _UNREADABLE = b"\xff"
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
 _DAYS = {
-    "Y": Fraction(146_097, 400), "M": Fraction(146_097, 4_800), "W": Fraction(7), "D": Fraction(1),
-    "h": Fraction(1, 24), "m": Fraction(1, 1_440), **{unit: Fraction(1, 86_400 * 1_000**n)
-                                for n, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))},
-}  # fmt: skip
+    "Y": Fraction(146_097, 400),
+    "M": Fraction(146_097, 4_800),
+    "W": Fraction(7),
+    "D": Fraction(1),
+    "h": Fraction(1, 24),
+    "m": Fraction(1, 1_440),
+    **{unit: Fraction(1, 86_400 * 1_000**n) for n, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))},
+}
 """The units of numpy's times, in days."""
 _MOST_DAYS = 36_525_000
 """In 100,000 years, beyond which no time is read."""
@@ -214,8 +219,11 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         Refusal: a column is missing or doubled, or has a wrong type. No value is shown.
     """
     if isinstance(rows, str | bytes):
-        raise Refusal("rows", f"must be a table, got {type(rows).__name__}", "read the file before, such as "
-                      "polars.read_csv(PATH), or publish from files with `private-topk run`")  # fmt: skip
+        raise Refusal(
+            "rows",
+            f"must be a table, got {type(rows).__name__}",
+            "read the file before, such as polars.read_csv(PATH), or publish from files with `private-topk run`",
+        )
     if isinstance(rows, pl.DataFrame | pl.LazyFrame):
         _check_names(_made(lambda: rows.collect_schema().names()), columns)
         arrays = _made(lambda: _of_polars(rows, columns))
@@ -239,8 +247,11 @@ def _made(make: Callable[[], _T]) -> _T:
     except (Exception, pl.exceptions.PanicException) as error:
         kind = type(error).__name__
     # Raised outside the handler: inside, it would have the other error as its context.
-    raise Refusal("rows", f"must hand over its columns as Arrow's, and raised {kind}", "convert it to a table of Arrow "
-                  "first, to see why")  # fmt: skip
+    raise Refusal(
+        "rows",
+        f"must hand over its columns as Arrow's, and raised {kind}",
+        "convert it to a table of Arrow first, to see why",
+    )
 
 
 def _of_polars(rows: pl.DataFrame | pl.LazyFrame, columns: Columns) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.text import chunks, unreadable, whole_file
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["check", "pieces", "read", "rows_of"]
-
 _ROWS = 100_000
 _LOOK = 1 << 16
 
@@ -40,8 +38,9 @@ def check(file: FileInfo, columns: Columns) -> bool:
         how = "'.[]'" if first[:1] == b"[" else "." if first.partition(b"\n")[0].strip() == b"{" else ""
         if how:
             whole = "one array" if first[:1] == b"[" else "an object of several lines"
-            raise Refusal("", f"{verbatim(file.path)} is {whole}, and must have one object a line",
-                          f"write it anew: jq -c {how}")  # fmt: skip
+            raise Refusal(
+                "", f"{verbatim(file.path)} is {whole}, and must have one object a line", f"write it anew: jq -c {how}"
+            )
     return False  # values have types of their own
 
 

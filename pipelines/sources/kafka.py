@@ -42,20 +42,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = [
-    "Group",
-    "GroupReader",
-    "Kafka",
-    "KafkaTopic",
-    "Log",
-    "Positions",
-    "ReadPartitionsDoFn",
-    "TopicFacts",
-    "check_repeatable",
-    "first_offset",
-    "patiently",
-]
-
 _T = TypeVar("_T")
 Group = tuple[int, ...]
 
@@ -69,8 +55,10 @@ _OURS = {
     "queued.max.messages.kbytes": 16384,
     "fetch.message.max.bytes": 4 << 20,
 }
-_GONE = ("and the same release would be another answer: keep messages for longer than they wait to be read, and take "
-         "a new {release_id}")  # fmt: skip
+_GONE = (
+    "and the same release would be another answer: keep messages for longer than they wait to be read, and take "
+    "a new {release_id}"
+)
 
 _SEVERE = 2
 # Seconds.
@@ -273,8 +261,10 @@ class Kafka(Source):
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")
         check_repeatable(self.topic, facts, self.clock)
         if not self.topic_id:
-            say(f"{self.place} has no id that its broker tells: if it is deleted and created again, that is noticed by "
-                "its first messages only")  # fmt: skip
+            say(
+                f"{self.place} has no id that its broker tells: if it is deleted and created again, that is noticed by "
+                "its first messages only"
+            )
         if self._since is not None and self._since > start:
             say(f"--kafka-start {self.start}: windows that began before it are published without the rows before it")
         observer = self.topic.observer()
@@ -286,8 +276,11 @@ class Kafka(Source):
 
     def check_runner(self, launch: Launch) -> None:
         if self.readers > 1 and not launch.follows_slowest_reader:
-            raise Refusal("kafka_readers", f"must be 1 on {launch.name}, which follows the clock of whichever reader "
-                          "reported last instead of the slowest, and would close windows too early")  # fmt: skip
+            raise Refusal(
+                "kafka_readers",
+                f"must be 1 on {launch.name}, which follows the clock of whichever reader "
+                "reported last instead of the slowest, and would close windows too early",
+            )
 
     @cached_property
     def topic_id(self) -> str:
@@ -318,12 +311,19 @@ class Kafka(Source):
 def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
     """Raise Refusal unless reading the topic again gives the same messages with the same arrival times."""
     if "compact" in facts.cleanup:
-        raise Refusal("input", f"{topic.place} is compacted: when a message goes nobody knows, and the same release "
-                      "would be another answer when repeated", "read a topic with cleanup.policy=delete")  # fmt: skip
+        raise Refusal(
+            "input",
+            f"{topic.place} is compacted: when a message goes nobody knows, and the same release "
+            "would be another answer when repeated",
+            "read a topic with cleanup.policy=delete",
+        )
     if clock == "log" and facts.stamps == "CreateTime":
-        raise Refusal("input", f"{topic.place} is stamped by who sends: a single message with a made-up time would "
-                      "close windows for everybody", "set message.timestamp.type=LogAppendTime on the topic, or give "
-                      "{clock} event for a log in order")  # fmt: skip
+        raise Refusal(
+            "input",
+            f"{topic.place} is stamped by who sends: a single message with a made-up time would "
+            "close windows for everybody",
+            "set message.timestamp.type=LogAppendTime on the topic, or give {clock} event for a log in order",
+        )
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -495,14 +495,20 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
         stamps = [message.timestamp() for message in messages]
         if any(kind != TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps):
-            raise Refusal("", f"{self._log.topic.place} holds messages that were stamped by who sent them",
-                          "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
-                          "give {clock} event")  # fmt: skip
+            raise Refusal(
+                "",
+                f"{self._log.topic.place} holds messages that were stamped by who sent them",
+                "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
+                "give {clock} event",
+            )
         arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
         if self._clock.closes_between(int(arrived[0]), now):
-            raise Refusal("", f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
-                          "is published without it: the clocks of broker and worker differ, or the broker held it back",
-                          "set the clocks right, or give more {allowed_lateness}; take a new {release_id}")  # fmt: skip
+            raise Refusal(
+                "",
+                f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
+                "is published without it: the clocks of broker and worker differ, or the broker held it back",
+                "set the clocks right, or give more {allowed_lateness}; take a new {release_id}",
+            )
         return arrived
 
     def _up_to_date(
@@ -567,8 +573,12 @@ class GroupReader:
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
                     raise _another(self._topic)
-                raise Refusal("", f"{self._topic.place} has lost messages before they were read, by its retention or "
-                              "by a broker that took over with less", _GONE)  # fmt: skip
+                raise Refusal(
+                    "",
+                    f"{self._topic.place} has lost messages before they were read, by its retention or "
+                    "by a broker that took over with less",
+                    _GONE,
+                )
             elif self._gives_up():
                 raise KafkaException(message.error())
         return dict(batches)
@@ -588,9 +598,15 @@ class GroupReader:
             say(Line(f"{place} does not answer: windows wait for it", event="away", place=place))
         elif there and self._away is not None:
             seconds, self._away = round(time.monotonic() - self._away), None
-            say(Line(f"{place} answers again, after {seconds} s: rows that producers held back for longer than the "
-                     f"lateness of {self._allowed_lateness.total_seconds():g} s may be late, and left out",
-                     event="back", place=place, seconds=seconds))  # fmt: skip
+            say(
+                Line(
+                    f"{place} answers again, after {seconds} s: rows that producers held back for longer than the "
+                    f"lateness of {self._allowed_lateness.total_seconds():g} s may be late, and left out",
+                    event="back",
+                    place=place,
+                    seconds=seconds,
+                )
+            )
 
     def moved(self, offsets: tuple[int, ...]) -> None:
         """Note that the messages before these offsets were claimed."""
@@ -618,8 +634,11 @@ class GroupReader:
         if metadata.error is not None:
             raise KafkaException(metadata.error)
         if len(metadata.partitions) > self._log.partitions:
-            raise Refusal("", f"{self._topic.place} was given more partitions, which are not read",
-                          "start again with the same arguments: then all of them are")  # fmt: skip
+            raise Refusal(
+                "",
+                f"{self._topic.place} was given more partitions, which are not read",
+                "start again with the same arguments: then all of them are",
+            )
         known = [] if self._record is None else self._record.read()
         if not self._log.id:
             self._check_ends(known)
@@ -656,8 +675,12 @@ class GroupReader:
 
 
 def _another(topic: KafkaTopic) -> Refusal:
-    return Refusal("", f"{topic.place} was deleted and created again since this release began, so what is published "
-                   "from now on would be of other rows", "take a new {release_id}")  # fmt: skip
+    return Refusal(
+        "",
+        f"{topic.place} was deleted and created again since this release began, so what is published "
+        "from now on would be of other rows",
+        "take a new {release_id}",
+    )
 
 
 def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
@@ -685,9 +708,12 @@ def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None
     wanted = max(start, since) if since is not None else start
     # An empty log does not tell what was stamped when; but retention is longer than a minute.
     if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
-        raise Refusal("input", f"{topic.place} has deleted messages which may be of the horizon: its first one left "
-                      "was stamped after {period_from}", "begin later, or give {kafka_start}, a time from which on "
-                      "all are there")  # fmt: skip
+        raise Refusal(
+            "input",
+            f"{topic.place} has deleted messages which may be of the horizon: its first one left "
+            "was stamped after {period_from}",
+            "begin later, or give {kafka_start}, a time from which on all are there",
+        )
     return low if since is None else at(since)
 
 

@@ -15,8 +15,6 @@ import pyarrow as pa
 from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
 from private_topk.transforms.errors import refused
 
-__all__ = ["Keys", "all_keys", "besides", "keys_of", "with_keys"]
-
 Keys = dict[str, str | None]
 """The values of keys by their names; None where they stand for null."""
 

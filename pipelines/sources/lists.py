@@ -11,8 +11,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.options import Options
 
-__all__ = ["Lists", "load_lists", "stand_ins"]
-
 
 class Lists(NamedTuple):
     """What can be ranked: which items, and in which groups; None where there is one ranking for all."""
@@ -45,8 +43,11 @@ def _check_domain(options: Options) -> None:
     listed = "domain" in options or "found" in options
     unknown = options.get("unknown_domain", False)
     if (listed or unknown) == ("domain_range" in options):
-        raise Refusal("", "give {domain} or {found}, public lists of items, {domain_range}, consecutive integers, or "
-                      "{unknown_domain}, which may stand beside a list")  # fmt: skip
+        raise Refusal(
+            "",
+            "give {domain} or {found}, public lists of items, {domain_range}, consecutive integers, or "
+            "{unknown_domain}, which may stand beside a list",
+        )
     if unknown and "domain_group_column" in options:
         raise Refusal("domain_group_column", "does not go with {unknown_domain}", "leave it out")
     if "found" in options and "domain_group_column" in options:
@@ -74,8 +75,11 @@ def _domain(options: Options, groups: Groups | None) -> Domain:
     if options.get("unknown_domain"):
         return UnknownDomain(listed)
     if listed is None:
-        raise Refusal("found", f"{verbatim(', '.join(options['found']))} must hold at least one item, and nothing "
-                      "was found", "give {domain} too")  # fmt: skip
+        raise Refusal(
+            "found",
+            f"{verbatim(', '.join(options['found']))} must hold at least one item, and nothing was found",
+            "give {domain} too",
+        )
     return listed
 
 

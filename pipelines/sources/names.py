@@ -8,8 +8,6 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.keys import all_keys
 from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
 
-__all__ = ["check_names"]
-
 _MOST = 50
 """The most names that are listed: a table may have thousands."""
 
@@ -36,13 +34,18 @@ def check_names(
     named = {name: f"{role}_column" for name, role in missing.items()}
     name, role = next(iter(missing.items()))
     if role == "user" and name in all_keys(where):
-        raise Refusal(named[name], verbatim(f"{name!r} is a key of the path {where}, and users are read from rows "
-                      "alone"), "write them into a column")  # fmt: skip
+        raise Refusal(
+            named[name],
+            verbatim(f"{name!r} is a key of the path {where}, and users are read from rows alone"),
+            "write them into a column",
+        )
     if private:
         there = [name for name in columns.names() if name not in missing]
         among = f", {', '.join(there)} among them" if there else ""
-        rule = f"{name!r} is no column of {where}, whose first line has {len(known)} values{among}, and is shown on " \
-               "a terminal alone"  # fmt: skip
+        rule = (
+            f"{name!r} is no column of {where}, whose first line has {len(known)} values{among}, and is shown on "
+            "a terminal alone"
+        )
         remedy = f"give {_and(named.values())} as the line has it"
     else:
         keys = set(all_keys(where)) if {*missing.values()} != {"user"} and not columns.public else set()

@@ -19,8 +19,6 @@ from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import refused
 from private_topk.transforms.types import is_text, type_name
 
-__all__ = ["check", "pieces", "read"]
-
 _ROWS = 100_000
 _BYTES = 64 << 20
 _ROWS_OF_DELTAS = 256
@@ -90,8 +88,10 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
                 for part in _parts(batch):
                     yield Rows({name: as_bytes(part[name]) for name in names})
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise refused(f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
-                             f"({type(error).__name__}). Write or copy it again") from None  # fmt: skip
+            raise refused(
+                f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
+                f"({type(error).__name__}). Write or copy it again"
+            ) from None
 
 
 _DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}

@@ -28,8 +28,6 @@ from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.source import LeftOut
 from private_topk.transforms.errors import Refusal, verbatim
 
-__all__ = ["AvroPayload", "Decoder", "JsonPayload", "make_payload"]
-
 _CONFLUENT = 5
 
 

@@ -20,8 +20,6 @@ from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows import Period
 
-__all__ = ["GatherMessages", "PubSub", "check_google", "resource"]
-
 _FORMS = {"subscriptions": "pubsub://projects/P/subscriptions/S", "topics": "pubsub://projects/P/topics/T"}
 _MESSAGES = 50_000
 

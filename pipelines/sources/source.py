@@ -19,8 +19,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
-__all__ = ["BlockReader", "LeftOut", "Source", "about_the_input", "horizon"]
-
 
 class BlockReader(beam.PTransform):
     """Pipeline to blocks of users and items; with a period also of times, and where a log's clock decides what is
@@ -109,8 +107,9 @@ def about_the_input() -> Iterator[None]:
 def horizon(period: Period | None) -> Period:
     """The period, which an unbounded source must have. Raises Refusal."""
     if period is None:
-        raise Refusal("period_from", "and {period_to} must be given: a stream is published window by window of a "
-                      "declared horizon")  # fmt: skip
+        raise Refusal(
+            "period_from", "and {period_to} must be given: a stream is published window by window of a declared horizon"
+        )
     return period
 
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 from private_topk.pipelines.files import FileInfo
 from private_topk.pipelines.sources.columns import Columns, Rows
 
-__all__ = ["LONGEST", "Chunk", "chunks", "codec_of", "in_utf8", "lines_of", "unreadable", "whole_file"]
-
 LONGEST = 16 << 20
 """The longest line that is read, in bytes with its line end; longer ones are left out, each by itself."""
 

@@ -13,8 +13,6 @@ from apache_beam.io.filesystems import FileSystems
 from private_topk.pipelines.files import FileInfo, is_local, open_file
 from private_topk.transforms.errors import Refusal, refused
 
-__all__ = ["Original"]
-
 _AT_ONCE = 1 << 20
 _HASHING = threading.Lock()
 
@@ -72,8 +70,10 @@ class Original(NamedTuple):
         decides; a file whose stamp is the same is not read again.
         """
         if not self._is_same():
-            raise refused(f"{self.file.path} was changed after the launch, and a ranking is drawn only from files that "
-                          "stay as they are until the job has ended")  # fmt: skip
+            raise refused(
+                f"{self.file.path} was changed after the launch, and a ranking is drawn only from files that "
+                "stay as they are until the job has ended"
+            )
 
     def _is_same(self) -> bool:
         path, before, content = self.file.path, self.stamp, self.content

@@ -89,9 +89,18 @@ __all__ = [
 ]
 
 _OF_TRANSFORMS = (
-    "Amounts", "CountBudget", "Groups", "Period", "PrivateTopK", "PublicDomain", "Ranking", "Release", "ReleaseKey",
-    "Risers", "UnknownDomain",
-)  # fmt: skip
+    "Amounts",
+    "CountBudget",
+    "Groups",
+    "Period",
+    "PrivateTopK",
+    "PublicDomain",
+    "Ranking",
+    "Release",
+    "ReleaseKey",
+    "Risers",
+    "UnknownDomain",
+)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.worlds import World
-from tests.pipelines.streaming.conftest import broker, prism_runner
 from tests.runners.cloud import Cloud, cloud_serving
-
-__all__ = ["broker", "cloud", "prism_runner", "world"]
 
 
 @pytest.fixture

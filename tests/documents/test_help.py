@@ -15,8 +15,11 @@ from private_topk.pipelines.cli.parser import flag
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command, write
 
-EVERY = [(name, words) for name in COMMANDS for words in ([[], *([action] for action in ACTIONS)] if name == "budget"
-                                                          else [[]])]  # fmt: skip
+EVERY = [
+    (name, words)
+    for name in COMMANDS
+    for words in ([[], *([action] for action in ACTIONS)] if name == "budget" else [[]])
+]
 ONLY_READ = {
     "stream --input kafka": "needs a broker; tests/pipelines/streaming has one",
     "stream --input 'incoming": "needs a clock that passes; tests/pipelines/streaming runs folders",

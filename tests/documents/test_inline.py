@@ -33,17 +33,25 @@ BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
     **dict.fromkeys(
-        (f"report FILE {how}" for how in ("--window-end DATE", "--missed [--until DATE]", "--backfill [--until DATE]",
-                                          "--dry-run", "--window-end DATE --correction 1")),
-        "tests/pipelines/report_file/test_publish.py calls a report in each of these ways"),
+        (
+            f"report FILE {how}"
+            for how in (
+                "--window-end DATE",
+                "--missed [--until DATE]",
+                "--backfill [--until DATE]",
+                "--dry-run",
+                "--window-end DATE --correction 1",
+            )
+        ),
+        "tests/pipelines/report_file/test_publish.py calls a report in each of these ways",
+    ),
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
     "private-topk audit --report weekly.yaml": "tests/pipelines/cli/test_audit.py",
     "python -m tests.pipelines.budget.test_unknown_domains": "the test itself holds what the table shows",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
-    "python -m benchmarks.audits --folder audited":
-        "long: tests/transforms/testing/audit/test_table.py, and tests/pipelines/cli/test_audit.py runs less",
-}  # fmt: skip
+    "python -m benchmarks.audits --folder audited": "long: tests/transforms/testing/audit/test_table.py runs less",
+}
 OF_JOB_SERVER = set(
     "--checkpointing_interval --execution_mode_for_batch --max_bundle_time_mills --min_pause_between_checkpoints "
     "--number_of_execution_retries --shutdown_sources_after_idle_ms --state_backend".split()

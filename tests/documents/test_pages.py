@@ -246,11 +246,14 @@ CHOOSING = [
 
 OWN_MECHANISM = [
     Held("from dataclasses import dataclass", "saved", name="winner.py"),
-    Held("from fractions import Fraction", "python",
-         says=r"^winner-first: (0\.[5-9]\d|1\.00) of 1\nwinner-first: (1\.\d\d|2\.00) of 2\n$"),
+    Held(
+        "from fractions import Fraction",
+        "python",
+        says=r"^winner-first: (0\.[5-9]\d|1\.00) of 1\nwinner-first: (1\.\d\d|2\.00) of 2\n$",
+    ),
     Held("$ printf 'item,count"),
     Held("from private_topk.transforms.mechanisms import RandomBits", "python", says=r"^\[0 1\]\n$"),
-]  # fmt: skip
+]
 
 
 AMOUNTS = [
@@ -296,8 +299,11 @@ COMMAND_LINE = [
 AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/cli/test_audit.py runs it in small")]
 
 
-TESTING = [Held("import apache_beam as beam", "python"), Held("import apache_beam as beam", "python"),
-           Held("import polars as pl", "python")]  # fmt: skip
+TESTING = [
+    Held("import apache_beam as beam", "python"),
+    Held("import apache_beam as beam", "python"),
+    Held("import polars as pl", "python"),
+]
 
 
 SCALE = [
@@ -350,8 +356,14 @@ def weeks_of_plays(world: World, url: str) -> None:
     (reports / "release.key").write_text("a key of the tests, which is no secret")
     (reports / "countries.txt").write_text("DE\nFR\n")
     (reports / "catalogue.csv").write_text("title\n" + "".join(f"Track {n}\n" for n in range(30)))
-    [(status, said)] = world.type([Command(f"private-topk budget create --ledger '{url}' --dataset plays --epsilon 4 "
-                                           "--delta 1e-5 --privacy-unit user")])  # fmt: skip
+    [(status, said)] = world.type(
+        [
+            Command(
+                f"private-topk budget create --ledger '{url}' --dataset plays --epsilon 4 "
+                "--delta 1e-5 --privacy-unit user"
+            )
+        ]
+    )
     assert status == 0, said
 
 
@@ -371,13 +383,20 @@ LEDGER = "sqlite:///budget.db"
 def reports(url: str) -> list[Held]:
     published = "reports/published/weekly-plays-{}.avro".format
     return [
-        Held("private-topk report reports/weekly.yaml", before=lambda world: weeks_of_plays(world, url),
-             after=ranked(published("2026-08-24"), 20)),
+        Held(
+            "private-topk report reports/weekly.yaml",
+            before=lambda world: weeks_of_plays(world, url),
+            after=ranked(published("2026-08-24"), 20),
+        ),
         Held("report: weekly-plays", "saved", name="reports/weekly.yaml", instead={LEDGER: url}),
         Held("$ private-topk report reports/weekly.yaml --dry-run", status=2, before=with_a_mistake, after=without_it),
-        Held("0 * * * 1,2  /srv/venv/bin/private-topk report", status=3, after=ranked(published("2026-08-31"), 20),
-             instead={"0 * * * 1,2  /srv/venv/bin/": "", "/srv/reports": "reports"}),
-    ]  # fmt: skip
+        Held(
+            "0 * * * 1,2  /srv/venv/bin/private-topk report",
+            status=3,
+            after=ranked(published("2026-08-31"), 20),
+            instead={"0 * * * 1,2  /srv/venv/bin/": "", "/srv/reports": "reports"},
+        ),
+    ]
 
 
 def test_reports(world: World, url: str) -> None:

@@ -13,8 +13,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_pages_show_the_pictures_that_are_drawn() -> None:
-    shown = {name: page.name for page in DOCS.glob("*.md")
-             for name in re.findall(r"!\[[^\]]+\]\(pictures/(\w+)\.svg\)", page.read_text())}  # fmt: skip
+    shown = {
+        name: page.name
+        for page in DOCS.glob("*.md")
+        for name in re.findall(r"!\[[^\]]+\]\(pictures/(\w+)\.svg\)", page.read_text())
+    }
     assert shown.keys() == PICTURES.keys() == {path.stem for path in (DOCS / "pictures").glob("*.svg")}
     for name in shown:
         assert (DOCS / "pictures" / f"{name}.svg").read_text().count("<svg") == 1

@@ -34,20 +34,33 @@ def test_streaming(world: World, broker: Topics, prism_runner: str) -> None:
     def every_day(world: World) -> None:
         assert len(list((world.folder / "rankings").glob("*.avro"))) == 31
 
-    hold(world, "docs/streaming.md", [
-        Held("private-topk stream", before=topic, after=every_day, instead={"broker:9092": broker.address}),
-        Held("printf", "not run", "three minutes; tests/pipelines/streaming/test_kafka.py does it in fifteen seconds"),
-    ])  # fmt: skip
+    hold(
+        world,
+        "docs/streaming.md",
+        [
+            Held("private-topk stream", before=topic, after=every_day, instead={"broker:9092": broker.address}),
+            Held(
+                "printf", "not run", "three minutes; tests/pipelines/streaming/test_kafka.py does it in fifteen seconds"
+            ),
+        ],
+    )
 
 
 def test_flink(world: World, flink_home: Path) -> None:
     clone(world.folder)
-    hold(world, "docs/flink.md", [
-        Held("$ private-topk sample", after=ranked("ranking.avro", 10),
-             instead={"--runner flink": f"--runner flink --flink_job_server_jar {flink_job_server()}"}),
-        Held("$ make flink-up", "not run", "test_up_and_down_leave_nothing_behind does, at a port of its own"),
-        Held("$ kubectl create secret", after=kubernetes_files_are_there),
-    ])  # fmt: skip
+    hold(
+        world,
+        "docs/flink.md",
+        [
+            Held(
+                "$ private-topk sample",
+                after=ranked("ranking.avro", 10),
+                instead={"--runner flink": f"--runner flink --flink_job_server_jar {flink_job_server()}"},
+            ),
+            Held("$ make flink-up", "not run", "test_up_and_down_leave_nothing_behind does, at a port of its own"),
+            Held("$ kubectl create secret", after=kubernetes_files_are_there),
+        ],
+    )
 
 
 def kubernetes_files_are_there(world: World) -> None:
@@ -67,8 +80,11 @@ def project(cloud: Cloud) -> Cloud:
     bucket.put("plays/day.avro", to_avro(rows, avro_schema(user="string", item="string", time="string")))
     bucket.put("catalogue.txt", "".join(f"i{n}\n" for n in range(20)).encode())
     ranking = to_avro([], AVRO_SCHEMA)
-    published = {"report": "plays-2026-01-12", "windows": [{"start": "2026-01-05", "end": "2026-01-12"}],
-                 "ranking_sha256": hashlib.sha256(ranking).hexdigest()}  # fmt: skip
+    published = {
+        "report": "plays-2026-01-12",
+        "windows": [{"start": "2026-01-05", "end": "2026-01-12"}],
+        "ranking_sha256": hashlib.sha256(ranking).hexdigest(),
+    }
 
     def publish() -> None:
         bucket.put("rankings/2026-01-12.avro", ranking)
@@ -93,19 +109,37 @@ def test_dataflow(world: World, project: Cloud) -> None:
             world.environment.pop(name)
         world.environment |= {"NO_GCE_CHECK": "true", "HOME": str(world.folder)}
 
-    hold(world, "docs/dataflow.md", [
-        Held("$ pip install 'private-topk[gcp]'", after=the_extra_is_there),
-        Held("$ private-topk run --runner dataflow", instead={"--runner dataflow": endpoint}, after=submitted, status=1,
-             says="the job ended as if it were whole"),  # no worker has written a ranking into that bucket
-        Held("$ IMAGE=", after=files_of_the_template_are_there),
-        Held("$ gcloud workflows deploy", after=the_workflow_is_given_what_it_asks_for),
-        Held("$ private-topk run --input bigquery://", before=without_credentials, status=2,
-             says=f"private-topk: --domain gs://{BUCKET}/catalogue.txt needs Google credentials"),
-    ])  # fmt: skip
+    hold(
+        world,
+        "docs/dataflow.md",
+        [
+            Held("$ pip install 'private-topk[gcp]'", after=the_extra_is_there),
+            Held(
+                "$ private-topk run --runner dataflow",
+                instead={"--runner dataflow": endpoint},
+                after=submitted,
+                status=1,
+                says="the job ended as if it were whole",
+            ),  # no worker has written a ranking into that bucket
+            Held("$ IMAGE=", after=files_of_the_template_are_there),
+            Held("$ gcloud workflows deploy", after=the_workflow_is_given_what_it_asks_for),
+            Held(
+                "$ private-topk run --input bigquery://",
+                before=without_credentials,
+                status=2,
+                says=f"private-topk: --domain gs://{BUCKET}/catalogue.txt needs Google credentials",
+            ),
+        ],
+    )
 
 
-CREDENTIALS = ("STORAGE_EMULATOR_HOST", "BIGQUERY_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK",
-               "GCE_METADATA_HOST")  # fmt: skip
+CREDENTIALS = (
+    "STORAGE_EMULATOR_HOST",
+    "BIGQUERY_EMULATOR_HOST",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "NO_GCE_CHECK",
+    "GCE_METADATA_HOST",
+)
 
 
 def the_extra_is_there(world: World) -> None:

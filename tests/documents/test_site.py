@@ -17,8 +17,20 @@ from tests.documents.reading import ROOT
 
 pytestmark = pytest.mark.long
 
-WANTED = ["docs/five-minutes", "docs/choosing", "docs/reading", "docs/privacy", "docs/windows", "docs/budget",
-          "docs/runners", "docs/flink", "docs/dataflow", "docs/mechanisms", "api/index", "search"]  # fmt: skip
+WANTED = [
+    "docs/five-minutes",
+    "docs/choosing",
+    "docs/reading",
+    "docs/privacy",
+    "docs/windows",
+    "docs/budget",
+    "docs/runners",
+    "docs/flink",
+    "docs/dataflow",
+    "docs/mechanisms",
+    "api/index",
+    "search",
+]
 
 
 class Page(HTMLParser):

@@ -47,8 +47,15 @@ class World:
     def type(self, commands: list[Command], timeout: float = 600) -> list[tuple[int, str]]:
         """Type commands one after the other into one shell; the exit status of each, and what it printed."""
         script = "".join(f"{{ {command.typed}\n}} 2>&1\nprintf '\\n\\036%d\\036\\n' $?\n" for command in commands)
-        done = subprocess.run(["bash", "-c", script], cwd=self.folder, env=self.environment, capture_output=True,
-                              text=True, timeout=timeout, stdin=subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
         assert not done.stderr, f"bash itself: {done.stderr}"
         parts = _MARK.split(done.stdout)
         assert len(parts) == 2 * len(commands) + 1, done.stdout
@@ -102,17 +109,22 @@ def plays_of_a_shop(folder: Path) -> None:
     schema = avro_schema(listener="string", track="string", played_at=kind)
     for week in range(4):
         begin = start + timedelta(days=7 * week)
-        rows = [{"listener": f"l{n}", "track": tracks[n * n % 30], "played_at": begin + timedelta(hours=n)}
-                for n in range(150)]  # fmt: skip
+        rows = [
+            {"listener": f"l{n}", "track": tracks[n * n % 30], "played_at": begin + timedelta(hours=n)}
+            for n in range(150)
+        ]
         (folder / f"plays-{week}.avro").write_bytes(to_avro(rows, schema))
 
 
 def small_plays(folder: Path, name: str = "plays.avro", start: str = "2026-01-05") -> None:
     """Plays in the columns that are the defaults."""
     begin = datetime.fromisoformat(start).replace(tzinfo=timezone.utc)
-    schema = avro_schema(user="string", item="string", country="string",
-                         time={"type": "long", "logicalType": "timestamp-millis"})  # fmt: skip
-    rows = [{"user": f"u{n}", "item": f"Track {n * n % 30}", "country": "DE", "time": begin + timedelta(hours=n)}
-            for n in range(150)]  # fmt: skip
+    schema = avro_schema(
+        user="string", item="string", country="string", time={"type": "long", "logicalType": "timestamp-millis"}
+    )
+    rows = [
+        {"user": f"u{n}", "item": f"Track {n * n % 30}", "country": "DE", "time": begin + timedelta(hours=n)}
+        for n in range(150)
+    ]
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(to_avro(rows, schema))

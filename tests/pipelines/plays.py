@@ -30,8 +30,19 @@ MEASURES: dict[str, Row] = {
     "amounts": {"value_column": "amount", "max_value": "60", "value_resolution": "0.5"},
     "risers": {"against": "previous", "against_weight": "0.5"},
 }
-AMOUNTS = {"4611686018427387904": 2.0**62, "-0.0": 0.0, "-7": -7.0, "nan": None, "": None, "1e999": 2.0**999,
-           "60.24": 60.24, "0.25": 0.25, "0.75": 0.75, "much": None, "12.5": 12.5}  # fmt: skip
+AMOUNTS = {
+    "4611686018427387904": 2.0**62,
+    "-0.0": 0.0,
+    "-7": -7.0,
+    "nan": None,
+    "": None,
+    "1e999": 2.0**999,
+    "60.24": 60.24,
+    "0.25": 0.25,
+    "0.75": 0.75,
+    "much": None,
+    "12.5": 12.5,
+}
 """Of a column of amounts: texts, and what they are."""
 
 
@@ -43,11 +54,26 @@ def made() -> list[Row]:
         lands = [draw.choice(LANDS[:3])] * 4 + [draw.choice(["mars", "fr"])]
         for land in lands[: 5 if user % 3 else 3]:
             item = ITEMS[min(draw.randrange(6), draw.randrange(6))] if draw.random() < 0.9 else "elsewhere"
-            rows.append({"user": f"ü{user}", "item": item, "group": land, "text": draw.choice(list(AMOUNTS)),
-                         "time": int(FIRST.timestamp()) + day * 86_400 + draw.randrange(86_400)})  # fmt: skip
-    rows += [{**rows[0], "user": "everywhere", "item": item, "group": land, "text": "59",
-              "time": int(FIRST.timestamp()) + day * 86_400}
-             for item, day, land in product(ITEMS, range(5), [*LANDS, LANDS[1]])]  # fmt: skip
+            rows.append(
+                {
+                    "user": f"ü{user}",
+                    "item": item,
+                    "group": land,
+                    "text": draw.choice(list(AMOUNTS)),
+                    "time": int(FIRST.timestamp()) + day * 86_400 + draw.randrange(86_400),
+                }
+            )
+    rows += [
+        {
+            **rows[0],
+            "user": "everywhere",
+            "item": item,
+            "group": land,
+            "text": "59",
+            "time": int(FIRST.timestamp()) + day * 86_400,
+        }
+        for item, day, land in product(ITEMS, range(5), [*LANDS, LANDS[1]])
+    ]
     draw.shuffle(rows)
     return [{**row, "amount": AMOUNTS.get(row["text"], 59.0)} for row in rows]
 
@@ -78,8 +104,13 @@ def asked(domain: str, measure: str, epsilon: str) -> Row:
 
 
 def published(verb: str, source: str, words: Row, **more: object) -> list[Row]:
-    places = {"input": source, "output": "out" if verb == "stream" else "out.jsonl", "release_key": "file:key",
-              "release_id": "r", "overwrite": True}  # fmt: skip
+    places = {
+        "input": source,
+        "output": "out" if verb == "stream" else "out.jsonl",
+        "release_key": "file:key",
+        "release_id": "r",
+        "overwrite": True,
+    }
     more |= {"clock": "event", "poll": "1s", "output_format": "jsonl"} if verb == "stream" else {"quiet": True}
     done = command(verb, *options(**places, **words, **more))
     assert done.status == 0, done.err

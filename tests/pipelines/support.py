@@ -237,11 +237,22 @@ def question_of(*drawn: Any, **more: Any) -> Question:  # noqa: ANN401
 def manifest(**facts: object) -> Manifest:
     """A manifest of JSON values: few, but for those that are given."""
     few: dict[str, Any] = {
-        "report": "r", "key_id": "0123", "mechanism": "joint", "answer": "sequence", "parameters": {}, "k": 2,
-        "max_items_per_user": None, "domain": {"kind": "unknown"},
-        "privacy": {"epsilon": 1.0, "delta": 0.0, "neighbours": "add-remove", "unit": "one user's rows",
-                    "guarantee": "pure"},
-    }  # fmt: skip
+        "report": "r",
+        "key_id": "0123",
+        "mechanism": "joint",
+        "answer": "sequence",
+        "parameters": {},
+        "k": 2,
+        "max_items_per_user": None,
+        "domain": {"kind": "unknown"},
+        "privacy": {
+            "epsilon": 1.0,
+            "delta": 0.0,
+            "neighbours": "add-remove",
+            "unit": "one user's rows",
+            "guarantee": "pure",
+        },
+    }
     return Manifest.decode(json.dumps({**few, **facts}).encode())
 
 

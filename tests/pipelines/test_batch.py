@@ -38,10 +38,17 @@ def flat_rows() -> list[dict[str, Any]]:
 
 def run(folder: Path, source: str, *more: str, **changes: object) -> Done:
     settings = {
-        "input": folder / source, "domain": folder / "items.txt", "mechanism": "joint", "k": 10, "epsilon": 1,
-        "output": folder / "out" / "ranking.avro", "release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r 1",
-        "overwrite": True, "quiet": True,
-    }  # fmt: skip
+        "input": folder / source,
+        "domain": folder / "items.txt",
+        "mechanism": "joint",
+        "k": 10,
+        "epsilon": 1,
+        "output": folder / "out" / "ranking.avro",
+        "release_key": "env:PRIVATE_TOPK_TEST_KEY",
+        "release_id": "r 1",
+        "overwrite": True,
+        "quiet": True,
+    }
     return command("run", *options(**{**settings, **changes}), *more)
 
 
@@ -63,8 +70,11 @@ def test_a_bundle_that_is_run_again_changes_nothing(folder: Path) -> None:
 
 def test_bounds_below_a_second(folder: Path) -> None:
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    rows = [{"user": user, "item": ITEMS[hour], "time": (start + timedelta(hours=hour)).isoformat()}
-            for hour in (0, 1, 5, 6, 7, 11, 13) for user in range(200)]  # fmt: skip
+    rows = [
+        {"user": user, "item": ITEMS[hour], "time": (start + timedelta(hours=hour)).isoformat()}
+        for hour in (0, 1, 5, 6, 7, 11, 13)
+        for user in range(200)
+    ]
     write(folder / "rows.jsonl", rows)
     bounds = {"window": "6h", "from_": "2026-01-01T00:00:00.001", "to": "2026-01-01T12:00:00.001"}
     found = items_of(published(folder, "rows.jsonl", k=3, epsilon=10, **bounds)[0])
@@ -83,16 +93,28 @@ def test_counts_of_a_real_data_set(folder: Path) -> None:
         pytest.skip("needs a real data set, which is not part of the project")
     counts = np.load(counted)
     write(folder / "games.txt", "".join(f"{n}\n" for n in range(len(counts))))
-    done = run(folder, str(source), domain=folder / "games.txt", mechanism="laplace", k=len(counts), epsilon=1e6,
-               publish_counts=1e6)  # fmt: skip
+    done = run(
+        folder,
+        str(source),
+        domain=folder / "games.txt",
+        mechanism="laplace",
+        k=len(counts),
+        epsilon=1e6,
+        publish_counts=1e6,
+    )
     assert done.status == 0, done.err
     rows = format_of("x.avro").decode((folder / "out" / "ranking.avro").read_bytes())
     assert [row["noisy_count"] for row in sorted(rows, key=lambda row: int(row["item"]))] == counts.tolist()
 
 
 def test_of_an_unknown_domain_nothing_may_be_released(folder: Path) -> None:
-    settings = {"mechanism": "limit-domain", "delta": 1e-6, "domain": None, "unknown_domain": True,
-                "max_items_per_user": 30}  # fmt: skip
+    settings = {
+        "mechanism": "limit-domain",
+        "delta": 1e-6,
+        "domain": None,
+        "unknown_domain": True,
+        "max_items_per_user": 30,
+    }
     write(folder / "few.csv", "user,item\nalone,a rare thing\n")
     assert items_of(published(folder, "few.csv", **settings)[0]) == []
     assert json.loads((folder / "out" / "ranking.manifest.json").read_text())["windows"][0]["returned"] == 0
@@ -110,8 +132,14 @@ def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Pat
 def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder: Path, exact: bool) -> None:
     rows = [{"user": "a", "item": ITEMS[0]}, {"user": None, "item": ITEMS[0]}, {"user": "a", "item": None}]
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
-    words = options(input=folder / "rows.avro", domain=folder / "items.txt", mechanism="joint", k=2, epsilon=1,
-                    output=folder / "ranking.csv")  # fmt: skip
+    words = options(
+        input=folder / "rows.avro",
+        domain=folder / "items.txt",
+        mechanism="joint",
+        k=2,
+        epsilon=1,
+        output=folder / "ranking.csv",
+    )
     report = report_of(options_of(parser_of("run").read(words)[0]))
     done = run_report(report, prepare("direct", []), show_exact_counters=exact)
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))

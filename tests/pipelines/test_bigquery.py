@@ -23,13 +23,23 @@ from tests.pipelines.support import command, to_parquet, write
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 
 START, END = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (5, 12))
-ROWS = [{"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 7, tzinfo=timezone.utc)}
-        for n in range(70)]  # fmt: skip
+ROWS = [
+    {"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 7, tzinfo=timezone.utc)} for n in range(70)
+]
 PLAYS, RANKINGS = "bigquery://my-project:shop.plays", "bigquery://my-project:shop.rankings"
 SNAPSHOT = f"gs://{BUCKET}/snapshots"
-RANKED = {"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None,
-          "noise_stddev": None, "noise_95": None, "k": 1,
-          "returned": 1, "release_id": "weekly"}  # fmt: skip
+RANKED = {
+    "window_start": START,
+    "window_end": END,
+    "rank": 1,
+    "item": "tea",
+    "noisy_count": None,
+    "noise_stddev": None,
+    "noise_95": None,
+    "k": 1,
+    "returned": 1,
+    "release_id": "weekly",
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +73,30 @@ def _export(cloud: Cloud, rows: list[dict[str, Any]], statement: str) -> None:
 def report(tmp_path: Path) -> list[str]:
     write(tmp_path / "items.txt", "\n".join(f"i{n}" for n in range(7)))
     write(tmp_path / "key", "a key of the tests, which is no secret")
-    return ["run", "--quiet", "--domain", f"{tmp_path}/items.txt", "--mechanism", "joint", "--k", "3", "--epsilon", "1",
-            "--user-column", "who", "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-12",
-            "--release-key", f"file:{tmp_path}/key", "--release-id", "week"]  # fmt: skip
+    return [
+        "run",
+        "--quiet",
+        "--domain",
+        f"{tmp_path}/items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "3",
+        "--epsilon",
+        "1",
+        "--user-column",
+        "who",
+        "--window",
+        "7d",
+        "--from",
+        "2026-01-05",
+        "--to",
+        "2026-01-12",
+        "--release-key",
+        f"file:{tmp_path}/key",
+        "--release-id",
+        "week",
+    ]
 
 
 def test_the_statement_names_columns_period_and_place() -> None:
@@ -136,9 +167,13 @@ def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, rep
     """A table with items of the other type is refused before anything starts."""
     write(tmp_path / "items.txt", "\n".join(map(str, range(7))))
     cloud.service.tables["plays"]["schema"]["fields"][1]["type"] = "INTEGER"
-    there = {name: {**cloud.service.tables["plays"],
-                    "schema": {"fields": [{"name": column, "type": kind} for column in RANKED]}}
-             for name, kind in (("ids", "INTEGER"), ("texts", "STRING"))}  # fmt: skip
+    there = {
+        name: {
+            **cloud.service.tables["plays"],
+            "schema": {"fields": [{"name": column, "type": kind} for column in RANKED]},
+        }
+        for name, kind in (("ids", "INTEGER"), ("texts", "STRING"))
+    }
     cloud.service.tables |= there
     cloud.service.on_query = partial(_export, cloud, [{**row, "item": int(row["item"][1:])} for row in ROWS])
     folder = f"{SNAPSHOT}/ids"
@@ -217,8 +252,10 @@ class TestSource(SourceContract):
     @pytest.fixture
     def source(self, cloud: Cloud) -> BigQuery:
         self.cloud = cloud
-        fields = [{"name": name, "type": kind, "mode": "NULLABLE"}
-                  for name, kind in {"user": "STRING", "item": "STRING", "time": "TIMESTAMP"}.items()]  # fmt: skip
+        fields = [
+            {"name": name, "type": kind, "mode": "NULLABLE"}
+            for name, kind in {"user": "STRING", "item": "STRING", "time": "TIMESTAMP"}.items()
+        ]
         for name in ("plays", "more"):
             reference = {"projectId": "p", "datasetId": "d", "tableId": name}
             cloud.service.tables[name] = {"tableReference": reference, "schema": {"fields": fields}, "numBytes": "9"}

@@ -21,8 +21,16 @@ LINES = 300_000
 
 def published(folder: Path, rows: str, **asked: object) -> dict[str, int]:
     """Items and their counts, with noise that is next to none."""
-    words = {"domain": folder / "items.txt", "mechanism": "laplace", "k": 2, "epsilon": 1e6, "publish-counts": 1e6,
-             "input": folder / rows, "output": folder / "out.jsonl", **asked}  # fmt: skip
+    words = {
+        "domain": folder / "items.txt",
+        "mechanism": "laplace",
+        "k": 2,
+        "epsilon": 1e6,
+        "publish-counts": 1e6,
+        "input": folder / rows,
+        "output": folder / "out.jsonl",
+        **asked,
+    }
     done = command("run", *(f"--{name}={value}" for name, value in words.items()), "--overwrite", "--quiet")
     assert (done.status, done.err) == (0, "")
     found = map(json.loads, (folder / "out.jsonl").read_text().splitlines())
@@ -110,5 +118,8 @@ def test_a_mark_at_the_start_of_a_list_is_none_of_its_items(tmp_path: Path, endi
     published(tmp_path, "rows.csv", domain=path, **{"group-column": "land", "groups": tmp_path / "lands.txt"})
     rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert {(row["group"], row["item"]): row["noisy_count"] for row in rows} == {
-        ("N", "tea"): 1, ("N", f"{MARK}cake"): 1, (f"{MARK}S", "tea"): 0, (f"{MARK}S", f"{MARK}cake"): 1,
-    }  # fmt: skip
+        ("N", "tea"): 1,
+        ("N", f"{MARK}cake"): 1,
+        (f"{MARK}S", "tea"): 0,
+        (f"{MARK}S", f"{MARK}cake"): 1,
+    }

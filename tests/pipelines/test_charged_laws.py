@@ -48,10 +48,18 @@ JANUARY, FEBRUARY, MARCH, APRIL = (1, 32), (32, 60), (60, 91), (91, 121)
 MONTHS = {"window": "month", "against": "previous"}
 RISERS = run("2026-02-01", "2026-03-01", [FEBRUARY], before=[JANUARY], **MONTHS)
 TWO_RISERS = run("2026-02-01", "2026-04-01", [FEBRUARY, MARCH], before=[JANUARY, FEBRUARY], **MONTHS)
-HALF_RISERS = run("2026-02-01", "2026-05-01", [FEBRUARY, MARCH, APRIL], before=[JANUARY, FEBRUARY, MARCH],
-                  against_weight=0.5, **MONTHS)  # fmt: skip
-IN_TURN = [run(f"2026-{n:02}-01", f"2026-{n + 1:02}-01", [now], before=[before], **MONTHS)
-           for n, (before, now) in enumerate([(JANUARY, FEBRUARY), (FEBRUARY, MARCH), (MARCH, APRIL)], 2)]  # fmt: skip
+HALF_RISERS = run(
+    "2026-02-01",
+    "2026-05-01",
+    [FEBRUARY, MARCH, APRIL],
+    before=[JANUARY, FEBRUARY, MARCH],
+    against_weight=0.5,
+    **MONTHS,
+)
+IN_TURN = [
+    run(f"2026-{n:02}-01", f"2026-{n + 1:02}-01", [now], before=[before], **MONTHS)
+    for n, (before, now) in enumerate([(JANUARY, FEBRUARY), (FEBRUARY, MARCH), (MARCH, APRIL)], 2)
+]
 WHOLE_RISERS = run("2026-01-19", "2026-02-02", [(19, 33)], before=[(5, 19)], against="previous")
 AFTER_IT = run("2026-01-12", "2026-01-26", [(12, 26)], window="14d")
 
@@ -59,30 +67,40 @@ CASES: dict[str, tuple[str, list[Asked], int]] = {
     "sliding, bounded": ("user", [run("2026-01-05", "2026-02-02", SLIDING, **SLID)], 0),
     "sliding": ("user", [run("2026-01-05", "2026-02-02", SLIDING, bound=False, **SLID)], 1),
     "weeks, bounded, of a user": (
-        "user", [run("2026-01-05", "2026-01-19", [(5, 12), (12, 19)], window="7d")], 1,
+        "user",
+        [run("2026-01-05", "2026-01-19", [(5, 12), (12, 19)], window="7d")],
+        1,
     ),
     "a week of a fortnight": (
         "user-window",
-        [run("2026-01-05", "2026-01-12", WEEK), run("2026-01-05", "2026-01-19", FORTNIGHT, bound=False)], 2,
+        [run("2026-01-05", "2026-01-12", WEEK), run("2026-01-05", "2026-01-19", FORTNIGHT, bound=False)],
+        2,
     ),
     "a fortnight across two": (
         "user-window",
-        [run("2026-01-05", "2026-02-02", [(5, 19), (19, 33)], window="14d"), AFTER_IT], 1,
+        [run("2026-01-05", "2026-02-02", [(5, 19), (19, 33)], window="14d"), AFTER_IT],
+        1,
     ),
     "a fortnight across risers": ("user-window", [WHOLE_RISERS, AFTER_IT], 1),
     "risers across a fortnight": ("user-window", [AFTER_IT, WHOLE_RISERS], 1),
     "risers of months, and a month": (
-        "user-window", [RISERS, run("2026-01-01", "2026-02-01", [JANUARY], window="month")], 2,
+        "user-window",
+        [RISERS, run("2026-01-01", "2026-02-01", [JANUARY], window="month")],
+        2,
     ),
     "risers of months, and weeks across them": (
-        "user-window", [RISERS, run("2026-01-26", "2026-02-02", [(26, 33)], window="7d")], 1,
+        "user-window",
+        [RISERS, run("2026-01-26", "2026-02-02", [(26, 33)], window="7d")],
+        1,
     ),
     "risers of two months, and the month between": (
-        "user-window", [TWO_RISERS, run("2026-02-01", "2026-03-01", [FEBRUARY], window="month")], 2,
+        "user-window",
+        [TWO_RISERS, run("2026-02-01", "2026-03-01", [FEBRUARY], window="month")],
+        2,
     ),
     "risers of three months": ("user-window", [HALF_RISERS], 1),
     "risers of three months, in turn": ("user-window", IN_TURN, 3),
-}  # fmt: skip
+}
 """The unit that is asked for, what is run one after the other, and how many of it are let through."""
 
 
@@ -107,10 +125,20 @@ def spent(asked: Sequence[Asked], unit: str) -> tuple[list[Asked], Fraction]:
         total = EPSILON * (len(one.windows) if unit == "user" else 1)
         two = min(len(one.windows), 2) if one.before else 1
         arguments = {
-            "input": "rows.csv", "domain": "items.txt", "mechanism": "peeling", "k": 1, "output": f"{number}.csv",
-            "epsilon": float(total * (1 if unit == "user" else two)), "release_key": "file:key", "release_id": number,
-            "ledger": LEDGER, "dataset": "d", "privacy_unit": unit, "quiet": True, **one.arguments,
-        }  # fmt: skip
+            "input": "rows.csv",
+            "domain": "items.txt",
+            "mechanism": "peeling",
+            "k": 1,
+            "output": f"{number}.csv",
+            "epsilon": float(total * (1 if unit == "user" else two)),
+            "release_key": "file:key",
+            "release_id": number,
+            "ledger": LEDGER,
+            "dataset": "d",
+            "privacy_unit": unit,
+            "quiet": True,
+            **one.arguments,
+        }
         done = command("run", *options(**arguments))
         assert done.status == 0 or "window must not cut through" in done.err, done.err
         through += [one] if done.status == 0 else []

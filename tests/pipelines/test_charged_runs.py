@@ -43,11 +43,33 @@ def write_rows(path: Path, rows: int) -> None:
 
 def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
     end = {1: "2026-01-12", 2: "2026-01-19", 6: "2026-02-16"}[weeks]
-    return settled([
-        "run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "3", "--quiet",
-        "--window", "7d", "--from", "2026-01-05", "--to", end, "--release-key", "file:key", "--release-id", report,
-        "--output", f"{report}.csv", *more,
-    ])  # fmt: skip
+    return settled(
+        [
+            "run",
+            "--input",
+            "rows.csv",
+            "--domain",
+            "items.txt",
+            "--mechanism",
+            "joint",
+            "--k",
+            "3",
+            "--quiet",
+            "--window",
+            "7d",
+            "--from",
+            "2026-01-05",
+            "--to",
+            end,
+            "--release-key",
+            "file:key",
+            "--release-id",
+            report,
+            "--output",
+            f"{report}.csv",
+            *more,
+        ]
+    )
 
 
 def with_ledger(url: str, *more: str) -> list[str]:
@@ -148,9 +170,13 @@ def test_a_user_s_total_is_split_and_the_manifest_says_so(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("unit", "epsilon"),
-    [("user-window", "0.3"), ("user", "0.30000000000000001"), ("user", "0.3000001"),
-     ("user-window", "1.2999999999999999999")],
-)  # fmt: skip
+    [
+        ("user-window", "0.3"),
+        ("user", "0.30000000000000001"),
+        ("user", "0.3000001"),
+        ("user-window", "1.2999999999999999999"),
+    ],
+)
 def test_no_number_states_less_than_was_spent(
     place: Path, capsys: pytest.CaptureFixture, unit: str, epsilon: str
 ) -> None:

@@ -78,8 +78,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(1)
     items = np.minimum(rng.zipf(1.3, (2, 300, 20)), LARGE) - 1
     items[:, :, 10:] = items[:, :, 10:] * 7919 % LARGE  # in all parts of the list
-    rows = [f"u{user},{item},{LANDS[user % 2]},2026-01-0{1 + day}T08:00:00Z"
-            for day, user in product((0, 1), range(300)) for item in items[day, user]]  # fmt: skip
+    rows = [
+        f"u{user},{item},{LANDS[user % 2]},2026-01-0{1 + day}T08:00:00Z"
+        for day, user in product((0, 1), range(300))
+        for item in items[day, user]
+    ]
     last = "u0,0,fr,2026-03-01T00:00:00Z"
     (folder / "rows.csv").write_text("\n".join(["user,item,group,time", *rows, last]) + "\n")
     return folder
@@ -91,8 +94,15 @@ def test_among_many_items_in_many_windows_the_first_day_has_one_ranking(
 ) -> None:
     """Noise decides among 200,000 items: with other noise the same ten come with probability below 1e-15."""
     monkeypatch.chdir(large)
-    words = [*KINDS[kind].split(), "--k=10", "--release-key=file:key", "--release-id=one", "--input=./rows.csv",
-             "--window=1d", "--from=2026-01-01"]  # fmt: skip
+    words = [
+        *KINDS[kind].split(),
+        "--k=10",
+        "--release-key=file:key",
+        "--release-id=one",
+        "--input=./rows.csv",
+        "--window=1d",
+        "--from=2026-01-01",
+    ]
     batch = [*words, f"--to=2026-01-{1 + DAYS}", "--cores=2", "--shards=16", f"--output={kind}.jsonl", "--quiet"]
     stream = [*words, "--to=2026-01-03", "--clock=event", "--poll=1s", "--output-format=jsonl", f"--output={kind}"]
     answers = []

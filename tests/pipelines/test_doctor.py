@@ -33,7 +33,10 @@ def test_programs_are_wanted_by_their_runners_only(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "")
     assert {states()[name] for name in ("java", "go", "docker")} == {"missing"}
     assert [states(runner)[name] for runner, name in (("flink", "java"), ("flink", "go"), ("prism", "go"))] == [
-        "wrong", "missing", "wrong"]  # fmt: skip
+        "wrong",
+        "missing",
+        "wrong",
+    ]
 
 
 def test_flink_wants_its_job_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +48,9 @@ def test_flink_wants_its_job_server(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert states("flink")["job server"] == "ok" and "job server" not in states()
 
 
-@pytest.mark.parametrize(("said", "state"), [('openjdk version "17.0.1"', "ok"), ('java version "1.8.0"', "wrong"),
-                                             ("nonsense", "wrong")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "state"), [('openjdk version "17.0.1"', "ok"), ('java version "1.8.0"', "wrong"), ("nonsense", "wrong")]
+)
 def test_the_version_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, state: str) -> None:
     (tmp_path / "java").write_text(f"#!/bin/sh\necho '{said}' >&2\n")
     (tmp_path / "java").chmod(0o755)

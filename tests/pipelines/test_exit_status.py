@@ -110,9 +110,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ended(name: str, content: bytes, *words: str, verb: str = "run", **more: object) -> Ended:
     folder = Path.cwd()
     write(folder / name, gzip.compress(content, 1) if name.endswith("gz") else content)
-    asked = {"domain": "items.txt", "mechanism": "joint", "k": 1, "epsilon": 1, "output": "out/ranking.jsonl",
-             "window": "7d", "from": "2026-01-05", "to": "2026-01-12", "release-key": "file:key", "release-id": "r",
-             "input": name, "value-column": "paid", "max-value": 60, "overwrite": True}  # fmt: skip
+    asked = {
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 1,
+        "epsilon": 1,
+        "output": "out/ranking.jsonl",
+        "window": "7d",
+        "from": "2026-01-05",
+        "to": "2026-01-12",
+        "release-key": "file:key",
+        "release-id": "r",
+        "input": name,
+        "value-column": "paid",
+        "max-value": 60,
+        "overwrite": True,
+    }
     done = command(verb, *options(**{**asked, **more}), *words)
     files = sorted(str(path) for path in folder.joinpath("out").rglob("*"))
     manifests = [json.loads(Path(path).read_text()) for path in files if path.endswith(".json")]
@@ -170,15 +183,19 @@ def test_more_columns_than_a_thousand(folder: Path) -> None:
 NULLS = dict.fromkeys(GOOD, [None])
 
 
-@pytest.mark.parametrize("table", [
-    pd.DataFrame(columns=list(GOOD)),
-    pd.DataFrame(NULLS),
-    pd.DataFrame({**NULLS, "time": ["never"]}),
-    pl.DataFrame(NULLS),
-    pl.DataFrame({name: [] for name in GOOD}),
-    pa.table({name: pa.nulls(0) for name in GOOD}),
-    pa.table({**{name: pa.nulls(2) for name in GOOD}, "user": pa.array([b"\xff", b"\xff"]).view(pa.string())}),
-], ids=range(7))  # fmt: skip
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame(columns=list(GOOD)),
+        pd.DataFrame(NULLS),
+        pd.DataFrame({**NULLS, "time": ["never"]}),
+        pl.DataFrame(NULLS),
+        pl.DataFrame({name: [] for name in GOOD}),
+        pa.table({name: pa.nulls(0) for name in GOOD}),
+        pa.table({**{name: pa.nulls(2) for name in GOOD}, "user": pa.array([b"\xff", b"\xff"]).view(pa.string())}),
+    ],
+    ids=range(7),
+)
 def test_a_table_without_a_row_that_can_be_read_is_ranked(table: Any) -> None:  # noqa: ANN401
     period = Period.of("2026-01-05", "2026-01-12", "7d")
     found = rank(table, 1, Joint(1.0), ["tea"], period=period, amounts=Amounts(60), value="paid")

@@ -31,8 +31,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def published(output: str, **changes: object) -> None:
-    settings = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 4, "epsilon": 50,
-                "publish_counts": 50, "output": output, **changes}  # fmt: skip
+    settings = {
+        "input": "rows.csv",
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 4,
+        "epsilon": 50,
+        "publish_counts": 50,
+        "output": output,
+        **changes,
+    }
     assert command("run", *options(**{key: value for key, value in settings.items() if value is not None})).status == 0
 
 

@@ -22,16 +22,24 @@ FIND = {"unknown_domain": True, "mechanism": "weighted-gaussian", "max_items_per
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Items 0 to 9, of which each is held by 60 users fewer than the one before; time and group do not matter."""
-    rows = [{"user": f"user {n}", "item": f"item {i}", "time": "2026-01-05", "group": "ab"[n % 2]}
-            for i in range(10) for n in range(600 - 60 * i)]  # fmt: skip
+    rows = [
+        {"user": f"user {n}", "item": f"item {i}", "time": "2026-01-05", "group": "ab"[n % 2]}
+        for i in range(10)
+        for n in range(600 - 60 * i)
+    ]
     write(tmp_path / "rows.csv", rows)
     write(tmp_path / "key", "a key of enough bytes")
     return tmp_path
 
 
 def run(folder: Path, output: str, **changes: object) -> Done:
-    words = {"input": folder / "rows.csv", "output": folder / output, "release_key": f"file:{folder}/key",
-             "release_id": "r", **changes}  # fmt: skip
+    words = {
+        "input": folder / "rows.csv",
+        "output": folder / output,
+        "release_key": f"file:{folder}/key",
+        "release_id": "r",
+        **changes,
+    }
     return command("run", *options(**words))
 
 
@@ -45,8 +53,11 @@ def test_without_a_k_all_above_the_threshold_are_published(folder: Path) -> None
     found = pl.read_csv(folder / "found.csv")
     assert 5 <= len(found) < 10 and found["item"].to_list() == [f"item {n}" for n in range(len(found))]
     assert set(found["k"]) == {len(found)} and facts(folder, "found")["k"] is None
-    assert "all above a threshold" in command("show", folder / "found.csv", "--html", folder / "page.html").out + (
-        folder / "page.html").read_text()  # fmt: skip
+    assert (
+        "all above a threshold"
+        in command("show", folder / "found.csv", "--html", folder / "page.html").out
+        + (folder / "page.html").read_text()
+    )
     assert "all items above its threshold" in run(folder, "f.csv", **FIND, dry_run=True).out
     planned = command("plan", *options(**{**FIND, "unknown_domain": None, "windows": 4}))
     assert planned.out.startswith("weighted-gaussian, all above its threshold: epsilon 1")
@@ -64,8 +75,15 @@ def test_who_ranks_needs_a_k(folder: Path, mechanism: str) -> None:
 
 
 def test_python_and_beam_yaml_take_no_k(folder: Path) -> None:
-    found = rank(pl.read_csv(folder / "rows.csv"), None, "weighted-gaussian", UnknownDomain(), epsilon=1, delta=1e-6,
-                 max_items_per_user=20)  # fmt: skip
+    found = rank(
+        pl.read_csv(folder / "rows.csv"),
+        None,
+        "weighted-gaussian",
+        UnknownDomain(),
+        epsilon=1,
+        delta=1e-6,
+        max_items_per_user=20,
+    )
     assert 5 <= len(found.items) < 10 and "all above a threshold" in found.html()
     with pytest.raises(ValueError, match="k must be given for joint"):
         rank(pl.read_csv(folder / "rows.csv"), None, "joint", ["a"], epsilon=1)
@@ -79,8 +97,13 @@ JOINT = {"mechanism": "joint", "k": 3, "epsilon": 2}
 
 def test_what_was_found_is_ranked_beside_a_catalogue(folder: Path) -> None:
     """Each item once, in the order of the lists, whatever the windows and groups that it was found in."""
-    groups = {"group_column": "group", "groups": write(folder / "groups.txt", "a\nb\n"), "window": "1d",
-              "period_from": "2026-01-05", "period_to": "2026-01-06"}  # fmt: skip
+    groups = {
+        "group_column": "group",
+        "groups": write(folder / "groups.txt", "a\nb\n"),
+        "window": "1d",
+        "period_from": "2026-01-05",
+        "period_to": "2026-01-06",
+    }
     assert run(folder, "found.avro", **FIND).status == 0
     assert run(folder, "by_group.jsonl", **{**FIND, "release_id": "g", **window_options(groups)}).status == 0
     write(folder / "catalogue.txt", "new\nitem 1\n")
@@ -111,8 +134,11 @@ def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: 
     assert {*ranked["item"]} == {f"item {n}" for n in range(found)} | listed
     known = facts(folder, "all")["domain"]
     assert known["kind"] == "unknown" and known["catalogue"]["size"] == 2  # type: ignore[index]
-    ways = {"shards": {"shards": 8}, "windows": {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"},
-            "groups": {"group_column": "group", "groups": write(folder / "groups.txt", "a\nb\nc\n")}}  # fmt: skip
+    ways = {
+        "shards": {"shards": 8},
+        "windows": {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"},
+        "groups": {"group_column": "group", "groups": write(folder / "groups.txt", "a\nb\nc\n")},
+    }
     for name, changes in ways.items():
         assert (done := run(folder, f"{name}.csv", **find, release_id="t", **changes)).status == 0, done.err
     assert (folder / "shards.csv").read_bytes() == (folder / "all.csv").read_bytes()

@@ -34,8 +34,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*more: str, **changes: object) -> str:
-    settings = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 10, "epsilon": 0.01,
-                "output": "out.avro", **changes}  # fmt: skip
+    settings = {
+        "input": "rows.csv",
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 10,
+        "epsilon": 0.01,
+        "output": "out.avro",
+        **changes,
+    }
     done = command("run", *options(**settings), "--quiet", *more)
     assert done.status == 0, done.err
     return done.err
@@ -62,8 +69,17 @@ def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:
     ledger = {"ledger": "sqlite:///b.db", "dataset": "d", "release_key": "file:key", "release_id": "r"}
     write(folder / "key", "a key of enough bytes")
     assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=100").status == 0
-    asked = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 10, "epsilon": 0.01,
-             "output": "out.avro", "like": SHAPE, "on_noise": "refuse", **ledger}  # fmt: skip
+    asked = {
+        "input": "rows.csv",
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 10,
+        "epsilon": 0.01,
+        "output": "out.avro",
+        "like": SHAPE,
+        "on_noise": "refuse",
+        **ledger,
+    }
     for more in ([], ["--dry-run"]):
         done = command("run", *options(**asked), *more)
         assert done.status == 2 and "--on-noise refuses what is close to noise" in done.err
@@ -74,8 +90,11 @@ def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:
 def test_every_group_is_judged_by_its_own_counts(folder: Path) -> None:
     """A large group hides the small ones in any sum."""
     sizes = {"large": 4000, "small": 20, "tiny": 6}
-    rows = [{"user": f"{name} {n}", "item": ITEMS[min(n % 97, 59)], "land": name} for name, size in sizes.items()
-            for n in range(size)]  # fmt: skip
+    rows = [
+        {"user": f"{name} {n}", "item": ITEMS[min(n % 97, 59)], "land": name}
+        for name, size in sizes.items()
+        for n in range(size)
+    ]
     write(folder / "rows.csv", rows)
     write(folder / "lands.txt", "\n".join(sizes))
     asked = {"group_column": "land", "groups": "lands.txt", "k": 3, "publish_counts": 50}
@@ -91,8 +110,12 @@ def test_the_warning_does_not_depend_on_the_rows(folder: Path) -> None:
 
 
 def test_a_text_that_is_no_shape_is_refused_before_anything(folder: Path) -> None:
-    done = command("run", *options(input="rows.csv", domain="items.txt", mechanism="joint", k=10, epsilon=1,
-                                   output="out.avro", like="zipf=1"))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            input="rows.csv", domain="items.txt", mechanism="joint", k=10, epsilon=1, output="out.avro", like="zipf=1"
+        ),
+    )
     assert done.status == 2 and "--users, --items-per-user must be given too" in done.err
     assert not (folder / "out.avro").exists()
 
@@ -104,8 +127,17 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
     said = run(**asked, like="zipf=1,users=9000,items_per_user=3,groups_zipf=2.5")
     assert "25 of 30 groups (6: 76 users, 7: 52 users, 8: 37 users, 9: 28 users, ..., 30: 1 users)" in said, said
     assert "30 of 30 groups" in run("--overwrite", **asked, like=SHAPE + ",groups=30")
-    listed = command("run", *options(input="rows.csv", domain="items.txt", mechanism="joint", output="o.csv",
-                                     like="zipf=1,users=9000,20,items_per_user=3", **asked))  # fmt: skip
+    listed = command(
+        "run",
+        *options(
+            input="rows.csv",
+            domain="items.txt",
+            mechanism="joint",
+            output="o.csv",
+            like="zipf=1,users=9000,20,items_per_user=3",
+            **asked,
+        ),
+    )
     assert listed.status == 2 and "--like has 2 groups, and 30 are ranked" in listed.err
 
 
@@ -146,8 +178,9 @@ def test_a_release_of_either_unit_tells_what_the_next_is_like(unit: str, folder:
 
 @pytest.mark.parametrize("unit", ["user", "user-window"])
 def test_weights_are_judged_by_a_shape(unit: str) -> None:
-    windows = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-05"),
-                               "period_to": moment("2026-02-02")})  # fmt: skip
+    windows = declared_period(
+        {"window": timedelta(days=7), "period_from": moment("2026-01-05"), "period_to": moment("2026-02-02")}
+    )
 
     def spec(epsilon: float) -> Question:
         weighing = WeightedGaussian(epsilon, 1e-6, max_items_per_user=3, whole_items=1)
@@ -164,8 +197,9 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
 
 
 def test_of_rises_nothing_is_known() -> None:
-    period = declared_period({"window": timedelta(days=7), "period_from": moment("2026-01-12"),
-                              "period_to": moment("2026-02-02")})  # fmt: skip
+    period = declared_period(
+        {"window": timedelta(days=7), "period_from": moment("2026-01-12"), "period_to": moment("2026-02-02")}
+    )
     spec = Question(TopK(5, Peeling(0.1), ITEMS, risers=Risers()), period=period)
     assert forewarned(spec) == (False, "not known: no ranking that was published tells how items rise")
     with pytest.raises(Refusal, match="like does not go with against"):

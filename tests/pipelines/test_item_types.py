@@ -22,8 +22,16 @@ ROWS = [
     {"user": f"u{n}", "item": IDS[n % 2], "time": f"2026-01-0{5 + n // 2 % 2}", "shop": 1 + n % 2} for n in range(400)
 ]
 LONG = avro_schema(user="string", item="long", time="string", shop="int")
-ASKED = {"input": "plays.avro", "domain": "items.txt", "mechanism": "joint", "k": 2, "epsilon": 9,
-         "release_key": "file:key", "release_id": "weekly", "quiet": True}  # fmt: skip
+ASKED = {
+    "input": "plays.avro",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 2,
+    "epsilon": 9,
+    "release_key": "file:key",
+    "release_id": "weekly",
+    "quiet": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -121,10 +129,13 @@ def test_integers_of_parquet_of_any_width_are_int64(kind: pa.DataType) -> None:
     assert sorted(items(published("out.avro", input="r.parquet"))) == [0, 77]
 
 
-@pytest.mark.parametrize("more", [
-    {"domain": None, "unknown_domain": True, "mechanism": "limit-domain", "delta": 1e-6},
-    {"domain": None, "domain_range": "-9:99"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"domain": None, "unknown_domain": True, "mechanism": "limit-domain", "delta": 1e-6},
+        {"domain": None, "domain_range": "-9:99"},
+    ],
+)
 def test_where_nobody_holds_a_list_the_rows_alone_say_it(more: dict[str, object]) -> None:
     assert all(isinstance(item, int) for item in items(published("r.avro", **more)))
 
@@ -165,8 +176,14 @@ WEEKS: list[dict[str, object]] = [
 
 
 def test_found_integers_are_ranked_as_integers() -> None:
-    unknown = {"domain": None, "unknown_domain": True, "k": None, "mechanism": "weighted-gaussian", "delta": 1e-6,
-               "max_items_per_user": 4}  # fmt: skip
+    unknown = {
+        "domain": None,
+        "unknown_domain": True,
+        "k": None,
+        "mechanism": "weighted-gaussian",
+        "delta": 1e-6,
+        "max_items_per_user": 4,
+    }
     found = published("found.avro", **unknown)
     assert set(items(found)) == set(IDS[:2])
     assert set(items(published("r.avro", domain=None, found="found.avro"))) == set(IDS[:2])
@@ -194,10 +211,20 @@ def test_streams_have_the_types_of_a_schema_that_is_known_at_the_launch() -> Non
     assert not source_for({"input": "*.avro", "output": "out"}, watch=True).integer_items
 
 
-@pytest.mark.parametrize(("labels", "expected"), [
-    (["0", "-1", str(2**63 - 1), str(-(2**63))], True), (["1", "007"], False), (["-0"], False), (["+5"], False),
-    ([str(2**63)], False), ([" 5"], False), (["5.0"], False), (["1e3"], False), (["0x10"], False),
-    (["١"], False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["0", "-1", str(2**63 - 1), str(-(2**63))], True),
+        (["1", "007"], False),
+        (["-0"], False),
+        (["+5"], False),
+        ([str(2**63)], False),
+        ([" 5"], False),
+        (["5.0"], False),
+        (["1e3"], False),
+        (["0x10"], False),
+        (["١"], False),
+    ],
+)
 def test_integers_are_spelled_as_python_spells_them(labels: list[str], expected: bool) -> None:
     assert PublicDomain.of(labels).holds_integers() is expected

@@ -48,8 +48,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(name: str, *words: str, **more: object) -> Done:
-    asked = {"input": name, "domain": "items.txt", "mechanism": "joint", "k": 5, "epsilon": 1, "output": "out.csv",
-             "release_key": "file:key", "release_id": "r", "ledger": LEDGER, "dataset": "d", "quiet": True}  # fmt: skip
+    asked = {
+        "input": name,
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 5,
+        "epsilon": 1,
+        "output": "out.csv",
+        "release_key": "file:key",
+        "release_id": "r",
+        "ledger": LEDGER,
+        "dataset": "d",
+        "quiet": True,
+    }
     return command("run", *options(**{**asked, **more}), *words)
 
 
@@ -167,11 +178,23 @@ def other_of(name: str) -> bytes:
     return whole_of(name, [{**row, "item": swap.get(row["item"], row["item"])} for row in ROWS])
 
 
-CHANGES = {"grown": _grown, "replaced": _replaced, "rewritten": _rewritten, "damaged": _damaged_then,
-           "removed": _removed}  # fmt: skip
-CASES = [*(("rows.avro", change) for change in CHANGES), ("rows.parquet", "replaced"), ("rows.parquet", "damaged"),
-         ("rows.csv", "grown"), ("rows.csv", "rewritten"), ("rows.jsonl", "grown"), ("rows.csv.gz", "replaced"),
-         ("rows.csv.gz", "damaged")]  # fmt: skip
+CHANGES = {
+    "grown": _grown,
+    "replaced": _replaced,
+    "rewritten": _rewritten,
+    "damaged": _damaged_then,
+    "removed": _removed,
+}
+CASES = [
+    *(("rows.avro", change) for change in CHANGES),
+    ("rows.parquet", "replaced"),
+    ("rows.parquet", "damaged"),
+    ("rows.csv", "grown"),
+    ("rows.csv", "rewritten"),
+    ("rows.jsonl", "grown"),
+    ("rows.csv.gz", "replaced"),
+    ("rows.csv.gz", "damaged"),
+]
 
 
 @pytest.mark.parametrize(("name", "change"), CASES)

@@ -26,9 +26,23 @@ from tests.pipelines.support import command, write
 ROWS = [
     {"user": f"secret user {n}", "item": f"i{n % 7}", "time": f"2026-01-{5 + n % 14:02}T12:00:00Z"} for n in range(90)
 ]
-RUN = ["run", "--quiet", "--input=rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1",
-       "--window=7d", "--from=2026-01-05", "--to=2026-01-19", "--release-key=file:key", "--release-id=week",
-       "--output=out/r.jsonl", "--ledger=sqlite:///b.db", "--dataset=d"]  # fmt: skip
+RUN = [
+    "run",
+    "--quiet",
+    "--input=rows.csv",
+    "--domain=items.txt",
+    "--mechanism=joint",
+    "--k=3",
+    "--epsilon=1",
+    "--window=7d",
+    "--from=2026-01-05",
+    "--to=2026-01-19",
+    "--release-key=file:key",
+    "--release-id=week",
+    "--output=out/r.jsonl",
+    "--ledger=sqlite:///b.db",
+    "--dataset=d",
+]
 REPORT = """\
 report: weekly
 source: {input: rows.csv}
@@ -40,9 +54,10 @@ release_key: file:key
 sink: {output: "out/{start}.jsonl"}
 ledger: {url: "sqlite:///b.db", dataset: d}
 """
-COMMANDS = {"run": (RUN, ("out/r.jsonl",)),
-            "report": (["report", "report.yaml", "--backfill", "--quiet"],
-                       ("out/2026-01-05.jsonl", "out/2026-01-12.jsonl"))}  # fmt: skip
+COMMANDS = {
+    "run": (RUN, ("out/r.jsonl",)),
+    "report": (["report", "report.yaml", "--backfill", "--quiet"], ("out/2026-01-05.jsonl", "out/2026-01-12.jsonl")),
+}
 ENDS = {signal.SIGINT, signal.SIGTERM}
 CHARGES = {"run": 1, "report": 2}
 

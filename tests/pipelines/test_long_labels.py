@@ -118,14 +118,32 @@ def test_an_array_of_a_billion_nothings_costs_no_time(tmp_path: Path, items: Any
     with (tmp_path / "rows.avro").open("wb") as sink:
         fastavro.writer(sink, schema, [])
     (tmp_path / "schema.avsc").write_text(json.dumps(schema))
-    done = command("run", *options(input=tmp_path / "rows.avro", domain=tmp_path / "none.txt", mechanism="joint", k=1,
-                                   epsilon=1, output=tmp_path / "out.csv"))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            input=tmp_path / "rows.avro",
+            domain=tmp_path / "none.txt",
+            mechanism="joint",
+            k=1,
+            epsilon=1,
+            output=tmp_path / "out.csv",
+        ),
+    )
     assert done.status == 2
     with pytest.raises(Refusal, match="array of items that take no bytes, of which one row could hold a billion"):
         make_payload("avro", str(tmp_path / "schema.avsc"), Columns())
     (tmp_path / "none.txt").write_text("tea\n")
-    done = command("run", *options(input=tmp_path / "rows.avro", domain=tmp_path / "none.txt", mechanism="joint", k=1,
-                                   epsilon=1, output=tmp_path / "out.csv"))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            input=tmp_path / "rows.avro",
+            domain=tmp_path / "none.txt",
+            mechanism="joint",
+            k=1,
+            epsilon=1,
+            output=tmp_path / "out.csv",
+        ),
+    )
     assert done.status == 2 and "an array of items that take no bytes" in done.err
 
 

@@ -83,8 +83,10 @@ def test_a_manifest_says_by_what_is_ranked(folder: Path) -> None:
 
 @pytest.mark.parametrize("ending", [".avro", ".csv", ".parquet"])
 def test_every_format_has_sums_with_fractions_and_the_group_in_the_title(folder: Path, ending: str) -> None:
-    write_file(folder / "rows.csv", [{"user": f"u{n}", "item": "01"[n % 2], "amount": 0.25 * n, "group": LANDS[0]}
-                                     for n in range(9)])  # fmt: skip
+    write_file(
+        folder / "rows.csv",
+        [{"user": f"u{n}", "item": "01"[n % 2], "amount": 0.25 * n, "group": LANDS[0]} for n in range(9)],
+    )
     words = {**asked("public", "amounts", NO_NOISE), **PLACES, "input": "rows.csv", "output": f"out{ending}", "k": 2}
     words |= {"value_resolution": 0.25, "window": None, "from_": None, "to": None}
     done = command("run", *options(**words))
@@ -112,8 +114,13 @@ def test_amounts_are_named_in_ledgers_only_where_they_are() -> None:
 
 def test_weights_are_published_beside_the_items(folder: Path) -> None:
     """Of items that are not public, in groups; those who have few items weigh wholly. A stream is its batch."""
-    words = {**asked("unknown", "groups", "1000"), "mechanism": "weighted-gaussian", "delta": 1e-3,
-             "max_items_per_user": 6, "publish_counts": None}  # fmt: skip
+    words = {
+        **asked("unknown", "groups", "1000"),
+        "mechanism": "weighted-gaussian",
+        "delta": 1e-3,
+        "max_items_per_user": 6,
+        "publish_counts": None,
+    }
     counted = published("run", "one.csv", asked("public", "groups", NO_NOISE))
     wanted = {(row["window_start"], row["group"], row["item"]): row["noisy_count"] for row in counted}
     batch = published("run", "one.csv", words)
@@ -134,8 +141,15 @@ def test_a_weighted_order_is_that_of_the_sums_and_the_same_in_a_stream(folder: P
     write("rows.csv", rows)
     (folder / "items.txt").write_text("a\nb\nc\nd\n")
     day = {"from_": "2026-01-05", "to": "2026-01-10", "k": 4}
-    words = {**asked("public", "groups", "1000"), **day, "mechanism": "weighted-order", "delta": 1e-6,
-             "max_items_per_user": 3, "whole_items": 1, "publish_counts": None}  # fmt: skip
+    words = {
+        **asked("public", "groups", "1000"),
+        **day,
+        "mechanism": "weighted-order",
+        "delta": 1e-6,
+        "max_items_per_user": 3,
+        "whole_items": 1,
+        "publish_counts": None,
+    }
     batch = published("run", "rows.csv", words)
     start = max(row["window_start"] for row in batch if row["window_start"] <= f"2026-01-0{5 + _day(rows[0])}T23")
     assert [row["item"] for row in batch if (row["group"], row["window_start"]) == ("fr", start)] == list("acbd")
@@ -195,9 +209,11 @@ def test_a_report_file_publishes_what_a_run_does(measure: str, folder: Path) -> 
 
 @pytest.mark.parametrize(
     ("measure", "message"),
-    [("amounts:\n  column: amount", "report.yaml:5: amounts.column needs amounts.max_value"),
-     ("groups:\n  column: group", "report.yaml:5: groups.column needs groups.file")],
-)  # fmt: skip
+    [
+        ("amounts:\n  column: amount", "report.yaml:5: amounts.column needs amounts.max_value"),
+        ("groups:\n  column: group", "report.yaml:5: groups.column needs groups.file"),
+    ],
+)
 def test_a_report_file_that_asks_by_half_is_refused_with_its_line(measure: str, message: str, folder: Path) -> None:
     Path("report.yaml").write_text(REPORT.format(measure=measure))
     done = command("report", "report.yaml", "--dry-run")
@@ -265,8 +281,12 @@ def test_of_three_risers_two_are_charged_for_a_window_and_the_one_before(folder:
     assert "of the one before it, whose rows are read too" in checked.out, checked
 
 
-RISING = REPORT.format(measure="against:\n  window: previous").replace("  publish_counts: 1000000\n", "").replace(
-    "epsilon: 1000000", "epsilon: 1000") + "ledger:\n  url: sqlite:///b.db\n  dataset: d\n"  # fmt: skip
+RISING = (
+    REPORT.format(measure="against:\n  window: previous")
+    .replace("  publish_counts: 1000000\n", "")
+    .replace("epsilon: 1000000", "epsilon: 1000")
+    + "ledger:\n  url: sqlite:///b.db\n  dataset: d\n"
+)
 
 
 def test_a_report_reads_the_period_before_and_a_ledger_knows(folder: Path) -> None:

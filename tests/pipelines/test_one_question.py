@@ -13,12 +13,35 @@ from private_topk.transforms.options import rows
 from tests.pipelines.support import Done, command, options, write
 
 MONDAY = 1_767_571_200  # 2026-01-05
-ROWS = [{"user": f"u{n}", "other_user": f"u{n // 5}", "item": f"{n * n % 7}", "other_item": f"{n % 5}",
-         "time": MONDAY + n * 4_000, "other_time": MONDAY + n * 2_000, "group": "ab"[n % 2], "amount": n % 9}
-        for n in range(60)]  # fmt: skip
-ASKED = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "publish_counts": 1,
-         "round_counts": 10, "window": "1d", "from": "2026-01-05", "to": "2026-01-08", "output": "out.jsonl",
-         "release_key": "file:key", "release_id": "r", "quiet": True}  # fmt: skip
+ROWS = [
+    {
+        "user": f"u{n}",
+        "other_user": f"u{n // 5}",
+        "item": f"{n * n % 7}",
+        "other_item": f"{n % 5}",
+        "time": MONDAY + n * 4_000,
+        "other_time": MONDAY + n * 2_000,
+        "group": "ab"[n % 2],
+        "amount": n % 9,
+    }
+    for n in range(60)
+]
+ASKED = {
+    "input": "rows.csv",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": 1,
+    "publish_counts": 1,
+    "round_counts": 10,
+    "window": "1d",
+    "from": "2026-01-05",
+    "to": "2026-01-08",
+    "output": "out.jsonl",
+    "release_key": "file:key",
+    "release_id": "r",
+    "quiet": True,
+}
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 GROUPS = {"group_column": "group", "groups": "groups.txt"}
 AMOUNTS = {"value_column": "amount", "max_value": 8, "round_counts": None}
@@ -69,8 +92,10 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "dataset": [{"ledger": "sqlite:///b2.db", "dataset": "e"}],
     "window": [{"window": "12h"}, {"window": "day"}, {"window": None}],
     "slide": [{"slide": "12h"}],
-    "time_zone": [{"time_zone": "Europe/Berlin"},
-                  {"time_zone": "Europe/Berlin", "from": "2026-01-05T00:00Z", "to": "2026-01-08T00:00Z"}],
+    "time_zone": [
+        {"time_zone": "Europe/Berlin"},
+        {"time_zone": "Europe/Berlin", "from": "2026-01-05T00:00Z", "to": "2026-01-08T00:00Z"},
+    ],
     "against": [RISERS],
     "against_weight": [{**RISERS, "against_weight": 0.5}],
     "period_from": [{"from": "2026-01-04"}],
@@ -78,9 +103,11 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "release_key": [{"release_key": "file:key2"}, {"release_key": None}],
     "release_id": [{"release_id": "s"}],
     "output": [{"output": "other.jsonl"}, {"output": "out.csv"}, {"output": "there/"}],
-    "output_format": [{"output": "there/", "output_format": "jsonl"},
-                      {"output": "there/", "output_format": "jsonl", "round_counts": 5},
-                      {"output": "there/", "output_format": "jsonl", "from": "2026-01-04", "round_counts": 5}],
+    "output_format": [
+        {"output": "there/", "output_format": "jsonl"},
+        {"output": "there/", "output_format": "jsonl", "round_counts": 5},
+        {"output": "there/", "output_format": "jsonl", "from": "2026-01-04", "round_counts": 5},
+    ],
     "overwrite": [{"overwrite": True, "round_counts": 5}, {"overwrite": True, "k": 2}],
     "runner": [{"runner": "nothing"}],
     "exact_counters": [{"exact_counters": True}],
@@ -88,14 +115,33 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "quiet": [{"quiet": None}],
     "json": [{"json": True}],
     "show_dropped_rows": [{"show_dropped_rows": True}],
-}  # fmt: skip
+}
 """For every option of `run`, what is changed of a release that was published before."""
 READY = {
-    "input": [0], "success_file": [0], "expect_rows_at_least": [0], "domain": [1], "found": [0], "domain_column": [0],
-    "neighbours": [1], "like": [0], "on_noise": [0], "ledger": [0], "dataset": [0], "window": [1], "time_zone": [1],
-    "output": [0], "output_format": [0], "overwrite": [0, 1], "exact_counters": [0], "shards": [0], "quiet": [0],
-    "json": [0], "show_dropped_rows": [0], "csv_delimiter": [0], "csv_encoding": [0],
-}  # fmt: skip
+    "input": [0],
+    "success_file": [0],
+    "expect_rows_at_least": [0],
+    "domain": [1],
+    "found": [0],
+    "domain_column": [0],
+    "neighbours": [1],
+    "like": [0],
+    "on_noise": [0],
+    "ledger": [0],
+    "dataset": [0],
+    "window": [1],
+    "time_zone": [1],
+    "output": [0],
+    "output_format": [0],
+    "overwrite": [0, 1],
+    "exact_counters": [0],
+    "shards": [0],
+    "quiet": [0],
+    "json": [0],
+    "show_dropped_rows": [0],
+    "csv_delimiter": [0],
+    "csv_encoding": [0],
+}
 """Which of these ask the same, or replace or leave alone what stands; all others are refused."""
 REPLACED, ELSEWHERE = ("overwrite",), ("output",)
 """The options by which a run may write what was not there."""
@@ -120,8 +166,14 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for ledger, dataset in (("b.db", "d"), ("b2.db", "d"), ("b2.db", "e")):
-            made = command("budget", "create", f"--ledger=sqlite:///{ledger}", f"--dataset={dataset}", "--epsilon=99",
-                           "--delta=0.9")  # fmt: skip
+            made = command(
+                "budget",
+                "create",
+                f"--ledger=sqlite:///{ledger}",
+                f"--dataset={dataset}",
+                "--epsilon=99",
+                "--delta=0.9",
+            )
             assert made.status == 0, made.err
         for output in ({}, {"output": "there/", "output_format": "jsonl"}):
             done = run(request.param, output)

@@ -96,9 +96,14 @@ HONEST: dict[str, list[Any]] = {
     "item": ["tea", "tea", "cake", "tea", "cake"],
     "group": [1, "1", 2, 2, "1"],
     "value": [6.5, Decimal("6.5"), 7, "5.5", np.float64(0.5)],
-    "time": [datetime(2026, 1, 6, 23, 59), datetime(2026, 1, 7, 3, tzinfo=timezone(timedelta(hours=4))),
-             "2026-01-06T08:00:00", date(2026, 1, 7), int(datetime(2026, 1, 7, 22, tzinfo=timezone.utc).timestamp())],
-}  # fmt: skip
+    "time": [
+        datetime(2026, 1, 6, 23, 59),
+        datetime(2026, 1, 7, 3, tzinfo=timezone(timedelta(hours=4))),
+        "2026-01-06T08:00:00",
+        date(2026, 1, 7),
+        int(datetime(2026, 1, 7, 22, tzinfo=timezone.utc).timestamp()),
+    ],
+}
 
 
 def objects(values: list[Any]) -> np.ndarray:
@@ -157,8 +162,11 @@ def read(rows: object) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     return [tuple(row.values()) for row in block.to_pylist()], left_out
 
 
-READERS = [*product(("pandas", "pandas by category", "polars"), HONEST), ("a kind of pandas", "user"),
-           ("polars, lazily", "time")]  # fmt: skip
+READERS = [
+    *product(("pandas", "pandas by category", "polars"), HONEST),
+    ("a kind of pandas", "user"),
+    ("polars, lazily", "time"),
+]
 
 
 @pytest.mark.parametrize(("holder", "role"), READERS)
@@ -186,8 +194,11 @@ def counted(rows: object, **changes: Any) -> dict[Any, float]:  # noqa: ANN401
         "domain": ["cake", "mine", "tea"],
     }
     found = rank(rows, **(asked | changes))
-    return {(row["window_start"], row.get("group"), row["item"]): row["noisy_count"]
-            for row in found.to_rows() if row["item"] != "mine" and row["noisy_count"]}  # fmt: skip
+    return {
+        (row["window_start"], row.get("group"), row["item"]): row["noisy_count"]
+        for row in found.to_rows()
+        if row["item"] != "mine" and row["noisy_count"]
+    }
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
@@ -215,8 +226,9 @@ def bought(amounts: list[Any]) -> dict[str, list[Any]]:
 
 
 def typed(kind: pa.DataType) -> Callable[[list[Any]], pa.Table]:
-    return lambda amounts: pa.table(bought(amounts), schema=pa.schema(
-        {"user": pa.string(), "item": pa.string(), "value": kind}))  # fmt: skip
+    return lambda amounts: pa.table(
+        bought(amounts), schema=pa.schema({"user": pa.string(), "item": pa.string(), "value": kind})
+    )
 
 
 def in_duckdb(amounts: list[Any]) -> Any:  # noqa: ANN401
@@ -232,7 +244,8 @@ PRICED: dict[str, Callable[[list[Any]], Any]] = {
     "polars, as objects": lambda amounts: in_polars(bought(amounts)),
     "Arrow": lambda amounts: pa.table(bought(amounts)),
     "Arrow, in categories": lambda amounts: pa.table(
-        bought(amounts) | {"value": pa.array(amounts).dictionary_encode()}),
+        bought(amounts) | {"value": pa.array(amounts).dictionary_encode()}
+    ),
     "Arrow, of 256 bits": typed(pa.decimal256(60, 40)),
     "Arrow, of 64 bits": typed(pa.decimal64(12, 5)),
     "Arrow, of halves": lambda amounts: typed(pa.float16())([np.float16(amount) for amount in amounts]),
@@ -240,7 +253,7 @@ PRICED: dict[str, Callable[[list[Any]], Any]] = {
     "Arrow, of doubles": lambda amounts: typed(pa.float64())([float(amount) for amount in amounts]),
     "Arrow, of texts": lambda amounts: typed(pa.string())([f"{amount:f}" for amount in amounts]),
     "DuckDB": in_duckdb,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("holder", PRICED)
@@ -258,8 +271,10 @@ def write_rows(folder: Path, amounts: list[Any]) -> list[Path]:
     texts = [f"{line['user']},{line['item']},{line['value']:f}\n" for line in lines]
     (folder / "rows.csv").write_text("user,item,value\n" + "".join(texts))
     for name, form in (("numbers", "{:f}"), ("texts", '"{:f}"'), ("powers", "{:e}")):
-        shown = [f'{{"user":"{line["user"]}","item":"{line["item"]}","value":{form.format(line["value"])}}}\n'
-                 for line in lines]  # fmt: skip
+        shown = [
+            f'{{"user":"{line["user"]}","item":"{line["item"]}","value":{form.format(line["value"])}}}\n'
+            for line in lines
+        ]
         (folder / f"{name}.jsonl").write_text("".join(shown))
     doubles = [line | {"value": float(line["value"])} for line in lines]
     (folder / "rows.avro").write_bytes(to_avro(doubles, avro_schema(user="string", item="string", value="double")))
@@ -288,27 +303,33 @@ def test_an_amount_is_the_same_in_every_format(tmp_path: Path) -> None:
 TABLES: dict[str, Callable[[], object]] = {
     "a struct": lambda: pa.table({"user": pa.array([{SECRET: 1}]), "item": ["a"]}),
     "a struct by categories": lambda: pa.table(
-        {"user": pa.DictionaryArray.from_arrays([0], pa.array([{SECRET: 1}])), "item": ["a"]}),
+        {"user": pa.DictionaryArray.from_arrays([0], pa.array([{SECRET: 1}])), "item": ["a"]}
+    ),
     "a struct of polars": lambda: pl.DataFrame({"user": [{SECRET: 1}], "item": ["a"]}),
     "a struct in pandas": lambda: pd.DataFrame(
-        {"user": pd.array([{SECRET: 1}], pd.ArrowDtype(pa.struct({SECRET: pa.int64()}))), "item": ["a"]}),
-    "a union": lambda: pa.table({"user": pa.UnionArray.from_sparse(
-        pa.array([0], pa.int8()), [pa.array([1])], [SECRET]), "item": ["a"]}),
+        {"user": pd.array([{SECRET: 1}], pd.ArrowDtype(pa.struct({SECRET: pa.int64()}))), "item": ["a"]}
+    ),
+    "a union": lambda: pa.table(
+        {"user": pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])], [SECRET]), "item": ["a"]}
+    ),
     "a map": lambda: pa.table({"user": pa.array([[(SECRET, 1)]], pa.map_(pa.string(), pa.int64())), "item": ["a"]}),
     "a decimal with as many digits as somebody's": lambda: pa.table({"user": [Decimal("1.00007")], "item": ["a"]}),
     "sparse": lambda: pd.DataFrame({"user": pd.arrays.SparseArray([SECRET]), "item": ["a"]}),
     "a lazy cast": lambda: pl.LazyFrame({"user": [SECRET], "item": ["a"]}).cast({"user": pl.Int64}),
     "a lazy function": lambda: pl.LazyFrame({"user": [SECRET], "item": ["a"]}).with_columns(
-        pl.col("user").map_elements(fails, return_dtype=pl.String)),
+        pl.col("user").map_elements(fails, return_dtype=pl.String)
+    ),
     "a reader that fails": lambda: pa.RecordBatchReader.from_batches(
-        pa.schema({"user": pa.string(), "item": pa.string()}), failing()),
+        pa.schema({"user": pa.string(), "item": pa.string()}), failing()
+    ),
     "a relation that fails": lambda: FailingRelation(),
     "a stream that fails": lambda: FailingStream(),
     "a relation that gives something else": lambda: Giving(),
     "a relation of DuckDB that fails": lambda: pytest.importorskip("duckdb").sql(
-        f"select cast(x as integer) as user, 'a' as item from (values ('1'), ('{SECRET}')) t(x)"),
+        f"select cast(x as integer) as user, 'a' as item from (values ('1'), ('{SECRET}')) t(x)"
+    ),
     "a struct of DuckDB": lambda: pytest.importorskip("duckdb").sql(f"select {{'{SECRET}': 1}} as user, 'a' as item"),
-}  # fmt: skip
+}
 
 
 def fails(*_: object) -> Any:  # noqa: ANN401

@@ -11,8 +11,18 @@ from private_topk import CountBudget, rank
 from private_topk.pipelines.sinks.formats import FORMATS
 from tests.pipelines.support import command, options, write
 
-RUN = {"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 2, "epsilon": 30, "max_items_per_user": 3,
-       "publish_counts": 20, "publish_others": 60, "release_key": "file:key", "release_id": "r"}  # fmt: skip
+RUN = {
+    "input": "rows.csv",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 2,
+    "epsilon": 30,
+    "max_items_per_user": 3,
+    "publish_counts": 20,
+    "publish_others": 60,
+    "release_key": "file:key",
+    "release_id": "r",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +76,16 @@ def test_each_group_has_its_own_and_amounts_have_theirs() -> None:
 
     from private_topk import Amounts
 
-    found = rank(DataFrame(table), 1, "laplace", ["i0", "i1", "i2"], epsilon=50, max_items_per_user=1,
-                 amounts=Amounts(10, value_resolution=0.5), publish_counts=CountBudget(50, others=50))  # fmt: skip
+    found = rank(
+        DataFrame(table),
+        1,
+        "laplace",
+        ["i0", "i1", "i2"],
+        epsilon=50,
+        max_items_per_user=1,
+        amounts=Amounts(10, value_resolution=0.5),
+        publish_counts=CountBudget(50, others=50),
+    )
     first = found.to_rows()[0]
     assert first["noisy_others"] == pytest.approx(500, abs=3) and first["others_95"] % 0.5 == 0
 

@@ -140,8 +140,16 @@ def make_inputs(folder: Path) -> None:
     # Two ledgers, since one input has one budget: the one counts seconds, the other milliseconds.
     for ledger, dataset in (("budget", "plays"), ("reports", "reports")):
         opened = command("budget", "create", f"--ledger=sqlite:///{ledger}.db", f"--dataset={dataset}", "--epsilon=9")
-    total = command("budget", "create", "--ledger=sqlite:///budget.db", "--dataset=plays", "--epsilon=9",
-                    "--delta=2e-6", "--release-delta=1e-6", "--privacy-unit=user")  # fmt: skip
+    total = command(
+        "budget",
+        "create",
+        "--ledger=sqlite:///budget.db",
+        "--dataset=plays",
+        "--epsilon=9",
+        "--delta=2e-6",
+        "--release-delta=1e-6",
+        "--privacy-unit=user",
+    )
     assert opened.status == total.status == 0, opened.err + total.err
 
 
@@ -170,8 +178,16 @@ def stream(name: str) -> str:
     clock = [] if "--clock" in STREAMS[name] else ["--clock=event"]
     if not clock:  # files that arrived in time, since the horizon is over
         os.utime("later.csv", (START.timestamp(), START.timestamp()))
-    done = command("stream", "--input=./later.csv", *STREAMS[name].split(), *clock, *repeatable(name),
-                   f"--output={name}", "--output-format=jsonl", "--poll=1s")  # fmt: skip
+    done = command(
+        "stream",
+        "--input=./later.csv",
+        *STREAMS[name].split(),
+        *clock,
+        *repeatable(name),
+        f"--output={name}",
+        "--output-format=jsonl",
+        "--poll=1s",
+    )
     assert done.status == 0, done.err
     return answer(*Path(name).glob("*.jsonl"))
 
@@ -192,9 +208,11 @@ def select(name: str) -> str:
 
 
 CASES: dict[str, Callable[[str], str]] = {
-    **dict.fromkeys(RUNS, run), **dict.fromkeys(STREAMS, stream), **dict.fromkeys(REPORTS, report),
+    **dict.fromkeys(RUNS, run),
+    **dict.fromkeys(STREAMS, stream),
+    **dict.fromkeys(REPORTS, report),
     **dict.fromkeys(SELECTS, select),
-}  # fmt: skip
+}
 
 
 def stored() -> dict[str, str]:

@@ -77,8 +77,12 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint"
 
 def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
     sliding = {"window": "7d", "slide": "1d", "from": "2026-01-05", "to": "2026-02-02", "max_items_per_user": 3}
-    done = command("preview", *options(zipf="1", items="100", users="1000", items_per_user="3", k="3", epsilon="1",
-                                       mechanism="joint", **sliding))  # fmt: skip
+    done = command(
+        "preview",
+        *options(
+            zipf="1", items="100", users="1000", items_per_user="3", k="3", epsilon="1", mechanism="joint", **sliding
+        ),
+    )
     assert done.status == 2 and "--neighbours must be swap where windows overlap" in done.err
 
 
@@ -125,16 +129,32 @@ def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
     (folder / "key").write_text("a key of the tests, thirty-two bytes and more")
     ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}
     assert command("budget", "create", *options(**ledger, epsilon=1)).status == 0
-    done = command("run", *options(**ledger, input="rows.csv", domain="items.txt", mechanism="joint", k=1, epsilon=1,
-                                   user_column="who", item_column="what", output="o.csv", release_key="file:key",
-                                   release_id="r"))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            **ledger,
+            input="rows.csv",
+            domain="items.txt",
+            mechanism="joint",
+            k=1,
+            epsilon=1,
+            user_column="who",
+            item_column="what",
+            output="o.csv",
+            release_key="file:key",
+            release_id="r",
+        ),
+    )
     assert done.status == 0, done.err
     asked = options(counts="rows.csv", k=1, epsilon=1, release_key="file:key", **ledger)
     said = command("preview", *asked, "--these-counts-are-public")
     assert said.status == 2 and "was the input of a release in this ledger, so it is not public" in said.err
     write(folder / "other.csv", "item,count\ntea,9\ncake,2\n")
-    other = command("preview", *options(counts="other.csv", k=1, epsilon=1, mechanism="joint", release_key="file:key",
-                                        **ledger), "--these-counts-are-public")  # fmt: skip
+    other = command(
+        "preview",
+        *options(counts="other.csv", k=1, epsilon=1, mechanism="joint", release_key="file:key", **ledger),
+        "--these-counts-are-public",
+    )
     assert other.status == 0 and "Take joint" in other.out
 
 

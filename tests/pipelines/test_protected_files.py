@@ -46,10 +46,14 @@ def contents() -> dict[str, bytes]:
 @pytest.mark.parametrize("taken", GIVEN)
 def test_an_output_that_is_read_or_kept_is_refused(folder: Path, taken: str, how: str, check: bool) -> None:
     output = {
-        "itself": taken, "absolute": f"{folder}/{taken}", "detour": f"../{folder.name}/./{taken}",
-        "address": f"file://{folder}/{taken}", "soft link": "link.csv", "hard link": "link.csv",
+        "itself": taken,
+        "absolute": f"{folder}/{taken}",
+        "detour": f"../{folder.name}/./{taken}",
+        "address": f"file://{folder}/{taken}",
+        "soft link": "link.csv",
+        "hard link": "link.csv",
         "linked folder": f"linked/{taken}",
-    }[how]  # fmt: skip
+    }[how]
     if how == "soft link":
         os.symlink(taken, "link.csv")
     elif how == "hard link":
@@ -100,8 +104,9 @@ sink: {{output: "out/{{start}}.csv", overwrite: true}}
     done = command("report", "20260105.csv", "--window-end=2026-01-12")
     assert done.status != 0 and contents() == before, done.err
     asked = {**QUESTION, "window": "7d", "from_": "2026-01-05", "to": "2026-01-12"}
-    done = command("stream", *options(**asked, output="out", output_format="csv", release_key=f"file:{name}",
-                                      release_id="r"))  # fmt: skip
+    done = command(
+        "stream", *options(**asked, output="out", output_format="csv", release_key=f"file:{name}", release_id="r")
+    )
     assert done.status == 2 and contents() == before, done.err
 
 
@@ -122,8 +127,10 @@ def test_pages_and_pictures_are_held_to_it_too() -> None:
 
 @pytest.mark.parametrize("url", ["sqlite:///budget.csv?mode=ro", "sqlite:///budget.csv?timeout=1", "sqlite://"])
 def test_a_ledger_s_file_takes_no_options(url: str) -> None:
-    for words in (["budget", "show", f"--ledger={url}"], ["run", *options(**QUESTION, output="out.csv", ledger=url,
-                                                                          dataset="d")]):  # fmt: skip
+    for words in (
+        ["budget", "show", f"--ledger={url}"],
+        ["run", *options(**QUESTION, output="out.csv", ledger=url, dataset="d")],
+    ):
         done = command(*words)
         assert done.status == 2 and "must be sqlite:///PATH" in done.err and "Warning" not in done.err, done.err
 
@@ -217,8 +224,18 @@ def test_no_raw_escapes_are_printed() -> None:
     assert done.status == 0 and Path(hostile).exists() and "\x1b" not in done.out + done.err, (done.out, done.err)
     os.mkdir("w\x1beeks")
     Path("rows.csv").write_text("user,item,time\nu,a,2026-01-06\nu,a,2026-01-20\n")
-    done = command("stream", *ranking(output="w\x1beeks", output_format="csv", window="7d", from_="2026-01-05",
-                                      to="2026-01-12", clock="event", poll="1s"))  # fmt: skip
+    done = command(
+        "stream",
+        *ranking(
+            output="w\x1beeks",
+            output_format="csv",
+            window="7d",
+            from_="2026-01-05",
+            to="2026-01-12",
+            clock="event",
+            poll="1s",
+        ),
+    )
     assert done.status == 0 and "\x1b" not in done.out + done.err, (done.out, done.err)
     for words in (["show", hostile, "--html=p\x1bage.html"], ["sample", "--folder=s\x1bample"]):
         done = command(*words)

@@ -42,7 +42,8 @@ def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> N
     assert many is not None and 4 < many[0] < 28 and many[1] == Fraction(1, 10**6)
     normal = asked(mechanism=Gaussian(0.5, 1e-7), period=WEEKS)
     assert cost_of(normal.top_k).gdp and normal.over_all_windows[0] < epsilon_within(
-        4 * cost_of(normal.top_k).rho, Fraction(1, 10**6)), "as one Gaussian"  # fmt: skip
+        4 * cost_of(normal.top_k).rho, Fraction(1, 10**6)
+    ), "as one Gaussian"
     days = [{"start": f"2026-01-{n:02}T00:00:00Z", "end": None, "returned": 1} for n in range(1, 29)]
     facts = manifest(all_windows={"epsilon": 15.3, "delta": 1e-6}, windows=days)
     assert "one who is in all of them is protected by epsilon 15.3 and delta 1e-06" in str(

@@ -71,34 +71,93 @@ def release(tmp_path: Path) -> Release:
 WINDOWS = ["--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02"]
 QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "sliding, counted, bounded": (
-        {"mechanism": Joint(1.0), "period": Period.of("2026-01-05", "2026-02-02", "7d", slide="3d"),
-         "publish_counts": 0.5, "max_items_per_user": 4, "privacy_unit": "user"},
-        ["--mechanism", "joint", *WINDOWS, "--slide", "3d", "--publish-counts", "0.5", "--max-items-per-user", "4",
-         "--privacy-unit", "user"],
+        {
+            "mechanism": Joint(1.0),
+            "period": Period.of("2026-01-05", "2026-02-02", "7d", slide="3d"),
+            "publish_counts": 0.5,
+            "max_items_per_user": 4,
+            "privacy_unit": "user",
+        },
+        [
+            "--mechanism",
+            "joint",
+            *WINDOWS,
+            "--slide",
+            "3d",
+            "--publish-counts",
+            "0.5",
+            "--max-items-per-user",
+            "4",
+            "--privacy-unit",
+            "user",
+        ],
     ),
     "amounts": (
         {"mechanism": Joint(1.0), "amounts": Amounts.of(9, 0.5), "value": "price", "publish_counts": 0.5},
-        ["--mechanism", "joint", "--value-column", "price", "--max-value", "9", "--value-resolution", "0.5",
-         "--publish-counts", "0.5"],
+        [
+            "--mechanism",
+            "joint",
+            "--value-column",
+            "price",
+            "--max-value",
+            "9",
+            "--value-resolution",
+            "0.5",
+            "--publish-counts",
+            "0.5",
+        ],
     ),
     "groups": (
-        {"mechanism": Joint(1.0, neighbours="swap"), "groups": Groups.of(["shop 2", "shop 0", "shop 9"], 2),
-         "group": "shop", "period": PERIOD, "publish_counts": 0.5},
-        ["--mechanism", "joint", "--group-column", "shop", "--groups", "{}/shops.txt", "--groups-per-user", "2",
-         "--neighbours", "swap", "--publish-counts", "0.5", *WINDOWS],
+        {
+            "mechanism": Joint(1.0, neighbours="swap"),
+            "groups": Groups.of(["shop 2", "shop 0", "shop 9"], 2),
+            "group": "shop",
+            "period": PERIOD,
+            "publish_counts": 0.5,
+        },
+        [
+            "--mechanism",
+            "joint",
+            "--group-column",
+            "shop",
+            "--groups",
+            "{}/shops.txt",
+            "--groups-per-user",
+            "2",
+            "--neighbours",
+            "swap",
+            "--publish-counts",
+            "0.5",
+            *WINDOWS,
+        ],
     ),
     "a list for each group": (
-        {"mechanism": Joint(1.0), "domain": {"shop 2": [f"track {n}" for n in range(6, 14)], "shop 0": ITEMS[:7]},
-         "group": "shop"},
-        ["--mechanism", "joint", "--group-column", "shop", "--groups", "{}/two.txt", "--domain", "{}/lists.csv",
-         "--domain-column", "track", "--domain-group-column", "of"],
+        {
+            "mechanism": Joint(1.0),
+            "domain": {"shop 2": [f"track {n}" for n in range(6, 14)], "shop 0": ITEMS[:7]},
+            "group": "shop",
+        },
+        [
+            "--mechanism",
+            "joint",
+            "--group-column",
+            "shop",
+            "--groups",
+            "{}/two.txt",
+            "--domain",
+            "{}/lists.csv",
+            "--domain-column",
+            "track",
+            "--domain-group-column",
+            "of",
+        ],
     ),
     "a set": ({"mechanism": JointSet(1.0)}, ["--mechanism", "joint-set"]),
     "unknown domain": (
         {"mechanism": LimitDomain(2.0, 1e-2, max_items_per_user=3), "domain": UnknownDomain(), "period": PERIOD},
         ["--mechanism", "limit-domain", "--epsilon", "2", "--delta", "1e-2", "--max-items-per-user", "3", *WINDOWS],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -239,34 +298,62 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     "a list": ([(SECRET, "b")], {}, "rows", "must be a table, got list: give a polars or pandas frame"),
     "a number": (7, {}, "rows", "must be a table, got int"),
     "no such column": (ROWS, {"user": "user"}, "user", "'user' is no column of the table: it has listener"),
-    "one column twice": (pa.table([["a"], ["b"], ["c"]], names=["listener", "track", "track"]), {}, "item",
-                         "it has 2 columns of that name"),
+    "one column twice": (
+        pa.table([["a"], ["b"], ["c"]], names=["listener", "track", "track"]),
+        {},
+        "item",
+        "it has 2 columns of that name",
+    ),
     "user and item alike": (ROWS, {"item": "listener"}, "user", "must be another column than item"),
     "numbers with a point": (ROWS, {"item": "price"}, "item", "cannot be the column 'price': users, items"),
-    "a frame with one column twice": (pd.DataFrame([["a", "b", "c"]], columns=["listener", "listener", "track"]), {},
-                                      "user", "it has 2 columns of that name"),
-    "a lazy frame that fails": (pl.LazyFrame({"listener": [SECRET], "track": ["b"]}).cast({"listener": pl.Int64}), {},
-                                "rows", "must hand over its columns as Arrow's, and raised InvalidOperationError"),
-    "columns that are no arrays": (pd.DataFrame({"listener": pd.arrays.SparseArray([SECRET]), "track": ["b"]}), {},
-                                   "rows", "must hand over its columns as Arrow's, and raised ArrowTypeError"),
+    "a frame with one column twice": (
+        pd.DataFrame([["a", "b", "c"]], columns=["listener", "listener", "track"]),
+        {},
+        "user",
+        "it has 2 columns of that name",
+    ),
+    "a lazy frame that fails": (
+        pl.LazyFrame({"listener": [SECRET], "track": ["b"]}).cast({"listener": pl.Int64}),
+        {},
+        "rows",
+        "must hand over its columns as Arrow's, and raised InvalidOperationError",
+    ),
+    "columns that are no arrays": (
+        pd.DataFrame({"listener": pd.arrays.SparseArray([SECRET]), "track": ["b"]}),
+        {},
+        "rows",
+        "must hand over its columns as Arrow's, and raised ArrowTypeError",
+    ),
     "no time": (ROWS, {"period": PERIOD, "time": "played"}, "time", "'played' is no column of the table"),
     "truths as times": (ROWS, {"period": PERIOD, "time": "true"}, "time", "'true' is no column"),
     "a period as text": (ROWS, {"period": "2026-01-05"}, "period", "must be a Period, got str"),
     "an id alone": (ROWS, {"release": "weekly"}, "release", "must be a Release, got str"),
-    "an id with a ledger": (ROWS, {"release": "weekly", "ledger": "sqlite:///b.db", "dataset": "d"}, "release",
-                            "must be a Release, got str"),
+    "an id with a ledger": (
+        ROWS,
+        {"release": "weekly", "ledger": "sqlite:///b.db", "dataset": "d"},
+        "release",
+        "must be a Release, got str",
+    ),
     "a time without a period": (ROWS, {"time": "time"}, "time", "needs period"),
     "amounts without a bound": (ROWS, {"value": "price"}, "value", "needs amounts"),
     "a group without a list": (ROWS, {"group": "shop"}, "group", "needs groups"),
-    "the rows as the domain": (ROWS.with_columns(track=pl.lit(SECRET)), {"domain": pl.Series([SECRET] * 9)}, "domain",
-                               "once, got 1 repeated: give a catalogue, which is not made from the rows"),
+    "the rows as the domain": (
+        ROWS.with_columns(track=pl.lit(SECRET)),
+        {"domain": pl.Series([SECRET] * 9)},
+        "domain",
+        "once, got 1 repeated: give a catalogue, which is not made from the rows",
+    ),
     "names for ids": (ROWS.with_columns(track=pl.lit(7)), {}, "domain", "has no whole number, and by their type"),
-    "names for codes": (ROWS.with_columns(shop=pl.lit(7)).to_pandas(),
-                        {"groups": Groups(["DE", "FR"], per_user=2), "group": "shop"}, "groups", "no whole number"),
+    "names for codes": (
+        ROWS.with_columns(shop=pl.lit(7)).to_pandas(),
+        {"groups": Groups(["DE", "FR"], per_user=2), "group": "shop"},
+        "groups",
+        "no whole number",
+    ),
     "risers without windows": (ROWS, {"risers": Risers(0.5)}, "risers", "needs a declared period"),
     "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us, ns"),
     "an empty name": (ROWS, {"user": ""}, "user", "must be the name of a column"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -345,10 +432,18 @@ def test_names_complete_and_say_their_kinds() -> None:
 
 @pytest.mark.parametrize(
     "domain",
-    [pl.Series(ITEMS), pl.DataFrame({"track": ITEMS}), pd.Series(ITEMS), pd.DataFrame({"x": ITEMS}),
-     pa.table({"x": ITEMS}), pa.array(ITEMS), tuple(ITEMS), "a path"],
+    [
+        pl.Series(ITEMS),
+        pl.DataFrame({"track": ITEMS}),
+        pd.Series(ITEMS),
+        pd.DataFrame({"x": ITEMS}),
+        pa.table({"x": ITEMS}),
+        pa.array(ITEMS),
+        tuple(ITEMS),
+        "a path",
+    ],
     ids=lambda it: f"{type(it).__module__}.{type(it).__name__}",
-)  # fmt: skip
+)
 def test_a_domain_is_a_column_a_frame_of_one_or_a_path(domain: object, tmp_path: Path, release: Release) -> None:
     if isinstance(domain, str):
         (tmp_path / "items.txt").write_text("\n".join(ITEMS))
@@ -370,8 +465,11 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     own = rank(ROWS, 3, "cdp-peeling", ITEMS, epsilon=1.0, delta=1e-6, release=release, **NAMES)
     assert own.manifest.parameters["delta"] == 1e-6
     assert repr(by_name) == f"Rankings(release={release.id!r}, windows=1, k=3)"
-    for more, told in (({}, "epsilon must be given"), ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon is of a"),
-                       ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint")):  # fmt: skip
+    for more, told in (
+        ({}, "epsilon must be given"),
+        ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon is of a"),
+        ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint"),
+    ):
         with pytest.raises(Refusal, match=told):
             rank(ROWS, 3, **{"mechanism": "joint", "domain": ITEMS, **more}, **NAMES)
 
@@ -385,14 +483,33 @@ def test_a_ledger_parts_a_total_as_in_a_run(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "rows.csv").write_text("\n".join(["user,item,time", *map(",".join, rows)]))
     Ledger("sqlite:///b.db").create(Budget.of("d", 1, 1e-6, unit="user"))
     asked = {"k": 1, "privacy_unit": "user", "horizon": 40, "delta": 1e-6, "ledger": "sqlite:///b.db", "dataset": "d"}
-    done = command("run", *options(**asked, epsilon=1, mechanism="joint", input="rows.csv", domain="items.txt",
-                                   window="1d", from_="2026-01-05", to="2026-01-07", release_key="file:key",
-                                   release_id="r", output="out.parquet"))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            **asked,
+            epsilon=1,
+            mechanism="joint",
+            input="rows.csv",
+            domain="items.txt",
+            window="1d",
+            from_="2026-01-05",
+            to="2026-01-07",
+            release_key="file:key",
+            release_id="r",
+            output="out.parquet",
+        ),
+    )
     assert done.status == 0, done.err
     frame = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row")
-    found = rank(frame, mechanism=Joint(1.0), domain=["tea", "cake"], time="time",
-                 period=Period.of("2026-01-05", "2026-01-07", "1d"), release=Release(ReleaseKey.parse("file:key"), "s"),
-                 **asked)  # fmt: skip
+    found = rank(
+        frame,
+        mechanism=Joint(1.0),
+        domain=["tea", "cake"],
+        time="time",
+        period=Period.of("2026-01-05", "2026-01-07", "1d"),
+        release=Release(ReleaseKey.parse("file:key"), "s"),
+        **asked,
+    )
     [one, other] = Ledger("sqlite:///b.db").read("d").charges
     assert one.cost == other.cost and len(found) == 2
 
@@ -411,9 +528,14 @@ def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monk
     assert once.manifest.zcdp_of_a_window == Zcdp(rho=0.125, delta=0.0)  # of one exponential draw: epsilon**2 / 8
     assert len(Ledger(books["ledger"]).read("d").charges) == 1
     changes = (
-        {"k": 2}, {"mechanism": Joint(0.5)}, {"release": Release(release.key, "another cell")},
-        {"release": None}, {"release": Release(ReleaseKey.fresh(), "a cell")}, {"dataset": None}, {"dataset": "nobody"},
-    )  # fmt: skip
+        {"k": 2},
+        {"mechanism": Joint(0.5)},
+        {"release": Release(release.key, "another cell")},
+        {"release": None},
+        {"release": Release(ReleaseKey.fresh(), "a cell")},
+        {"dataset": None},
+        {"dataset": "nobody"},
+    )
     for change in changes:
         with pytest.raises(Refusal):
             rank(ROWS, **{**asked, **change})

@@ -32,9 +32,18 @@ ROWS = [
 ]
 
 BASE = {
-    "input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 2, "epsilon": 1, "output": "out.csv",
-    "release_key": "file:key", "release_id": "r", "window": "7d", "from_": "2026-01-05", "to": "2026-01-19",
-}  # fmt: skip
+    "input": "rows.csv",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 2,
+    "epsilon": 1,
+    "output": "out.csv",
+    "release_key": "file:key",
+    "release_id": "r",
+    "window": "7d",
+    "from_": "2026-01-05",
+    "to": "2026-01-19",
+}
 FOLDER = {**BASE, "input": "./rows*.csv", "output": "out"}
 KAFKA = {**FOLDER, "input": "kafka://localhost:9092/plays"}
 PLAYS = {**BASE, "value_column": "n", "max_value": 5}
@@ -106,8 +115,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "rows.csv", ROWS)
     write(tmp_path / "more.csv", [*ROWS, ROWS[0]])
     write(tmp_path / "items.csv", [{"item": item, "other": item.upper()} for item in "abc"])
-    pairs = [{"item": item, "group": group, "land": "bca"["abc".index(group)]}
-             for item in "abc" for group in "abc" if item != group]  # fmt: skip
+    pairs = [
+        {"item": item, "group": group, "land": "bca"["abc".index(group)]}
+        for item in "abc"
+        for group in "abc"
+        if item != group
+    ]
     write(tmp_path / "pairs.csv", pairs)
     (tmp_path / "items.txt").write_text("a\nb\nc\n")
     (tmp_path / "turned.txt").write_text("c\nb\na\n")
@@ -153,7 +166,7 @@ PINNED = {
     "groups": "a8f0e265a9b3a113",
     "an unknown domain": "a6e0bc4debd4f841",
     "risers by month": "3a5b21f4933b6851",
-}  # fmt: skip
+}
 """Of each question: SHA-256 of all that a ledger holds of it."""
 
 

@@ -37,8 +37,19 @@ def test_every_pair_of_roles_is_refused_in_every_format(tmp_path: Path, ending: 
         for one, other in combinations(ROLES, 2):
             more = {"group_column": "group", "groups": tmp_path / "list.txt"} if "group" in (one, other) else {}
             more |= {"value_column": "value", "max_value": 5} if "value" in (one, other) else {}
-            asked = dict(input=rows, domain=tmp_path / "list.txt", mechanism="joint", k=1, epsilon=1,
-                         output=tmp_path / "out.csv", dry_run=check, **PERIOD) | more  # fmt: skip
+            asked = (
+                dict(
+                    input=rows,
+                    domain=tmp_path / "list.txt",
+                    mechanism="joint",
+                    k=1,
+                    epsilon=1,
+                    output=tmp_path / "out.csv",
+                    dry_run=check,
+                    **PERIOD,
+                )
+                | more
+            )
             done = command("run", *options(**{**asked, f"{one}_column": "same", f"{other}_column": "same"}))
             assert done.status == 2 and "must be another column than" in done.err, (one, other, done.err)
             assert len(done.err.splitlines()) == 1 and not (tmp_path / "out.csv").exists()
@@ -63,14 +74,29 @@ def test_frames_are_refused_too(one: str, other: str) -> None:
 
 WITHIN = np.datetime64("2026-01-05T06", "us")
 FAR = [
-    *(np.datetime64(count, unit)
-      for unit, of_unit in (("s", 10**6), ("ms", 10**3), ("m", 60 * 10**6), ("h", 3600 * 10**6), ("D", 86_400 * 10**6))
-      for wrapped in (2**64, -(2**64), 2**65)
-      if abs(count := (wrapped + int(WITHIN.astype(np.int64))) // of_unit) < 2**63),
+    *(
+        np.datetime64(count, unit)
+        for unit, of_unit in (
+            ("s", 10**6),
+            ("ms", 10**3),
+            ("m", 60 * 10**6),
+            ("h", 3600 * 10**6),
+            ("D", 86_400 * 10**6),
+        )
+        for wrapped in (2**64, -(2**64), 2**65)
+        if abs(count := (wrapped + int(WITHIN.astype(np.int64))) // of_unit) < 2**63
+    ),
     *(np.datetime64(count, unit) for unit in ("Y", "M", "W", "10Y") for count in (584_555, 9 * 10**9, 2**61, -(2**61))),
     *(np.datetime64(sign * (2**63 - 1), unit) for unit in ("us", "ns", "ps", "as") for sign in (1, -1)),
-    2**63 - 1, -(2**63), 2**64 + 1_767_600_000, 1e300, 2.0**63, np.datetime64("NaT"), pd.NaT, pd.Timestamp.min,
-]  # fmt: skip
+    2**63 - 1,
+    -(2**63),
+    2**64 + 1_767_600_000,
+    1e300,
+    2.0**63,
+    np.datetime64("NaT"),
+    pd.NaT,
+    pd.Timestamp.min,
+]
 
 
 def test_no_time_of_a_frame_wraps_around_into_a_window() -> None:
@@ -97,8 +123,9 @@ def _of_polars(frame: pd.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-@pytest.mark.parametrize(("ending", "unit"), [(".csv", "s"), (".jsonl", "ms"), (".avro", "us"), (".parquet", "s"),
-                                              (".avro", "ms")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ending", "unit"), [(".csv", "s"), (".jsonl", "ms"), (".avro", "us"), (".parquet", "s"), (".avro", "ms")]
+)
 def test_no_number_of_a_file_wraps_around_into_a_window(tmp_path: Path, ending: str, unit: str) -> None:
     factor = {"s": 10**6, "ms": 10**3, "us": 1}[unit]
     near = int(WITHIN.astype(np.int64)) // factor
@@ -108,9 +135,20 @@ def test_no_number_of_a_file_wraps_around_into_a_window(tmp_path: Path, ending: 
     schema = avro_schema(user="string", item="string", time="long")
     path = write(tmp_path / f"rows{ending}", to_avro(rows, schema) if ending == ".avro" else rows)
     write(tmp_path / "list.txt", "tea\ncake\n")
-    done = command("run", *options(input=path, domain=tmp_path / "list.txt", mechanism="joint", k=2, epsilon=100,
-                                   publish_counts=100, time_unit=unit, output=tmp_path / "out.csv",
-                                   **PERIOD))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            input=path,
+            domain=tmp_path / "list.txt",
+            mechanism="joint",
+            k=2,
+            epsilon=100,
+            publish_counts=100,
+            time_unit=unit,
+            output=tmp_path / "out.csv",
+            **PERIOD,
+        ),
+    )
     assert done.status == 0, done.err
     found = pd.read_csv(tmp_path / "out.csv")
     assert dict(zip(found["item"], found["noisy_count"], strict=True)) == {"tea": 3, "cake": 0}

@@ -68,9 +68,14 @@ def test_same_key_and_id_repeat_and_all_else_is_fresh(tmp_path: Path) -> None:
     first = indices(select(path, **repeat))
     assert first == indices(select(path, **repeat))
     other = write(tmp_path / "other.npy", npy([5] * 299 + [6]))
-    answers = [first, indices(select(path, k=10)), indices(select(path, k=10)), indices(select(other, **repeat)),
-               indices(select(path, **{**repeat, "release_id": "s"})),
-               indices(select(path, **{**repeat, "epsilon": 2}))]  # fmt: skip
+    answers = [
+        first,
+        indices(select(path, k=10)),
+        indices(select(path, k=10)),
+        indices(select(other, **repeat)),
+        indices(select(path, **{**repeat, "release_id": "s"})),
+        indices(select(path, **{**repeat, "epsilon": 2})),
+    ]
     assert len({tuple(answer) for answer in answers}) == len(answers)
 
 
@@ -128,7 +133,7 @@ def test_edges(tmp_path: Path) -> None:
         ("c.csv", "count,item\n917," + "x" * 200_000 + "\n", "CSV file that can be read"),
         ("c.txt", "917", "must be a .npy or a .csv file"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("keyed", [False, True])
 def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: str, keyed: bool) -> None:
     repeat = {"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r"} if keyed else {}

@@ -34,14 +34,38 @@ from tests.pipelines.support import Done, Rows, avro_schema, command, manifest, 
 
 ID = str(uuid.UUID(int=5))
 PAIRS = [
-    ("a,b", "c"), ("a", "b,c"), ("a", "b"), ('a","b', "c"), ("a", 'b","c'), ("a\\", '"b'), ('a\\"', "b"), ("a", '","'),
-    ('["a","b"]', "c"), (" a", "b "), ("a\tb", "é｜ü"), ("5", "05"), ("05", "5"), (ID, "-1"), ("a\\\\", "b"),
-    ("ab", "c"), ("a", "bc"),
-]  # fmt: skip
+    ("a,b", "c"),
+    ("a", "b,c"),
+    ("a", "b"),
+    ('a","b', "c"),
+    ("a", 'b","c'),
+    ("a\\", '"b'),
+    ('a\\"', "b"),
+    ("a", '","'),
+    ('["a","b"]', "c"),
+    (" a", "b "),
+    ("a\tb", "é｜ü"),
+    ("5", "05"),
+    ("05", "5"),
+    (ID, "-1"),
+    ("a\\\\", "b"),
+    ("ab", "c"),
+    ("a", "bc"),
+]
 """Of which many look alike once they are joined, quoted or escaped carelessly."""
-ASKED = {"input": "rows.jsonl", "item_column": "country,title", "domain": "list.csv", "mechanism": "joint", "k": 5,
-         "epsilon": 4, "publish_counts": 1, "output": "out.jsonl", "release_key": "file:key", "release_id": "r",
-         "quiet": True}  # fmt: skip
+ASKED = {
+    "input": "rows.jsonl",
+    "item_column": "country,title",
+    "domain": "list.csv",
+    "mechanism": "joint",
+    "k": 5,
+    "epsilon": 4,
+    "publish_counts": 1,
+    "output": "out.jsonl",
+    "release_key": "file:key",
+    "release_id": "r",
+    "quiet": True,
+}
 RELEASE = Release(ReleaseKey.parse("file:key"), "r")
 EXACTLY: dict[str, Any] = {"epsilon": 4000, "publish_counts": 4000}
 TEXT = ["null", "string"]
@@ -91,8 +115,13 @@ def test_the_true_order_of_pairs_that_look_alike() -> None:
     assert [row["noisy_count"] for row in published()] == [2 * (len(PAIRS) - n) for n in range(len(PAIRS))]
 
 
-FORMS = [(".avro", "out.avro"), (".parquet", "out.csv"), (".csv", "out.parquet"), (".tsv.gz", "out.jsonl"),
-         (".jsonl.zst", "out.csv")]  # fmt: skip
+FORMS = [
+    (".avro", "out.avro"),
+    (".parquet", "out.csv"),
+    (".csv", "out.parquet"),
+    (".tsv.gz", "out.jsonl"),
+    (".jsonl.zst", "out.csv"),
+]
 
 
 @pytest.mark.parametrize(("ending", "output"), FORMS)
@@ -116,17 +145,33 @@ def test_one_answer_whatever_the_formats(ending: str, output: str) -> None:
 
 def frames() -> dict[str, Any]:
     rows = rows_of(PAIRS)
-    return {"polars": pl.DataFrame(rows), "pandas": pd.DataFrame(rows), "arrow": pa.Table.from_pylist(rows),
-            "categories": pl.DataFrame(rows).with_columns(pl.col("country").cast(pl.Categorical))}  # fmt: skip
+    return {
+        "polars": pl.DataFrame(rows),
+        "pandas": pd.DataFrame(rows),
+        "arrow": pa.Table.from_pylist(rows),
+        "categories": pl.DataFrame(rows).with_columns(pl.col("country").cast(pl.Categorical)),
+    }
 
 
 @pytest.mark.parametrize("kind", list(frames()))
 def test_frames_answer_as_files_do(kind: str) -> None:
     assert run().status == 0
-    listed: Any = {"polars": [*PAIRS, ("no", "body")], "pandas": pd.read_csv("list.csv", dtype=str),
-                   "arrow": pl.read_csv("list.csv", infer_schema=False), "categories": "list.csv"}  # fmt: skip
-    found = rank(frames()[kind], 5, "joint", listed[kind], epsilon=4, item=["country", "title"], publish_counts=1.0,
-                 release=RELEASE)  # fmt: skip
+    listed: Any = {
+        "polars": [*PAIRS, ("no", "body")],
+        "pandas": pd.read_csv("list.csv", dtype=str),
+        "arrow": pl.read_csv("list.csv", infer_schema=False),
+        "categories": "list.csv",
+    }
+    found = rank(
+        frames()[kind],
+        5,
+        "joint",
+        listed[kind],
+        epsilon=4,
+        item=["country", "title"],
+        publish_counts=1.0,
+        release=RELEASE,
+    )
     assert told(found.to_rows()) == told(published())
     assert found.items == found[0].items == tuple(in_pairs(published()))
     assert found.to_arrow().column_names[2:5] == ["rank", "country", "title"]
@@ -151,8 +196,15 @@ def test_elements_answer_as_files_do(kind: str) -> None:
 
     with beam.Pipeline(options=PipelineOptions(["--runner=DirectRunner"])) as pipeline:
         elements = pipeline | beam.Create(rows if kind == "dicts" else [beam.Row(**row) for row in rows])
-        ranked = elements | PrivateTopK(5, "joint", [*PAIRS, ("no", "body")], epsilon=4, item=["country", "title"],
-                                        publish_counts=1.0, release=RELEASE)  # fmt: skip
+        ranked = elements | PrivateTopK(
+            5,
+            "joint",
+            [*PAIRS, ("no", "body")],
+            epsilon=4,
+            item=["country", "title"],
+            publish_counts=1.0,
+            release=RELEASE,
+        )
         assert_that(ranked, check)
 
 
@@ -160,14 +212,32 @@ def test_beam_yaml_gives_rows_in_the_columns() -> None:
     rows = [beam.Row(user=f"u{n}", country="DE", platform="ios", title="tea") for n in range(9)]
 
     with beam.Pipeline() as pipeline:
-        ranked = pipeline | beam.Create(rows) | RankRows(
-            "joint", 1000.0, 1, [["DE", "tea"], ["FR", "tea"]], item="country,title",
-        )  # fmt: skip
+        ranked = (
+            pipeline
+            | beam.Create(rows)
+            | RankRows(
+                "joint",
+                1000.0,
+                1,
+                [["DE", "tea"], ["FR", "tea"]],
+                item="country,title",
+            )
+        )
         assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "DE", "tea")]))
     with beam.Pipeline() as pipeline:
-        ranked = pipeline | beam.Create(rows) | RankRows(
-            "joint", 1000.0, 1, ["tea"], item="title", group=["country", "platform"], groups=[["DE", "ios"]],
-        )  # fmt: skip
+        ranked = (
+            pipeline
+            | beam.Create(rows)
+            | RankRows(
+                "joint",
+                1000.0,
+                1,
+                ["tea"],
+                item="title",
+                group=["country", "platform"],
+                groups=[["DE", "ios"]],
+            )
+        )
         assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "tea", "DE", "ios")]))
 
 
@@ -175,10 +245,14 @@ def test_numbers_and_uuids_are_parts_by_their_texts() -> None:
     """Whatever type a column has: the answer is that of the same texts."""
     ids = [uuid.UUID(int=n) for n in range(4)]
     rows = [{"user": f"u{n} {m}", "id": ids[n], "number": -n, "code": b"x"} for n in range(4) for m in range(9 - 2 * n)]
-    table = pa.table({"user": [row["user"] for row in rows],
-                      "id": pa.array([row["id"].bytes for row in rows], pa.uuid()),
-                      "number": pa.array([row["number"] for row in rows], pa.int32()),
-                      "code": pa.array([b"x"] * len(rows))})  # fmt: skip
+    table = pa.table(
+        {
+            "user": [row["user"] for row in rows],
+            "id": pa.array([row["id"].bytes for row in rows], pa.uuid()),
+            "number": pa.array([row["number"] for row in rows], pa.int32()),
+            "code": pa.array([b"x"] * len(rows)),
+        }
+    )
     listed = [(ids[n], -n, b"x") for n in range(4)]
     asked: dict[str, Any] = {"epsilon": 1000, "item": ["id", "number", "code"]}
     expected = tuple((str(ids[n]), str(-n), "x") for n in range(3))
@@ -191,14 +265,25 @@ def test_numbers_and_uuids_are_parts_by_their_texts() -> None:
 
 
 def test_a_row_lacks_its_item_if_a_part_is_missing_or_no_label() -> None:
-    rows = [("a", "b"), (None, "b"), ("a", None), ("", "b"), ("a", "b\0"), ("\0", "b"), ("a" * 5000, "b"),
-            ("a" * 3000, "b" * 3000), ("a" * 2042, '"' * 1024)]  # fmt: skip
+    rows = [
+        ("a", "b"),
+        (None, "b"),
+        ("a", None),
+        ("", "b"),
+        ("a", "b\0"),
+        ("\0", "b"),
+        ("a" * 5000, "b"),
+        ("a" * 3000, "b" * 3000),
+        ("a" * 2042, '"' * 1024),
+    ]
     written = [{"user": f"u{n}", "country": one, "title": other} for n, (one, other) in enumerate(rows)]
     columns = Columns(item=("country", "title"))
     for path in (write(Path("a.jsonl"), written), write(Path("a.parquet"), written)):
         assert reasons(path, columns) == {"null": 3, "unreadable": 5}
-    longest = [{"user": "u", "country": "a" * 2043, "title": "b" * 2046}, {"user": "u", "country": "a" * 2044,
-               "title": "b" * 2046}]  # fmt: skip
+    longest = [
+        {"user": "u", "country": "a" * 2043, "title": "b" * 2046},
+        {"user": "u", "country": "a" * 2044, "title": "b" * 2046},
+    ]
     assert reasons(write(Path("b.jsonl"), longest), columns) == {"unreadable": 1}, (
         "4,096 bytes with quotes and brackets"
     )
@@ -220,13 +305,26 @@ GROUPED = [("DE", "ios", "tea"), ("DE", "web", "cake"), ("DE,ios", "web", "milk"
 
 
 def grouped(**change: Any) -> Done:  # noqa: ANN401
-    rows = [{"user": f"u{n} {m}", "country": country, "platform": platform, "item": item}
-            for n, (country, platform, item) in enumerate(GROUPED) for m in range(30)]  # fmt: skip
+    rows = [
+        {"user": f"u{n} {m}", "country": country, "platform": platform, "item": item}
+        for n, (country, platform, item) in enumerate(GROUPED)
+        for m in range(30)
+    ]
     write(Path("plays.jsonl"), rows)
     write(Path("groups.csv"), [{"country": country, "platform": platform} for country, platform, _ in GROUPED])
     Path("items.txt").write_text("cake\nmilk\nsalt\ntea\n")
-    return run(**{"input": "plays.jsonl", "item_column": None, "domain": "items.txt", "k": 1, **EXACTLY,
-                  "group_column": "country,platform", "groups": "groups.csv", **change})  # fmt: skip
+    return run(
+        **{
+            "input": "plays.jsonl",
+            "item_column": None,
+            "domain": "items.txt",
+            "k": 1,
+            **EXACTLY,
+            "group_column": "country,platform",
+            "groups": "groups.csv",
+            **change,
+        }
+    )
 
 
 @pytest.mark.parametrize("output", ["out.avro", "out.parquet", "out.csv", "out.jsonl"])
@@ -252,16 +350,27 @@ def test_groups_of_several_columns_in_frames_and_elements() -> None:
     asked: dict[str, Any] = {"epsilon": 4000, "publish_counts": 4000.0, "release": RELEASE}
     found = rank(pl.DataFrame(rows), 1, "joint", items, group=["country", "platform"], groups=names, **asked)
     assert found.to_rows() == [{**row, "window_start": None, "window_end": None} for row in published()]
-    by_group = rank(pl.DataFrame(rows), 1, "joint", {name: items for name in names}, group=["country", "platform"],
-                    **asked)  # fmt: skip
+    by_group = rank(
+        pl.DataFrame(rows), 1, "joint", {name: items for name in names}, group=["country", "platform"], **asked
+    )
     assert [row["item"] for row in by_group.to_rows()] == [each[2] for each in GROUPED]
 
     def check(rankings: list[Ranking]) -> None:
         assert {(ranking.group, ranking.items) for ranking in rankings} == {(each[:2], (each[2],)) for each in GROUPED}
 
     with beam.Pipeline() as pipeline:
-        ranked = pipeline | beam.Create(rows) | PrivateTopK(1, "joint", items, groups=Groups(names),  # type: ignore[arg-type]
-                                                            group=["country", "platform"], **asked)  # fmt: skip
+        ranked = (
+            pipeline
+            | beam.Create(rows)
+            | PrivateTopK(
+                1,
+                "joint",
+                items,
+                groups=Groups(names),  # type: ignore[arg-type]
+                group=["country", "platform"],
+                **asked,
+            )
+        )
         assert_that(ranked, check)
 
 
@@ -270,8 +379,15 @@ def test_items_and_groups_of_several_columns_each_with_lists_of_its_own() -> Non
     write(Path("plays.jsonl"), rows)
     Path("list.csv").write_text("c,item,a,b\n1,2,x,y\n1,3,x,y\n1,2,x,z\n1,4,x,z\n")
     Path("groups.csv").write_text("a,b\nx,y\nx,z\n")
-    done = run(input="plays.jsonl", item_column="c,item", group_column="a,b", groups="groups.csv", k=1,
-               domain_group_column="a,b", **EXACTLY)  # fmt: skip
+    done = run(
+        input="plays.jsonl",
+        item_column="c,item",
+        group_column="a,b",
+        groups="groups.csv",
+        k=1,
+        domain_group_column="a,b",
+        **EXACTLY,
+    )
     assert done.status == 0, done.err
     assert [(row["a"], row["b"], row["c"]) for row in published()] == [("x", "y", "1"), ("x", "z", "1")]
     assert published()[0]["item"] == "2"
@@ -280,24 +396,43 @@ def test_items_and_groups_of_several_columns_each_with_lists_of_its_own() -> Non
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a column of the ranking": ({"item_column": "rank,title"}, "--item-column has a column rank"),
-    "another, for groups": ({"domain": "list.csv", "group_column": "Window,x", "groups": "g.csv"},
-                            "--group-column has a column Window"),
+    "another, for groups": (
+        {"domain": "list.csv", "group_column": "Window,x", "groups": "g.csv"},
+        "--group-column has a column Window",
+    ),
     "the column of groups": ({"item_column": "group,title"}, "--item-column has a column group"),
     "twice": ({"item_column": "title,title"}, "--item-column must name every column once"),
     "nothing": ({"item_column": "title,"}, "--item-column must be the name of a column"),
     "an open quote": ({"item_column": 'title,"x'}, "--item-column must be names with commas between them"),
-    "users": ({"item_column": "user,title", "domain": None, "unknown_domain": True, "mechanism": "limit-domain",
-               "delta": 0.1, "publish_counts": None}, "--user-column must be another column than --item-column"),
+    "users": (
+        {
+            "item_column": "user,title",
+            "domain": None,
+            "unknown_domain": True,
+            "mechanism": "limit-domain",
+            "delta": 0.1,
+            "publish_counts": None,
+        },
+        "--user-column must be another column than --item-column",
+    ),
     "not there": ({"item_column": "country,titel"}, "did you mean title?"),
     "a list of lines": ({"domain": "items.txt"}, "--domain items.txt must be a table with the columns country, title"),
     "a range": ({"domain": None, "domain_range": "0:9"}, "--domain-range must hold a value for each of country, title"),
     "another list": ({"domain": "g.csv", "domain_column": "x"}, "--domain must hold a value for each of country, "),
     "columns of a list": ({"domain_column": "country,titel"}, "--domain-column 'titel' is no column of list.csv"),
-    "times": ({"item_column": "country,title", "time_column": "title", "window": "7d", "from": "2026-01-05",
-               "to": "2026-01-12"}, "--time-column must be another column than"),
+    "times": (
+        {
+            "item_column": "country,title",
+            "time_column": "title",
+            "window": "7d",
+            "from": "2026-01-05",
+            "to": "2026-01-12",
+        },
+        "--time-column must be another column than",
+    ),
     "amounts": ({"value_column": "title", "max_value": 5}, "--value-column must be another column than"),
     "groups that are items": ({"group_column": "title,x", "groups": "h.csv"}, "--group-column must be another"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -336,7 +471,7 @@ def test_in_python_what_cannot_be_is_refused() -> None:
         ({"item": "title"}, PAIRS, "domain holds items of several columns, and item names one"),
         ({"item": ["country", 5]}, PAIRS, "must be the name of a column"),
         ({"item": []}, PAIRS, "must be the name of a column"),
-    ]  # fmt: skip
+    ]
     for change, listed, said in refused:
         with pytest.raises(Refusal, match=said.replace("(", r"\(")):
             rank(rows, 1, "joint", listed, epsilon=1, **change)
@@ -406,8 +541,11 @@ sink:
 
 
 def test_a_report_file_lists_the_columns_and_remembers_what_it_found() -> None:
-    rows = [{"user": f"u{n}", "country": "DE", "the, title": "tea", "time": f"2026-01-{day:02}T00:00:00Z"}
-            for n in range(200) for day in (6, 13)]  # fmt: skip
+    rows = [
+        {"user": f"u{n}", "country": "DE", "the, title": "tea", "time": f"2026-01-{day:02}T00:00:00Z"}
+        for n in range(200)
+        for day in (6, 13)
+    ]
     write(Path("rows.csv"), rows)
     Path("report.yaml").write_text(REPORT)
     for end in ("2026-01-12", "2026-01-19"):
@@ -465,21 +603,39 @@ def test_streams_of_files() -> None:
     Path("in").mkdir()
     rows = [{**row, "time": "2026-01-05T12:00:00Z"} for row in rows_of(pairs)]
     write(Path("in/a.jsonl"), [*rows, {**rows[0], "time": "2026-01-09T00:00:00Z"}])
-    done = command("stream", *options(**{
-        **ASKED, **EXACTLY, "input": "in/*.jsonl", "clock": "event", "window": "1d", "from": "2026-01-05", "k": 4,
-        "to": "2026-01-06", "output": "out", "quiet": None,
-    }))  # fmt: skip
+    done = command(
+        "stream",
+        *options(
+            **{
+                **ASKED,
+                **EXACTLY,
+                "input": "in/*.jsonl",
+                "clock": "event",
+                "window": "1d",
+                "from": "2026-01-05",
+                "k": 4,
+                "to": "2026-01-06",
+                "output": "out",
+                "quiet": None,
+            }
+        ),
+    )
     assert done.status == 0, done.err
     assert in_pairs(published("out")) == pairs
 
 
 def test_messages_are_read_and_written_in_the_columns() -> None:
     columns = Columns(item=("country", "title"), group=("a", "b"), time="time")
-    rows = [{"user": "u", "country": 'x"', "title": "y,", "a": "1", "b": "2", "time": 5},
-            {"user": "u", "country": None, "title": "y", "a": "1", "b": "2", "time": 5}]  # fmt: skip
+    rows = [
+        {"user": "u", "country": 'x"', "title": "y,", "a": "1", "b": "2", "time": 5},
+        {"user": "u", "country": None, "title": "y", "a": "1", "b": "2", "time": 5},
+    ]
     block = Decoder(JsonPayload(), columns).block([json.dumps(row).encode() for row in rows])
-    schema = {"type": "record", "name": "R", "fields": [
-        {"name": name, "type": ["null", "long"] if name == "time" else TEXT} for name in rows[0]]}  # fmt: skip
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": ["null", "long"] if name == "time" else TEXT} for name in rows[0]],
+    }
     Path("schema.avsc").write_text(json.dumps(schema))
 
     def encoded(row: dict[str, Any]) -> bytes:
@@ -487,8 +643,9 @@ def test_messages_are_read_and_written_in_the_columns() -> None:
         fastavro.schemaless_writer(sink, fastavro.parse_schema(schema), row)
         return sink.getvalue()
 
-    payload = make_payload("avro", "schema.avsc", Columns(item=("country", "title"), group=("a", "b"), time="time",
-                                                          time_unit="s"))  # fmt: skip
+    payload = make_payload(
+        "avro", "schema.avsc", Columns(item=("country", "title"), group=("a", "b"), time="time", time_unit="s")
+    )
     assert Decoder(payload, columns).block([encoded(row) for row in rows]).equals(block) and len(block) == 1
 
     facts = manifest(columns={"user": "user", "item": ["country", "title"], "group": ["a", "b"]})
@@ -526,16 +683,15 @@ def test_a_single_column_is_as_it_was() -> None:
     for name in ("item", ["item"], ("item",)):
         found = rank(rows, 3, "joint", items, epsilon=1000, item=name)
         assert list(found.items) == items and found.to_arrow().column_names[3] == "item"
-    found = rank(rows, None, "weighted-gaussian", UnknownDomain(), epsilon=100, delta=0.1,
-                 max_items_per_user=1)  # fmt: skip
+    found = rank(rows, None, "weighted-gaussian", UnknownDomain(), epsilon=100, delta=0.1, max_items_per_user=1)
     assert set(found.items) <= set(items) and found.manifest.columns == {"user": "user", "item": "item"}
 
 
 def test_unknown_items_of_several_columns() -> None:
-    rows = pl.DataFrame([{"user": f"u{m}", "country": country, "title": title} for country, title in PAIRS[:3]
-                         for m in range(300)])  # fmt: skip
-    found = rank(rows, 3, "limit-domain", UnknownDomain(), epsilon=50,
-                 delta=0.01, item=["country", "title"])  # fmt: skip
+    rows = pl.DataFrame(
+        [{"user": f"u{m}", "country": country, "title": title} for country, title in PAIRS[:3] for m in range(300)]
+    )
+    found = rank(rows, 3, "limit-domain", UnknownDomain(), epsilon=50, delta=0.01, item=["country", "title"])
     assert set(found.items) == set(PAIRS[:3])
 
 

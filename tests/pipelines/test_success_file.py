@@ -44,9 +44,32 @@ def charged() -> int:
 
 
 def run(*more: str) -> Done:
-    return command("run", "--input", "plays/2026-01-05.csv", "--domain", "items.txt", "--mechanism", "joint",
-                   "--k", "2", "--epsilon", "1", "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-12",
-                   "--output", "out.csv", "--ledger", "sqlite:///b.db", "--dataset", "d", *more)  # fmt: skip
+    return command(
+        "run",
+        "--input",
+        "plays/2026-01-05.csv",
+        "--domain",
+        "items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "2",
+        "--epsilon",
+        "1",
+        "--window",
+        "7d",
+        "--from",
+        "2026-01-05",
+        "--to",
+        "2026-01-12",
+        "--output",
+        "out.csv",
+        "--ledger",
+        "sqlite:///b.db",
+        "--dataset",
+        "d",
+        *more,
+    )
 
 
 def test_nothing_is_looked_at_or_charged_before_the_input_is_said_to_be_complete(folder: Path) -> None:
@@ -65,8 +88,11 @@ def test_only_a_file_says_that_the_input_is_complete(folder: Path) -> None:
     (folder / "plays" / "2026-01-05.csv").write_text(HEADER + ROWS)
     (folder / "plays" / "folder").mkdir()
     (folder / "plays" / "link").symlink_to("gone")
-    for place, said in (("plays/folder", "is not there yet"), ("plays/link", "is not there yet"),
-                        ("what://b/_SUCCESS", "cannot be looked for: no file system is known")):  # fmt: skip
+    for place, said in (
+        ("plays/folder", "is not there yet"),
+        ("plays/link", "is not there yet"),
+        ("what://b/_SUCCESS", "cannot be looked for: no file system is known"),
+    ):
         done = run("--success-file", place)
         assert (
             done.status == (2 if "://" in place else 3)

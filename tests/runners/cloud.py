@@ -131,13 +131,17 @@ def write_credentials(path: Path, service: Service) -> str:
     """A service account made up on the spot, whose tokens come from the local endpoint."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    path.write_text(json.dumps({
-        "type": "service_account",
-        "project_id": "a-project",
-        "private_key": key.private_bytes(*form).decode(),
-        "client_email": "reports@a-project.test",
-        "token_uri": f"{service.url}/token",
-    }))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "type": "service_account",
+                "project_id": "a-project",
+                "private_key": key.private_bytes(*form).decode(),
+                "client_email": "reports@a-project.test",
+                "token_uri": f"{service.url}/token",
+            }
+        )
+    )
     return str(path)
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.servers.parts import cache_folder, made_once
+from benchmarks.servers.parts import made_once
+from private_topk.runners import cache_folder
 from tests.runners.servers import free_port, missing, serving
-
-__all__ = ["serving_pubsub"]
 
 _SOURCE = Path(__file__).parent / "pubsub_server"
 

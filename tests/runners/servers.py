@@ -43,8 +43,9 @@ def serving(
 ) -> Iterator[str]:
     """Start a process and wait until its address answers; end it, and only it and its children, at the end."""
     with open(log, "wb") as output:
-        process = subprocess.Popen(ending_with_us(command), stdout=output, stderr=subprocess.STDOUT,
-                                   start_new_session=True, env=environment)  # fmt: skip
+        process = subprocess.Popen(
+            ending_with_us(command), stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
+        )
     try:
         deadline = time.monotonic() + patience
         while not reachable(address, 1):

@@ -83,16 +83,47 @@ def test_the_server_of_a_launcher_that_is_killed_ends_too(
     if runner == "prism":
         request.getfixturevalue("prism_binary")
     write_sample(str(tmp_path))
-    words = ["stream", "--input", f"{tmp_path}/p*.avro", "--domain", f"{tmp_path}/catalogue.txt", "--mechanism",
-             "joint", "--k", "2", "--epsilon", "1", "--window", "year", "--from", "2026-01-01", "--to", "2126-01-01",
-             "--output", f"{tmp_path}/out", "--runner", runner, *more]  # fmt: skip
+    words = [
+        "stream",
+        "--input",
+        f"{tmp_path}/p*.avro",
+        "--domain",
+        f"{tmp_path}/catalogue.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "2",
+        "--epsilon",
+        "1",
+        "--window",
+        "year",
+        "--from",
+        "2026-01-01",
+        "--to",
+        "2126-01-01",
+        "--output",
+        f"{tmp_path}/out",
+        "--runner",
+        runner,
+        *more,
+    ]
     with open(tmp_path / "log", "wb") as log:
-        launcher = subprocess.Popen([sys.executable, "-m", "private_topk", *words], stdout=log, stderr=log,
-                                    env={**os.environ, MARK: str(tmp_path)}, start_new_session=True)  # fmt: skip
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "private_topk", *words],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, MARK: str(tmp_path)},
+            start_new_session=True,
+        )
     word = {"prism": "--job_port", "flink": "-jar"}[runner]
     try:
-        until(lambda: launcher.poll() is not None or any(word in line and not line.startswith(sys.executable)
-              for line in marked(str(tmp_path))), 120)  # fmt: skip
+        until(
+            lambda: (
+                launcher.poll() is not None
+                or any(word in line and not line.startswith(sys.executable) for line in marked(str(tmp_path)))
+            ),
+            120,
+        )
         assert launcher.poll() is None, (tmp_path / "log").read_text()
     finally:
         launcher.kill()  # it alone

@@ -53,11 +53,26 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[
 
 def arguments(cloud: Cloud, *extra: str) -> list[str]:
     return [
-        "--runner", "dataflow", "--project", "a-project", "--region", "europe-west1",
-        "--temp_location", f"gs://{BUCKET}/temp", "--dataflow_endpoint", cloud.service.url,
-        "--input", f"gs://{BUCKET}/data/plays.avro", "--domain", f"gs://{BUCKET}/data/catalogue.txt",
-        "--output", f"gs://{BUCKET}/published/ranking.avro", "--release-key", KEY, *extra,
-    ]  # fmt: skip
+        "--runner",
+        "dataflow",
+        "--project",
+        "a-project",
+        "--region",
+        "europe-west1",
+        "--temp_location",
+        f"gs://{BUCKET}/temp",
+        "--dataflow_endpoint",
+        cloud.service.url,
+        "--input",
+        f"gs://{BUCKET}/data/plays.avro",
+        "--domain",
+        f"gs://{BUCKET}/data/catalogue.txt",
+        "--output",
+        f"gs://{BUCKET}/published/ranking.avro",
+        "--release-key",
+        KEY,
+        *extra,
+    ]
 
 
 def submit(cloud: Cloud, report: Report, *extra: str) -> Submitted:
@@ -96,13 +111,42 @@ def test_a_stream_is_submitted_whole(cloud: Cloud) -> None:
     """From Pub/Sub to BigQuery, by the months of a calendar."""
     cloud.service.jobs.clear()
     words = [
-        "stream", "--runner", "dataflow", "--project", "a-project", "--region", "europe-west1",
-        "--temp_location", f"gs://{BUCKET}/temp", "--dataflow_endpoint", cloud.service.url,
-        "--input", "pubsub://projects/a-project/subscriptions/plays", "--domain", f"gs://{BUCKET}/data/catalogue.txt",
-        "--output", "bigquery://a-project:data.rankings", "--mechanism", "joint", "--k", "2", "--epsilon", "1",
-        "--window", "month", "--time-zone", "Europe/Berlin", "--from", "2026-01-01", "--to", "2026-07-01",
-        "--release-key", KEY, "--release-id", "monthly",
-    ]  # fmt: skip
+        "stream",
+        "--runner",
+        "dataflow",
+        "--project",
+        "a-project",
+        "--region",
+        "europe-west1",
+        "--temp_location",
+        f"gs://{BUCKET}/temp",
+        "--dataflow_endpoint",
+        cloud.service.url,
+        "--input",
+        "pubsub://projects/a-project/subscriptions/plays",
+        "--domain",
+        f"gs://{BUCKET}/data/catalogue.txt",
+        "--output",
+        "bigquery://a-project:data.rankings",
+        "--mechanism",
+        "joint",
+        "--k",
+        "2",
+        "--epsilon",
+        "1",
+        "--window",
+        "month",
+        "--time-zone",
+        "Europe/Berlin",
+        "--from",
+        "2026-01-01",
+        "--to",
+        "2026-07-01",
+        "--release-key",
+        KEY,
+        "--release-id",
+        "monthly",
+    ]
     module = [sys.executable, "-m", "private_topk", *words]
     done = subprocess.run(module, capture_output=True, text=True, timeout=150, env=cloud.environment)
     assert done.returncode == 0, done.stderr
@@ -189,8 +233,13 @@ def test_the_staged_package_installs_by_itself(submitted: Submitted, tmp_path: P
     # The dependencies are borrowed: PYTHONPATH reads no .pth files, so this package itself is not.
     libraries = next(found for found in sys.path if found.endswith("site-packages"))
     look = "import private_topk.pipelines.run as b, private_topk.transforms.mechanisms as m; print(b.__file__, m)"
-    said = subprocess.run([sys.executable, "-S", "-c", look], capture_output=True, text=True, cwd=tmp_path,
-                          env={"PYTHONPATH": f"{place}:{libraries}"})  # fmt: skip
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", look],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{place}:{libraries}"},
+    )
     assert said.stdout.startswith(str(place)), said.stderr
 
 
@@ -288,8 +337,9 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     words = arguments(cloud)
     command = [word for word in report.arguments(*words) if not word.startswith(("gcp-secret:", "file:", "runners"))]
     command = [word for word in command if word not in ("--release-key", "--release-id")]
-    done = subprocess.run([sys.executable, "-m", "private_topk", *command],
-                          capture_output=True, text=True, env=cloud.environment)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "private_topk", *command], capture_output=True, text=True, env=cloud.environment
+    )
     said = "--release-key must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a random one"
     assert done.returncode == 2 and said in done.stderr
 

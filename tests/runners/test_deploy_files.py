@@ -43,8 +43,16 @@ def test_the_templates_parameters_are_the_arguments() -> None:
 def test_parameters_become_arguments() -> None:
     own = ["--input=a=b.avro", "--release_key=env:K", "--overwrite=true", "--unknown_domain=false", "--from=2026-01-05"]
     line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
-    assert line == ["--input=a=b.avro", "--release-key=env:K", "--overwrite", "--from=2026-01-05",
-                    "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"]  # fmt: skip
+    assert line == [
+        "--input=a=b.avro",
+        "--release-key=env:K",
+        "--overwrite",
+        "--from=2026-01-05",
+        "--runner=DataflowRunner",
+        "--temp_location=gs://b/t",
+        "--job_name",
+        "x",
+    ]
     given, beams = parser_of("run").read(line)
     assert (given.input, given.release_key, given.overwrite, given.runner) == (
         "a=b.avro",
@@ -152,9 +160,10 @@ def test_the_dag_is_well_formed() -> None:
         exec(compile(source, "weekly_report_dag.py", "exec"), names)
         assert names["dag"].task_ids == ["publish_ranking"]
     options = next(
-        ast.literal_eval(word.value) for word in ast.walk(ast.parse(source))
+        ast.literal_eval(word.value)
+        for word in ast.walk(ast.parse(source))
         if isinstance(word, ast.keyword) and word.arg == "pipeline_options"
-    )  # fmt: skip
+    )
     own = {action.option_strings[0] for action in parser_of("run")._actions}
     beams = {f"--{name}" for name in options} - own
     assert beams == {"--temp_location", "--sdk_container_image"}

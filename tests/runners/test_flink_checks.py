@@ -79,9 +79,26 @@ def test_an_input_that_tasks_cannot_hold_is_refused_before_the_start(
     with open(tmp_path / "plays.csv", "w") as rows:
         rows.write("user,item\nu1,Track 1\n")
         rows.truncate(9 << 30)
-    words = ["run", "--input", f"{tmp_path}/plays.csv", "--domain", f"{tmp_path}/catalogue.txt", "--mechanism", "joint",
-             "--k", "5", "--epsilon", "1", "--output", f"{tmp_path}/out.csv", "--dry-run", "--runner", "flink",
-             "--flink_job_server_jar", str(jar)]  # fmt: skip
+    words = [
+        "run",
+        "--input",
+        f"{tmp_path}/plays.csv",
+        "--domain",
+        f"{tmp_path}/catalogue.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "5",
+        "--epsilon",
+        "1",
+        "--output",
+        f"{tmp_path}/out.csv",
+        "--dry-run",
+        "--runner",
+        "flink",
+        "--flink_job_server_jar",
+        str(jar),
+    ]
     done = command(*words, "--parallelism", "4")
     assert done.status == 2 and "has 2.4 GB, and flink is given 4 tasks" in done.err and "--parallelism 9" in done.err
     assert command(*words, "--parallelism", "9").status == 0
@@ -167,10 +184,13 @@ def test_options_have_types() -> None:
     assert parse_options(["--fast=false"], known) == {"fast": False} and parse_options([], known) == {}
     with pytest.raises(ValueError, match="--place, an option of Flink's job server, must be text"):
         parse_options(["--place", "--fast"], known)
-    for word, message in (("--idle_ms=x", "must be a whole number, got x"),
-                          ("--fast=maybe", "must be true or false, got maybe"),
-                          ("--idle=5", "--idle is no argument"), ("stray", "stray is no argument"),
-                          ("--finish_bundle_before_checkpointing=false", "must stay true")):  # fmt: skip
+    for word, message in (
+        ("--idle_ms=x", "must be a whole number, got x"),
+        ("--fast=maybe", "must be true or false, got maybe"),
+        ("--idle=5", "--idle is no argument"),
+        ("stray", "stray is no argument"),
+        ("--finish_bundle_before_checkpointing=false", "must stay true"),
+    ):
         with pytest.raises(ValueError, match=message):
             parse_options([word], known)
 

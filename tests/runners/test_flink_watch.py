@@ -18,8 +18,11 @@ from private_topk.runners import flink
 from private_topk.runners.flink import JobManager, Watch
 
 END = 9_223_372_036_854_775_807
-VERTICES = [{"id": "s", "name": "Source: Impulse", "parallelism": 1}, {"id": "a", "name": "Rank", "parallelism": 2},
-            {"id": "b", "name": "Write", "parallelism": 1}]  # fmt: skip
+VERTICES = [
+    {"id": "s", "name": "Source: Impulse", "parallelism": 1},
+    {"id": "a", "name": "Rank", "parallelism": 2},
+    {"id": "b", "name": "Write", "parallelism": 1},
+]
 
 
 class StubJobManager:
@@ -37,8 +40,14 @@ class StubJobManager:
         self.place = "file:///checkpoints"
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        tasks = {"running": self.running, "total": 3, "initializing": 0, "deploying": 0, "canceling": 0,
-                 "scheduled": self.scheduled}  # fmt: skip
+        tasks = {
+            "running": self.running,
+            "total": 3,
+            "initializing": 0,
+            "deploying": 0,
+            "canceling": 0,
+            "scheduled": self.scheduled,
+        }
         job = {"jid": "j", "name": "job", "state": self.state, "tasks": self.tasks or tasks}
         return {
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
@@ -46,13 +55,23 @@ class StubJobManager:
             "jobs/j": {"vertices": VERTICES},
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
-            "jobs/j/exceptions": {"exceptionHistory": {"entries": [
-                {"exceptionName": f"org.{name}", "timestamp": len(self.failures) - number, "stacktrace": self.trace}
-                for number, name in enumerate(self.failures)][:16]}},
+            "jobs/j/exceptions": {
+                "exceptionHistory": {
+                    "entries": [
+                        {
+                            "exceptionName": f"org.{name}",
+                            "timestamp": len(self.failures) - number,
+                            "stacktrace": self.trace,
+                        }
+                        for number, name in enumerate(self.failures)
+                    ][:16]
+                }
+            },
             "jobmanager/config": [{"key": "state.checkpoints.dir", "value": self.place}],
-            "jobs/j/savepoints/r": None if self.forgets else {"status": {"id": "COMPLETED"},
-                                                              "operation": {"location": "file:///last"}},
-        }.get(path)  # fmt: skip
+            "jobs/j/savepoints/r": None
+            if self.forgets
+            else {"status": {"id": "COMPLETED"}, "operation": {"location": "file:///last"}},
+        }.get(path)
 
     def order(self, path: str, body: dict[str, Any]) -> dict[str, str]:
         self.orders.append((path, body))
@@ -132,8 +151,10 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
     return watched
 
 
-STOPPED = [("jobs/j/stop", {"drain": False, "targetDirectory": "file:///checkpoints"}),
-           ("savepoint-disposal", {"savepoint-path": "file:///last"})]  # fmt: skip
+STOPPED = [
+    ("jobs/j/stop", {"drain": False, "targetDirectory": "file:///checkpoints"}),
+    ("savepoint-disposal", {"savepoint-path": "file:///last"}),
+]
 
 
 def test_a_job_is_over_when_every_clock_is_at_the_end_of_time(manager: StubJobManager, watch: Callable) -> None:
@@ -171,8 +192,10 @@ def test_where_a_job_cannot_be_ended_it_is_said_once(manager: StubJobManager, wa
 def test_restarts_and_missing_slots_are_said(manager: StubJobManager, watch: Callable) -> None:
     manager.failures = ["RemoteTransportException", "Earlier"]
     restarted = "Flink: the job restarted, {} in all ({})"
-    assert watch(answered=False, looks=6) == [restarted.format(1, "Earlier"),
-                                              restarted.format(2, "RemoteTransportException")]  # fmt: skip
+    assert watch(answered=False, looks=6) == [
+        restarted.format(1, "Earlier"),
+        restarted.format(2, "RemoteTransportException"),
+    ]
     manager.failures, manager.running, manager.state = [], 0, "RESTARTING"
     assert watch(answered=False, looks=3, patience=0) == [], "it keeps its slots while it waits to be restarted"
     manager.state = "CREATED"
@@ -210,10 +233,13 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: S
 
 
 def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:
-    manager.failures, manager.trace = ["AsynchronousException"], (
-        "org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: Traceback\n"
-        "private_topk.transforms.errors.Refusal: menu.txt cannot be read [while running 'Rank']\n\n\tat z\n"
-    )  # fmt: skip
+    manager.failures, manager.trace = (
+        ["AsynchronousException"],
+        (
+            "org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: Traceback\n"
+            "private_topk.transforms.errors.Refusal: menu.txt cannot be read [while running 'Rank']\n\n\tat z\n"
+        ),
+    )
     said: list[str] = []
     watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
     watching.look("j", "RUNNING", JobManager(address).jobs()[0]["tasks"])

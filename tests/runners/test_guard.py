@@ -81,10 +81,16 @@ def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
     patch.setattr(top_k, *(("ShardByUser", Sharded) if what == "pieces" else ("AssignWindows", Cut)))
 
 
-CASES = [("direct", "run", "blocks", "drops"), ("direct", "run", "pieces", "doubles"),
-         ("direct", "run", "receipts", "drops"), ("direct", "stream", "blocks", "doubles"),
-         ("direct", "stream", "pieces", "drops"), ("direct", "stream", "receipts", "doubles"),
-         ("prism", "stream", "pieces", "doubles"), ("flink", "stream", "pieces", "drops")]  # fmt: skip
+CASES = [
+    ("direct", "run", "blocks", "drops"),
+    ("direct", "run", "pieces", "doubles"),
+    ("direct", "run", "receipts", "drops"),
+    ("direct", "stream", "blocks", "doubles"),
+    ("direct", "stream", "pieces", "drops"),
+    ("direct", "stream", "receipts", "doubles"),
+    ("prism", "stream", "pieces", "doubles"),
+    ("flink", "stream", "pieces", "drops"),
+]
 
 
 @pytest.mark.parametrize(("runner", "command", "what", "does"), CASES)

@@ -30,9 +30,17 @@ from tests.runners.servers import free_port, serving
 from tests.test_house import PRODUCT
 
 PURPOSES = (
-    "user hash", "item hash", "release", "key id", "input fingerprint", "input record", "fingerprint of counts",
-    "choice of groups", "choice of items", "choice of windows",
-)  # fmt: skip
+    "user hash",
+    "item hash",
+    "release",
+    "key id",
+    "input fingerprint",
+    "input record",
+    "fingerprint of counts",
+    "choice of groups",
+    "choice of items",
+    "choice of windows",
+)
 ONLY_HERE = "release_key must be given where workers are other processes"
 
 
@@ -170,8 +178,14 @@ def test_who_listens_to_prism_reads_no_key(report: Report, prism_binary: Path, t
     with serving(prism, f"127.0.0.1:{port}", tmp_path / "prism.log"):
         words = report.arguments("--output", str(tmp_path / "out.avro"), "--runner", "prism")
         place = words.index("--release-key")
-        done = command(*words[:place], *words[place + 4 :], "--job_endpoint", f"127.0.0.1:{port}",
-                       "--prism_location", str(prism_binary))  # fmt: skip
+        done = command(
+            *words[:place],
+            *words[place + 4 :],
+            "--job_endpoint",
+            f"127.0.0.1:{port}",
+            "--prism_location",
+            str(prism_binary),
+        )
         assert done.status == 0, done.err
         elsewhere = [("grpc.local_address", "127.0.0.2"), ("grpc.max_receive_message_length", -1)]
         with grpc.insecure_channel(f"127.0.0.2:{port}", options=elsewhere) as channel:

@@ -13,15 +13,28 @@ COUNTRIES = ["FR", "DE", "BR"]
 WEIGHTED = ["--delta", "1e-3", "--max-items-per-user", "30", "--whole-items", "3", "--epsilon", "2"]
 QUESTIONS = {
     "groups": [
-        "--group-column", "country", "--groups", "countries.txt", "--groups-per-user", "2",
-        "--domain", "lists.csv", "--domain-column", "title", "--domain-group-column", "sold in",
-        "--neighbours", "swap", "--publish-counts", "1",
+        "--group-column",
+        "country",
+        "--groups",
+        "countries.txt",
+        "--groups-per-user",
+        "2",
+        "--domain",
+        "lists.csv",
+        "--domain-column",
+        "title",
+        "--domain-group-column",
+        "sold in",
+        "--neighbours",
+        "swap",
+        "--publish-counts",
+        "1",
     ],
     "weighted order": ["--mechanism", "weighted-order", *WEIGHTED],
     "weights": ["--mechanism", "weighted-gaussian", *WEIGHTED, "--unknown-domain"],
     "bounded windows": ["--privacy-unit", "user", "--max-windows-per-user", "2"],
     "risers": ["--from", "2026-01-12", "--against", "previous", "--against-weight", "0.5"],
-}  # fmt: skip
+}
 """Groups have each a list of items of its own, two of them a user, users who are replaced, and counts."""
 
 

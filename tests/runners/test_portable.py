@@ -55,8 +55,10 @@ def test_workers_in_this_process_are_heard_on_this_machine_only() -> None:
 def test_another_prism_of_the_process_is_not_ours(prism_binary: Path) -> None:
     """Beam's default runner may have started its own before, or failed to; ours is one for each binary."""
     beams = PrismRunner().default_job_server(PipelineOptions(["--prism_location=/no/prism"]))
-    ours = [prism.PrismJobRunner().default_job_server(PipelineOptions([f"--prism_location={prism_binary}"]))
-            for _ in range(2)]  # fmt: skip
+    ours = [
+        prism.PrismJobRunner().default_job_server(PipelineOptions([f"--prism_location={prism_binary}"]))
+        for _ in range(2)
+    ]
     assert ours[0] is ours[1] is not beams and ours[0]._job_server._path == str(prism_binary)
 
 

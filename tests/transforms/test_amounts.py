@@ -21,8 +21,26 @@ from private_topk.transforms.metric import as_numbers
 from tests.transforms.pipelines import outcome
 
 ITEMS, SIXTY = ["a", "b", "c", "d"], Amounts.of(60)
-HOSTILE = [0.0, -0.0, 1.0, 0.4, 0.5, 0.6, 1.5, 59.0, 60.0, 61.0, 1e9, 2.0**62, 1e308, math.inf, -math.inf, -1.0,
-           -(2.0**62), 5e-324]  # fmt: skip
+HOSTILE = [
+    0.0,
+    -0.0,
+    1.0,
+    0.4,
+    0.5,
+    0.6,
+    1.5,
+    59.0,
+    60.0,
+    61.0,
+    1e9,
+    2.0**62,
+    1e308,
+    math.inf,
+    -math.inf,
+    -1.0,
+    -(2.0**62),
+    5e-324,
+]
 
 
 @pytest.mark.parametrize("resolution", ["1", "0.01", "5", "0.125"])
@@ -53,10 +71,14 @@ def test_decimals_are_rounded_as_decimals(resolution: str) -> None:
 @pytest.mark.parametrize(
     ("column", "numbers"),
     [
-        (pa.array(["1", "-1", ".5", "5.", "+7", "1e2", "1e400", "-1e400", "4611686018427387904", "-0.0", "1e-400"]),
-         [1, -1, 0.5, 5, 7, 100, math.inf, -math.inf, 2.0**62, 0, 0]),
-        (pa.array(["", "nan", "NaN", "inf", "-inf", " 3", "3 ", "0x1", "1_0", "1,5", "12a", "true", None, "--1"]),
-         [None] * 14),
+        (
+            pa.array(["1", "-1", ".5", "5.", "+7", "1e2", "1e400", "-1e400", "4611686018427387904", "-0.0", "1e-400"]),
+            [1, -1, 0.5, 5, 7, 100, math.inf, -math.inf, 2.0**62, 0, 0],
+        ),
+        (
+            pa.array(["", "nan", "NaN", "inf", "-inf", " 3", "3 ", "0x1", "1_0", "1,5", "12a", "true", None, "--1"]),
+            [None] * 14,
+        ),
         (pa.array([2**62, -(2**63), 2**63 - 1, None]), [2.0**62, -(2.0**63), 2.0**63, None]),
         (pa.array([2**64 - 1], pa.uint64()), [2.0**64]),
         (pa.array([math.nan, -0.0, math.inf, 1.5]), [None, 0, math.inf, 1.5]),
@@ -65,7 +87,7 @@ def test_decimals_are_rounded_as_decimals(resolution: str) -> None:
         (pa.array(["2", "x", "2"]).dictionary_encode(), [2, None, 2]),
         (pa.nulls(2), [None, None]),
     ],
-)  # fmt: skip
+)
 def test_numbers_in_every_kind_of_column(column: pa.Array, numbers: list[float | None]) -> None:
     assert as_numbers(column).to_pylist() == numbers
     alone = [as_numbers(column.slice(n, 1)).to_pylist()[0] for n in range(len(column))]
@@ -106,11 +128,15 @@ def test_numbers_are_meant_as_they_are_written() -> None:
     assert Amounts.of(60, 0.25).shown(7) == 1.75 and Amounts.of(60, 5).shown(7) == 35
 
 
-@pytest.mark.parametrize(("bad", "message"), [
-    (("a", "b"), "takes .user, item, value. triples"), ("abc", "got an element of type str"),
-    (("a", "b", date(2026, 1, 5)), "amounts that are numbers, got an amount of type date"),
-    (("a", "b", True), "got an amount of type bool"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (("a", "b"), "takes .user, item, value. triples"),
+        ("abc", "got an element of type str"),
+        (("a", "b", date(2026, 1, 5)), "amounts that are numbers, got an amount of type date"),
+        (("a", "b", True), "got an amount of type bool"),
+    ],
+)
 def test_amounts_are_numbers_in_elements_of_three(bad: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(Refusal, match=message) as raised:
         beam.Pipeline() | beam.Create([bad]) | PrivateTopK(1, Joint(1.0), ITEMS, amounts=SIXTY)
@@ -118,8 +144,15 @@ def test_amounts_are_numbers_in_elements_of_three(bad: Any, message: str) -> Non
 
 
 def test_huge_integers_decimals_and_fractions_are_amounts() -> None:
-    rows = [("u", "a", 10**400), ("v", "a", -(10**400)), ("w", "b", Decimal("2.5")), ("x", "b", Fraction(7, 2)),
-            ("y", "c", np.float32(3)), ("z", "c", "2.0"), ("z", "c", "much")]  # fmt: skip
+    rows = [
+        ("u", "a", 10**400),
+        ("v", "a", -(10**400)),
+        ("w", "b", Decimal("2.5")),
+        ("x", "b", Fraction(7, 2)),
+        ("y", "c", np.float32(3)),
+        ("z", "c", "2.0"),
+        ("z", "c", "much"),
+    ]
     rank = PrivateTopK(3, Laplace(1e6), ITEMS, publish_counts=CountBudget(1e6), amounts=SIXTY)
     pairs = beam.Map(lambda ranking: list(zip(ranking.items, ranking.noisy_counts, strict=True)))
     [[_, found]] = outcome(lambda p: p | beam.Create(rows) | rank | pairs)

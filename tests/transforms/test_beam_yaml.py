@@ -59,8 +59,11 @@ def test_declared_windows_are_published_empty_or_not() -> None:
             windowed | "refused" >> RankRows(**settings)
         accepted = windowed | "accepted" >> RankRows(**settings, reveal_active_windows=True)
         declared = rows | "declared" >> RankRows(**settings, period=period)
-        weeks = ["20260105T000000Z--20260112T000000Z", "20260112T000000Z--20260119T000000Z",
-                 "20260119T000000Z--20260126T000000Z"]  # fmt: skip
+        weeks = [
+            "20260105T000000Z--20260112T000000Z",
+            "20260112T000000Z--20260119T000000Z",
+            "20260119T000000Z--20260126T000000Z",
+        ]
         everything = beam.WindowInto(GlobalWindows())
         assert_that(
             declared | "rows of weeks" >> everything | beam.Map(lambda row: row.window), equal_to(weeks), label="weeks"

@@ -32,8 +32,12 @@ def everything(users: int) -> dict[str, np.ndarray]:
     cells = np.indices((users, DAYS, len(GROUPS), len(ITEMS))).reshape(4, -1)
     names = np.array([f"user {n}" for n in range(users)])
     days = np.datetime64("2026-01-05T12:00:00", "us") + cells[1] * np.timedelta64(1, "D")
-    return {"user": names[cells[0]], "item": np.array(ITEMS)[cells[3]], "group": np.array(GROUPS)[cells[2]],
-            "time": days}  # fmt: skip
+    return {
+        "user": names[cells[0]],
+        "item": np.array(ITEMS)[cells[3]],
+        "group": np.array(GROUPS)[cells[2]],
+        "time": days,
+    }
 
 
 def chi_square(counts: np.ndarray) -> float:
@@ -54,9 +58,18 @@ def test_published_counts_of_users_who_could_count_anywhere(domain: str) -> None
         "public": {"mechanism": Joint(1e6), "domain": ITEMS},
         "unknown": {"mechanism": RestrictedLaplace(1e6, 1e-6, 1), "domain": UnknownDomain()},
     }[domain]
-    found = rank(pa.table(everything(USERS)), 3, **known, period=PERIOD, groups=Groups.of(GROUPS), publish_counts=1e6,
-                 max_items_per_user=1, max_windows_per_user=1, privacy_unit="user",
-                 release=Release(KEY, "choices"))  # fmt: skip
+    found = rank(
+        pa.table(everything(USERS)),
+        3,
+        **known,
+        period=PERIOD,
+        groups=Groups.of(GROUPS),
+        publish_counts=1e6,
+        max_items_per_user=1,
+        max_windows_per_user=1,
+        privacy_unit="user",
+        release=Release(KEY, "choices"),
+    )
     counts: Counter[tuple[Any, ...]] = Counter()
     for row in found.to_arrow().to_pylist():
         counts[row["window_start"], row["group"], row["item"]] = row["noisy_count"]
@@ -75,8 +88,11 @@ def test_shards_tell_nothing_of_choices() -> None:
     fn = _ShardDoFn(domain, KEY, shards, layout, 1, None, groups)
     fn.setup()
     rows = everything(USERS)
-    block, _ = make_block(*(pa.array(rows[name]) for name in ("user", "item")), pa.array(rows["time"]).cast(pa.int64()),
-                          groups=pa.array(rows["group"]))  # fmt: skip
+    block, _ = make_block(
+        *(pa.array(rows[name]) for name in ("user", "item")),
+        pa.array(rows["time"]).cast(pa.int64()),
+        groups=pa.array(rows["group"]),
+    )
     cells = np.zeros((shards, layout.windows, len(ITEMS)), np.int64)
     pieces: dict[int, list[pa.RecordBatch]] = {shard: [] for shard in range(shards)}
     for numbered in _NumberDoFn(PERIOD).process(block):

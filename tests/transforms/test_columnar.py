@@ -135,8 +135,11 @@ class TestKeepAtMost:
     @pytest.mark.parametrize("users", [1, 3, 700])
     def test_hashes_that_differ_in_their_last_bits_only(self, users: int) -> None:
         """The number of the user takes their place where pairs are sorted: the whole hash decides all the same."""
-        hashes = [[(1 << 63) + 5, (1 << 63) + 1, (1 << 63) + 4, 7, (1 << 63) + 2][(user + n) % 5] for user in
-                  range(users) for n in range(5)]  # fmt: skip
+        hashes = [
+            [(1 << 63) + 5, (1 << 63) + 1, (1 << 63) + 4, 7, (1 << 63) + 2][(user + n) % 5]
+            for user in range(users)
+            for n in range(5)
+        ]
         items = [plain_unmix(plain_unmix(hashed) ^ row // 5) for row, hashed in enumerate(hashes)]
         rows = np.arange(5 * users)
         kept = kept_pairs(rows // 5, rows, np.arange(users, dtype=np.uint64), np.array(items, np.uint64), 3)

@@ -50,8 +50,11 @@ def test_the_largest_of_every_window(keep: int | None, many: int, monkeypatch: p
     monkeypatch.setattr(combine, "_MANY", many)
     draw = random.Random(3)
     for _ in range(50):
-        rows = [(window, f"é{n}" if n % 3 else f"{n}", draw.randrange(1, 4)) for window in draw.sample(range(9), 5)
-                for n in draw.sample(range(60), draw.randrange(31))]  # fmt: skip
+        rows = [
+            (window, f"é{n}" if n % 3 else f"{n}", draw.randrange(1, 4))
+            for window in draw.sample(range(9), 5)
+            for n in draw.sample(range(60), draw.randrange(31))
+        ]
         draw.shuffle(rows)
         order = sorted(rows, key=lambda row: (row[0], -row[2], row[1].encode()))
         wanted = [row for window in range(9) for row in [row for row in order if row[0] == window][:keep]]

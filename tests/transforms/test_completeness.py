@@ -242,8 +242,10 @@ def test_shares_add_up_to_their_checksum_and_no_part_of_them_does() -> None:
         own = shares(checksum, 9)
         assert sum(own) % WHOLE == checksum and own == shares(checksum, 9) and all(0 <= share < WHOLE for share in own)
         assert own != shares(checksum, 9, 7) and sum(shares(checksum, 9, 7)) % WHOLE == checksum
-        totals = {sum(share for share, is_in in zip(own, kept, strict=True) if is_in) % WHOLE
-                  for kept in itertools.product((0, 1), repeat=9)}  # fmt: skip
+        totals = {
+            sum(share for share, is_in in zip(own, kept, strict=True) if is_in) % WHOLE
+            for kept in itertools.product((0, 1), repeat=9)
+        }
         assert len(totals) == 2**9 - (checksum == 0)
     assert shares(7, 1) == [7]
 
@@ -413,8 +415,10 @@ class TestNoRankingComesOut:
         class Lost(contributions._Grouped):
             def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
                 shard, what = lost
-                kept = [each if what not in (name, "both") else each | name >> beam.Filter(lambda its: its[0] != shard)
-                        for each, name in zip(inputs, ("rows", "starts"), strict=True)]  # fmt: skip
+                kept = [
+                    each if what not in (name, "both") else each | name >> beam.Filter(lambda its: its[0] != shard)
+                    for each, name in zip(inputs, ("rows", "starts"), strict=True)
+                ]
                 return super().expand((kept[0], kept[1]))
 
         monkeypatch.setitem(contributions._GATHERINGS, "grouped", Lost)

@@ -187,8 +187,12 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
                 kept.append(place)
         return sorted(kept)
 
-    rows = [Row("u", "b", 0, 1.0, "north"), Row("u", "a", 0, 1.0, "north"), Row("v", "b", 0, 1.0, "north"),
-            Row("5", "b", 0, 1.0, "north")]  # fmt: skip
+    rows = [
+        Row("u", "b", 0, 1.0, "north"),
+        Row("u", "a", 0, 1.0, "north"),
+        Row("v", "b", 0, 1.0, "north"),
+        Row("5", "b", 0, 1.0, "north"),
+    ]
     asked, draw = Asked(False, 1, False, None), random.Random(1)
     look(rows, asked, PATHS[0], draw)
     monkeypatch.setattr(user_shards, "kept_pairs", popular)
@@ -203,8 +207,9 @@ def test_what_is_dropped_early_is_not_missed(rows: list[Row], asked: Asked, path
     asked = asked._replace(unknown=True)
     whole, kept = counted(rows, asked, path), counted(rows, asked, path, keep)
     for heading in {place[:2] for place in whole}:
-        counts, some = ({place: count for place, count in found.items() if place[:2] == heading}
-                        for found in (whole, kept))  # fmt: skip
+        counts, some = (
+            {place: count for place, count in found.items() if place[:2] == heading} for found in (whole, kept)
+        )
         largest = sorted(counts, key=lambda place: (-counts[place], place[2]))[:keep]
         assert {place: some.get(place) for place in largest} == {place: counts[place] for place in largest}
         assert some.items() <= counts.items()

@@ -119,18 +119,52 @@ def test_texts_that_are_no_range_are_refused(text: str) -> None:
         RangeDomain.parse(text)
 
 
-@pytest.mark.parametrize(("ends", "message"), [
-    ((0, 0), "1 to 2[*][*]40 items"), ((9, 5), "1 to 2[*][*]40 items"), ((0, (1 << 40) + 1), "1 to 2[*][*]40 items"),
-    ((0, True), "two integers of at most 18 digits"), ((-(10**18), 0), "two integers of at most 18 digits"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ((0, 0), "1 to 2[*][*]40 items"),
+        ((9, 5), "1 to 2[*][*]40 items"),
+        ((0, (1 << 40) + 1), "1 to 2[*][*]40 items"),
+        ((0, True), "two integers of at most 18 digits"),
+        ((-(10**18), 0), "two integers of at most 18 digits"),
+    ],
+)
 def test_ranges_that_are_empty_or_too_large_are_refused(ends: tuple[int, int], message: str) -> None:
     with pytest.raises(Refusal, match=message):
         RangeDomain(*ends)
 
 
-ODD = ["", "-", "0", "-0", "00", "1", "-1", "+1", " 1", "1 ", "1_0", "\u0663", "12345678", "123456789", "9" * 18, "0x1",
-       "-" + "9" * 18, "9" * 19, "9" * 30, "1" * 1000, "1.0", "12345/78", "1234567:", "--1", "-01", "1\0", "\0001",
-       "\u00e91", "1\u00e9"]  # fmt: skip
+ODD = [
+    "",
+    "-",
+    "0",
+    "-0",
+    "00",
+    "1",
+    "-1",
+    "+1",
+    " 1",
+    "1 ",
+    "1_0",
+    "\u0663",
+    "12345678",
+    "123456789",
+    "9" * 18,
+    "0x1",
+    "-" + "9" * 18,
+    "9" * 19,
+    "9" * 30,
+    "1" * 1000,
+    "1.0",
+    "12345/78",
+    "1234567:",
+    "--1",
+    "-01",
+    "1\0",
+    "\0001",
+    "\u00e91",
+    "1\u00e9",
+]
 
 
 def as_python_reads(text: str) -> int | None:

@@ -113,11 +113,14 @@ def test_pairs_and_rows_are_read_by_place_and_by_name(kind: str) -> None:
     assert read_back(ROWS[kind]) == PAIRS
 
 
-@pytest.mark.parametrize("rows", [
-    [Heard("ana", "5"), Heard("bo", "7")],
-    [{"listener": "ana", "track": 5}, {"listener": "bo", "track": 7}],
-    [beam.Row(listener="ana", track=5), beam.Row(listener="bo", track=7)],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [Heard("ana", "5"), Heard("bo", "7")],
+        [{"listener": "ana", "track": 5}, {"listener": "bo", "track": 7}],
+        [beam.Row(listener="ana", track=5), beam.Row(listener="bo", track=7)],
+    ],
+)
 def test_fields_of_other_names_are_named(rows: list[Any]) -> None:
     assert read_back(rows, Shape("listener", "track")) == PAIRS
 

@@ -15,17 +15,24 @@ GIVEN = "out/{start}-{{k}}.avro"
 @pytest.mark.parametrize(
     ("refusal", "plain", "option"),
     [
-        (Refusal("counts_delta", "needs {counts}", "give the epsilon"),
-         "counts_delta needs counts: give the epsilon", "--counts-delta needs --counts: give the epsilon"),
-        (Refusal("", "{domain} and {unknown_domain} exclude each other", "give one"),
-         "domain and unknown_domain exclude each other: give one",
-         "--domain and --unknown-domain exclude each other: give one"),
+        (
+            Refusal("counts_delta", "needs {counts}", "give the epsilon"),
+            "counts_delta needs counts: give the epsilon",
+            "--counts-delta needs --counts: give the epsilon",
+        ),
+        (
+            Refusal("", "{domain} and {unknown_domain} exclude each other", "give one"),
+            "domain and unknown_domain exclude each other: give one",
+            "--domain and --unknown-domain exclude each other: give one",
+        ),
         (Refusal("k", "must be positive, got {0}"), "k must be positive, got {0}", "--k must be positive, got {0}"),
-        (Refusal("output", f"must be another path, or {{overwrite}} be given: {verbatim(GIVEN)} exists"),
-         f"output must be another path, or overwrite be given: {GIVEN} exists",
-         f"--output must be another path, or --overwrite be given: {GIVEN} exists"),
+        (
+            Refusal("output", f"must be another path, or {{overwrite}} be given: {verbatim(GIVEN)} exists"),
+            f"output must be another path, or overwrite be given: {GIVEN} exists",
+            f"--output must be another path, or --overwrite be given: {GIVEN} exists",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_door_shows_fields_by_its_own_names(refusal: Refusal, plain: str, option: str) -> None:
     """What was given is shown as it is, braces and all; and a refusal travels between processes whole."""
     for same in (refusal, pickle.loads(pickle.dumps(refusal))):
@@ -33,18 +40,34 @@ def test_every_door_shows_fields_by_its_own_names(refusal: Refusal, plain: str, 
         assert (same.field, same.rule, same.remedy) == (refusal.field, refusal.rule, refusal.remedy)
 
 
-FLAGS = [f"--{name}" for name in (
-    "input user-column item-column domain mechanism epsilon neighbours max-items-per-user publish-counts window "
-    "time-zone release-id output overwrite").split()]  # fmt: skip
+FLAGS = [
+    f"--{name}"
+    for name in (
+        "input user-column item-column domain mechanism epsilon neighbours max-items-per-user publish-counts window "
+        "time-zone release-id output overwrite"
+    ).split()
+]
 MEANT = [
-    (FLAGS, {
-        "--user-col": "--user-column", "--user_column": "--user-column", "--User-Column": "--user-column",
-        "--inptu": "--input", "--inputs": "--input", "--eps": "--epsilon", "--espilon": "--epsilon",
-        "--publish-count": "--publish-counts", "--neighbors": "--neighbours", "--max-items": "--max-items-per-user",
-        "--windwo": "--window", "--out": "--output", "--timezone": "--time-zone",
-    }),
+    (
+        FLAGS,
+        {
+            "--user-col": "--user-column",
+            "--user_column": "--user-column",
+            "--User-Column": "--user-column",
+            "--inptu": "--input",
+            "--inputs": "--input",
+            "--eps": "--epsilon",
+            "--espilon": "--epsilon",
+            "--publish-count": "--publish-counts",
+            "--neighbors": "--neighbours",
+            "--max-items": "--max-items-per-user",
+            "--windwo": "--window",
+            "--out": "--output",
+            "--timezone": "--time-zone",
+        },
+    ),
     (list(MECHANISMS), {"jiont": "joint", "joint_set": "joint-set", "gausian": "gaussian", "top-stabel": "top-stable"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("known", "meant"), MEANT)

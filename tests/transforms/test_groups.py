@@ -88,8 +88,16 @@ def ranked(rows: list[Played], period: Period | None, shards: int = 4, unknown: 
     """Every window's and group's items with sharp counts."""
     mechanism = RestrictedLaplace(1e5, 1e-3, 3) if unknown else Laplace(1e6)
     release = Release(ReleaseKey.held(b"a key of enough bytes"), "groups")
-    rank = PrivateTopK(3, mechanism, UnknownDomain() if unknown else ITEMS, publish_counts=CountBudget(1e6),
-                       release=release, period=period, groups=NAMES, shards=shards)  # fmt: skip
+    rank = PrivateTopK(
+        3,
+        mechanism,
+        UnknownDomain() if unknown else ITEMS,
+        publish_counts=CountBudget(1e6),
+        release=release,
+        period=period,
+        groups=NAMES,
+        shards=shards,
+    )
     begin = WEEK.start.timestamp()
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
@@ -176,9 +184,11 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
     """Only under swap, and with a mechanism that pays for one ranking where two change."""
     counts = CountBudget(1.0, delta)
     for mechanism, groups, moving in [
-        (Joint(1.0, neighbours="swap"), NAMES, True), (Joint(1.0, neighbours="swap"), None, False),
-        (Joint(1.0), NAMES, False), (_Own(1.0), NAMES, False),
-    ]:  # fmt: skip
+        (Joint(1.0, neighbours="swap"), NAMES, True),
+        (Joint(1.0, neighbours="swap"), None, False),
+        (Joint(1.0), NAMES, False),
+        (_Own(1.0), NAMES, False),
+    ]:
         spec = TopK(3, mechanism, ITEMS, limit, counts, None, groups)
         noise = noise_of_counts(3, 1.0, delta or None, limit, mechanism.neighbours, 1, moving)
         assert spec.users_move() == moving and spec.noise(3).stddev == noise.stddev()

@@ -65,12 +65,23 @@ PLAIN, HERE, TIMERS = (Execution(8, **more) for more in ({}, {"by_reference": Tr
     ],
 )
 def test_every_question_of_mode_is_answered_by_the_plan(
-    spec: str, execution: Execution, input: tuple[Any, ...], gathering: str, windows: str, together: int,
-    pre_combine: bool, rows: int, counts: int,
-) -> None:  # fmt: skip
+    spec: str,
+    execution: Execution,
+    input: tuple[Any, ...],
+    gathering: str,
+    windows: str,
+    together: int,
+    pre_combine: bool,
+    rows: int,
+    counts: int,
+) -> None:
     how = plan(SPECS[spec], execution, *input)
     assert (how.gathering, how.windows, how.rows_together, how.pre_combine) == (
-        gathering, windows, together, pre_combine)  # fmt: skip
+        gathering,
+        windows,
+        together,
+        pre_combine,
+    )
     assert (how.rows.windows, how.counts.windows, how.user_shards) == (rows, counts, 8)
 
 
@@ -101,8 +112,9 @@ def some_pairs(layout: Partitioning, seed: int, rows: int = 200) -> list[pa.Reco
         users = (state.randint(0, 15, rows) * SHARDS + shard).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         first = state.randint(0, layout.windows, rows)
         after = np.minimum(first + state.randint(1, 6, rows), layout.windows)
-        spans = {name: {"first": first, "after": after}[name].astype(kind)
-                 for name, kind in layout.window_columns.items()}  # fmt: skip
+        spans = {
+            name: {"first": first, "after": after}[name].astype(kind) for name, kind in layout.window_columns.items()
+        }
         found.append(make_table(user=users, item=some_items(layout.size, state, rows), **spans))
     return found
 

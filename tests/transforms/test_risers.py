@@ -105,17 +105,24 @@ def told(name: str, mechanism: Mechanism, risers: Risers, most: int, relation: s
     """The largest that is met of what `mechanism.cost` states, over all pairs of neighbours, both ways."""
     law = cache(lambda scores: law_of(name, mechanism, scores, 2))
     held = [items for items in product((0, 1), repeat=3) if sum(items) <= most]
-    users = {tuple(risers.now * a - risers.before * b for a, b in zip(now, then, strict=True))
-             for now, then in product(held, held)}  # fmt: skip
-    moves = users if relation == "add-remove" else {
-        tuple(np.subtract(one, other).tolist()) for one, other in product(users, users)
-    }  # fmt: skip
+    users = {
+        tuple(risers.now * a - risers.before * b for a, b in zip(now, then, strict=True))
+        for now, then in product(held, held)
+    }
+    moves = (
+        users
+        if relation == "add-remove"
+        else {tuple(np.subtract(one, other).tolist()) for one, other in product(users, users)}
+    )
     base, worst = (14, 12, 9), 0.0
     for move in moves:
         moved = tuple(np.add(base, move).tolist())
         if moved != base:
-            worst = max(worst, check_pair(mechanism.cost(2), law(base), law(moved)),
-                        check_pair(mechanism.cost(2), law(moved), law(base)))  # fmt: skip
+            worst = max(
+                worst,
+                check_pair(mechanism.cost(2), law(base), law(moved)),
+                check_pair(mechanism.cost(2), law(moved), law(base)),
+            )
     return worst
 
 
@@ -136,12 +143,14 @@ def scored(
     fn.setup()
     pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
-        users, items, of, times = (pa.array(list(c)) for c in zip(*(rows[block::blocks] or [("", "", "", -1)]),
-                                                                  strict=True))  # fmt: skip
+        users, items, of, times = (
+            pa.array(list(c)) for c in zip(*(rows[block::blocks] or [("", "", "", -1)]), strict=True)
+        )
         columns: dict[str, Any] = {} if amounts is None else {"amounts": pa.array(np.full(len(users), 40.0))}
         columns |= {} if groups is None else {"groups": of}
-        for numbered in _NumberDoFn(reads).process(make_block(users, items, pa.array(np.array(times) * 10**6),
-                                                              **columns)[0]):  # fmt: skip
+        for numbered in _NumberDoFn(reads).process(
+            make_block(users, items, pa.array(np.array(times) * 10**6), **columns)[0]
+        ):
             for shard, table in fn.process(numbered):
                 pairs[shard].append(table)
     found: Scores = {}
@@ -276,10 +285,11 @@ def test_which_window_is_the_one_before() -> None:
 def test_what_it_costs() -> None:
     """Of a window and the one before it two rankings are paid for; of a user in all of them, all."""
     for period, unit, relation, share in [
-        (ONE_DAY, "user-window", "add-remove", 1), (DAYS, "user-window", "swap", HALF),
+        (ONE_DAY, "user-window", "add-remove", 1),
+        (DAYS, "user-window", "swap", HALF),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", HALF),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
-    ]:  # fmt: skip
+    ]:
         spec = Question(
             TopK(2, Joint(1.0, neighbours=relation), ITEMS, risers=Risers(HALF)), period=period, privacy_unit=unit
         )

@@ -74,10 +74,14 @@ def blocks(users: int = 500, rows: int = ROWS) -> list[pa.RecordBatch]:
     """With marks, and what their reader states of them. Some items are in no list."""
     state = np.random.default_rng(7)
     whole = [
-        make_block(*(pa.array([f"{name} {n}" for n in state.integers(0, most, rows)])
-                     for name, most in (("user", users), ("item", 60))))[0]
+        make_block(
+            *(
+                pa.array([f"{name} {n}" for n in state.integers(0, most, rows)])
+                for name, most in (("user", users), ("item", 60))
+            )
+        )[0]
         for _ in range(BLOCKS)
-    ]  # fmt: skip
+    ]
     return list(with_receipt(whole, 3))
 
 

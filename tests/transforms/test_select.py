@@ -200,11 +200,17 @@ def test_shards_may_come_in_any_order() -> None:
     assert answers[0] == answers[1] and answers[0].window == WindowBounds()
 
 
-HOURS = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 5, 10, tzinfo=timezone.utc)
-               + timedelta(days=5), timedelta(hours=1))  # fmt: skip
-ROWS = [{"user": user, "item": item, "group": "ab"[item % 2], "time": start + timedelta(minutes=user)}
-        for hour, start in enumerate(map(from_microseconds, HOURS.starts.tolist()))
-        for item in range(hour % 5) for user in range(2 + (hour + item) % 7)]  # fmt: skip
+HOURS = Period(
+    datetime(2026, 1, 5, tzinfo=timezone.utc),
+    datetime(2026, 1, 5, 10, tzinfo=timezone.utc) + timedelta(days=5),
+    timedelta(hours=1),
+)
+ROWS = [
+    {"user": user, "item": item, "group": "ab"[item % 2], "time": start + timedelta(minutes=user)}
+    for hour, start in enumerate(map(from_microseconds, HOURS.starts.tolist()))
+    for item in range(hour % 5)
+    for user in range(2 + (hour + item) % 7)
+]
 
 
 @pytest.mark.parametrize(("groups", "most"), [(None, 4), (["a", "b"], 2)])
@@ -250,6 +256,13 @@ def test_counts_that_are_lost_between_two_readings_end_the_job(monkeypatch: pyte
 
 def test_parameters_are_all_that_the_answer_depends_on() -> None:
     assert SELECTION.parameters() == {
-        "mechanism": "joint", "epsilon": 1.0, "skew": "1/2", "noise": "gumbel", "neighbours": "add-remove",
-        "k": 2, "max_items_per_user": 5, "publish_counts": None, "domain": SELECTION.domain.describe(),
-    }  # fmt: skip
+        "mechanism": "joint",
+        "epsilon": 1.0,
+        "skew": "1/2",
+        "noise": "gumbel",
+        "neighbours": "add-remove",
+        "k": 2,
+        "max_items_per_user": 5,
+        "publish_counts": None,
+        "domain": SELECTION.domain.describe(),
+    }

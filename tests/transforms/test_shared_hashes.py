@@ -43,10 +43,15 @@ def held(users: tuple[int, ...], multiplier: int) -> tuple[int, int]:
     layout = Partitioning.of(spec.domain, split=2)
     own = {NEWCOMER: (np.arange(FEW), 10**9), OTHER: (np.arange(FEW, FEW + MANY), 1)}
     tables = [
-        make_table(user=np.full(len(items), multiplier * user % HASHES, np.uint64), item=items.astype(layout.code_type),
-                   group=np.full(len(items), user), rows=np.full(len(items), rows, np.uint32))
-        for user, (items, rows) in own.items() if user in users
-    ]  # fmt: skip
+        make_table(
+            user=np.full(len(items), multiplier * user % HASHES, np.uint64),
+            item=items.astype(layout.code_type),
+            group=np.full(len(items), user),
+            rows=np.full(len(items), rows, np.uint32),
+        )
+        for user, (items, rows) in own.items()
+        if user in users
+    ]
     found: defaultdict[int, int] = defaultdict(int)
     for _, table in UserShard.of(spec, layout, RELEASE.key).counts(tables):
         assert table["count"].to_numpy().max() == 1

@@ -57,7 +57,8 @@ def test_one_number_is_grouped_for_each_key_and_bundle() -> None:
     numbers = dict(windowed.value for windowed in fn.finish_bundle())
     assert len(numbers) == len(here) == 3
     assert [list(InProcessShuffle.take(here.name, [numbers[key]])) for key in range(3)] == [
-        list(range(key, 30, 3)) for key in range(3)]  # fmt: skip
+        list(range(key, 30, 3)) for key in range(3)
+    ]
 
 
 class Together(ThreadPoolDoFn):
@@ -119,9 +120,12 @@ def released(
 
 @pytest.mark.parametrize(
     ("domain", "cut", "windowed"),
-    [(PublicDomain.of(DOMAIN[:9]), "sliding", False), (PublicDomain.of(DOMAIN[:9]), None, True),
-     (UnknownDomain(), "sliding", False)],
-)  # fmt: skip
+    [
+        (PublicDomain.of(DOMAIN[:9]), "sliding", False),
+        (PublicDomain.of(DOMAIN[:9]), None, True),
+        (UnknownDomain(), "sliding", False),
+    ],
+)
 def test_no_answer_and_no_counter_depends_on_the_execution(domain: Domain, cut: str | None, windowed: bool) -> None:
     plain = released(domain, cut, Execution(8), windowed)
     gc.collect()

@@ -138,11 +138,16 @@ def test_counts_are_off_by_as_much_as_is_said() -> None:
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "k": {"k": 2}, "mechanism": {"mechanism": Joint(epsilon=8.0)}, "domain": {"domain": PublicDomain.of(list("edcba"))},
-    "max_items_per_user": {"max_items_per_user": 2}, "publish_counts": {"publish_counts": CountBudget(0.25)},
-    "amounts": {"amounts": Amounts.of(60)}, "groups": {"groups": Groups.of(["a"])},
-    "max_windows_per_user": {"max_windows_per_user": 2}, "risers": {"risers": Risers(), "publish_counts": None},
-}  # fmt: skip
+    "k": {"k": 2},
+    "mechanism": {"mechanism": Joint(epsilon=8.0)},
+    "domain": {"domain": PublicDomain.of(list("edcba"))},
+    "max_items_per_user": {"max_items_per_user": 2},
+    "publish_counts": {"publish_counts": CountBudget(0.25)},
+    "amounts": {"amounts": Amounts.of(60)},
+    "groups": {"groups": Groups.of(["a"])},
+    "max_windows_per_user": {"max_windows_per_user": 2},
+    "risers": {"risers": Risers(), "publish_counts": None},
+}
 
 
 def test_a_seed_and_a_ledger_know_every_field() -> None:
@@ -155,8 +160,10 @@ def test_a_seed_and_a_ledger_know_every_field() -> None:
 def test_numbers_of_any_kind_and_what_may_stand_for_a_domain_are_one_specification() -> None:
     """The release's seed is made of them as JSON, which knows no numpy and tells 1 from 1.0."""
     kinds: list[Any] = [int, float, np.int64, np.uint8]
-    specs = [TopK(2 if one is float else one(2), Joint(one(1)), PublicDomain.of(list("abc")), 3, CountBudget(one(1)))
-             for one in kinds]  # fmt: skip
+    specs = [
+        TopK(2 if one is float else one(2), Joint(one(1)), PublicDomain.of(list("abc")), 3, CountBudget(one(1)))
+        for one in kinds
+    ]
     # A set has another order in every process, and an answer hangs on the order.
     listed: list[Any] = [{"b", "c", "a"}, np.array(["a", "b", "c"]), pa.chunked_array([["a"], ["b", "c"]])]
     specs += [TopK(2, Joint(1.0), items, 3, 1.0) for items in listed]  # type: ignore[arg-type]
@@ -169,8 +176,11 @@ def test_what_a_mechanism_says_of_itself_is_taken_over() -> None:
     spec = TopK(3, WEIGHTED, UnknownDomain())
     assert (spec.head(), spec.least()) == (None, WEIGHTED.tau() + 1)
     amounts, risers = Amounts.of(60, 2), Risers(0.5)  # type: ignore[arg-type]
-    caps = [replace(PLAIN, publish_counts=None, amounts=a, risers=r).mechanism.cap
-            for a in (None, amounts) for r in (None, risers)]  # fmt: skip
+    caps = [
+        replace(PLAIN, publish_counts=None, amounts=a, risers=r).mechanism.cap
+        for a in (None, amounts)
+        for r in (None, risers)
+    ]
     assert caps == [1, 3, 30, 90]
 
 
@@ -183,15 +193,21 @@ def test_what_a_mechanism_says_of_itself_is_taken_over() -> None:
         (lambda: CountBudget(1.0, round_to=0), "round_counts must be a whole number of at least 1"),
         (lambda: CountBudget(1.0, round_to=2.5), "round_counts must be a whole number of at least 1"),
         (lambda: CountBudget(1.0, round_to=True), "round_counts must be a whole number of at least 1"),
-        (lambda: TopK(3, WEIGHTED, UnknownDomain(), publish_counts=CountBudget(1.0)),
-         "publish_counts does not go with weighted-gaussian, which adds up weights"),
+        (
+            lambda: TopK(3, WEIGHTED, UnknownDomain(), publish_counts=CountBudget(1.0)),
+            "publish_counts does not go with weighted-gaussian, which adds up weights",
+        ),
         (lambda: TopK(3, WEIGHTED, UnknownDomain(), amounts=Amounts.of(60)), "adds up weights of users, and no amo"),
-        (lambda: TopK(3, WEIGHTED, UnknownDomain(), max_items_per_user=50),
-         "max_items_per_user must be the mechanism's own bound, got 50 and 5"),
-        (lambda: replace(PLAIN, amounts=Amounts.of(60), publish_counts=CountBudget(1.0, round_to=5)),
-         "round_counts does not go with value_column"),
+        (
+            lambda: TopK(3, WEIGHTED, UnknownDomain(), max_items_per_user=50),
+            "max_items_per_user must be the mechanism's own bound, got 50 and 5",
+        ),
+        (
+            lambda: replace(PLAIN, amounts=Amounts.of(60), publish_counts=CountBudget(1.0, round_to=5)),
+            "round_counts does not go with value_column",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(Refusal, match=message):
         make()

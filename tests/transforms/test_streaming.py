@@ -37,7 +37,7 @@ from tests.transforms.streams import (
     stream,
     streaming,
     transform,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -159,8 +159,9 @@ def test_rankings_meet_another_stream_in_its_windows(
         prices = both | beam.Map(lambda row: ("x", row[0])) | beam.WindowInto(FixedWindows(10))
         _ = {"ranked": ranked, "price": prices} | beam.CoGroupByKey() | beam.ParDo(Note())
     assert sorted((window.start, element) for element, window, _ in Note.seen) == [
-        (0, ("x", {"ranked": ["tea"], "price": ["1"]})), (10, ("x", {"ranked": ["cake"], "price": ["12"]})),
-    ]  # fmt: skip
+        (0, ("x", {"ranked": ["tea"], "price": ["1"]})),
+        (10, ("x", {"ranked": ["cake"], "price": ["12"]})),
+    ]
 
 
 @pytest.mark.parametrize("cut", CUTS)

@@ -7,16 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from private_topk.transforms.texts import (
-    OneOf,
-    duration,
-    fraction,
-    moment,
-    number,
-    printable_text,
-    whole,
-    window_length,
-)
+from private_topk.transforms.texts import OneOf, fraction, number, printable_text, whole
+from private_topk.transforms.windows.period import duration, moment, window_length
 
 NOT_NUMBERS = ["", " ", "abc", "1_0", "0x10", "1,5", "1/2", "１", "--1", "1e", "True", "1 2", "infinit", "\n"]  # noqa: RUF001
 
@@ -50,8 +42,12 @@ def test_what_is_no_whole_number(text: str) -> None:
 
 def test_fractions() -> None:
     assert [fraction(text) for text in ("3/5", "0.6", " 1 ", "0", "-1/2")] == [
-        Fraction(3, 5), Fraction(3, 5), 1, 0, Fraction(-1, 2),
-    ]  # fmt: skip
+        Fraction(3, 5),
+        Fraction(3, 5),
+        1,
+        0,
+        Fraction(-1, 2),
+    ]
     for text in ("1/0", "1e400", "nan", "1_0", "１", "1/2/3", "/", "9" * 60 + "/1", "", "1 /2"):  # noqa: RUF001
         with pytest.raises(ValueError, match=r"must be a number such as 0\.6 or 3/5"):
             fraction(text)
@@ -59,8 +55,12 @@ def test_fractions() -> None:
 
 def test_lengths() -> None:
     assert [duration(text) for text in ("7d", "90m", "1 h", "2w", "1s")] == [
-        timedelta(7), timedelta(minutes=90), timedelta(hours=1), timedelta(14), timedelta(seconds=1),
-    ]  # fmt: skip
+        timedelta(7),
+        timedelta(minutes=90),
+        timedelta(hours=1),
+        timedelta(14),
+        timedelta(seconds=1),
+    ]
     assert window_length("month") == "month" and window_length("7d") == timedelta(7)
     for text in ("", "7", "0d", "-1d", "1.5h", "7D", "1y", "9999999d", "1e3s", "７d"):  # noqa: RUF001
         with pytest.raises(ValueError, match="such as 7d"):
@@ -90,10 +90,27 @@ def test_moments(text: str, value: datetime) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "now", "1", "20260105", "2026-W02", "2026-W02-1", "2026-005", "2026-13-01", "2026-02-30", "2026-01-05T24:00",
-     "2026-01-05T10:30:60", "2026-01-05T10:30:00.1234567", "2026-01-05T10:30:00+25:00", "2026-1-5", "26-01-05",
-     "2026-01-05T10:3", "2026-01-05T1030", "２026-01-05"],  # noqa: RUF001
-)  # fmt: skip
+    [
+        "",
+        "now",
+        "1",
+        "20260105",
+        "2026-W02",
+        "2026-W02-1",
+        "2026-005",
+        "2026-13-01",
+        "2026-02-30",
+        "2026-01-05T24:00",
+        "2026-01-05T10:30:60",
+        "2026-01-05T10:30:00.1234567",
+        "2026-01-05T10:30:00+25:00",
+        "2026-1-5",
+        "26-01-05",
+        "2026-01-05T10:3",
+        "2026-01-05T1030",
+        "２026-01-05",
+    ],  # noqa: RUF001
+)
 def test_what_is_no_moment_on_any_python(text: str) -> None:
     with pytest.raises(ValueError, match="must be a date or time such as 2026-01-05"):
         moment(text)

@@ -100,18 +100,30 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
 
 def test_a_mechanism_is_an_object_or_a_name() -> None:
     assert rankings(flat_pairs(), mechanism="joint", epsilon=JOINT.epsilon) == rankings(flat_pairs())
-    for more, told in (({"mechanism": "joint"}, "epsilon must be given"), ({"epsilon": 1}, "epsilon is of a mechanism"),
-                       ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply")):  # fmt: skip
+    for more, told in (
+        ({"mechanism": "joint"}, "epsilon must be given"),
+        ({"epsilon": 1}, "epsilon is of a mechanism"),
+        ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply"),
+    ):
         with pytest.raises(Refusal, match=told):
             PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **more})
 
 
 @pytest.mark.parametrize(
     "given",
-    [pl.Series(ITEMS), pl.DataFrame({"track": ITEMS}), pd.Series(ITEMS), pd.DataFrame({"x": ITEMS}),
-     pa.table({"x": ITEMS}), pa.array(ITEMS), "items.txt", Path("items.csv"), Path("items.parquet")],
+    [
+        pl.Series(ITEMS),
+        pl.DataFrame({"track": ITEMS}),
+        pd.Series(ITEMS),
+        pd.DataFrame({"x": ITEMS}),
+        pa.table({"x": ITEMS}),
+        pa.array(ITEMS),
+        "items.txt",
+        Path("items.csv"),
+        Path("items.parquet"),
+    ],
     ids=lambda it: str(it) if isinstance(it, str | Path) else f"{type(it).__module__}.{type(it).__name__}",
-)  # fmt: skip
+)
 def test_a_domain_is_a_column_a_frame_of_one_or_a_path(
     given: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,8 +267,9 @@ class TestDeclaredPeriod:
     def test_bounds_show_the_end_of_the_period(self) -> None:
         period = Period(START, START + timedelta(hours=30), timedelta(days=1))
         assert [label for label, *_ in rankings([], period=period)] == [
-            "20260101T000000Z--20260102T000000Z", "20260102T000000Z--20260102T060000Z",
-        ]  # fmt: skip
+            "20260101T000000Z--20260102T000000Z",
+            "20260102T000000Z--20260102T060000Z",
+        ]
 
 
 def _at(pair: tuple[Any, Any], micros: int) -> TimestampedValue:
@@ -302,10 +315,11 @@ class TestStreams:
 
     def test_whoever_accepts_it_gets_the_windows_that_somebody_was_active_in(self) -> None:
         found = stream(
-            lambda s: s.add_elements(many("a", 1) + many("b", 1, 20) + many("c", 31) + many("d", 31, 20))
-            .advance_watermark_to_infinity(),
+            lambda s: s.add_elements(
+                many("a", 1) + many("b", 1, 20) + many("c", 31) + many("d", 31, 20)
+            ).advance_watermark_to_infinity(),
             beam.WindowInto(FixedWindows(10)),
-        )  # fmt: skip
+        )
         assert found == {0: [["a", "b"]], 30: [["c", "d"]]}
 
 
@@ -446,10 +460,25 @@ def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
 )
 def test_a_runners_page_shows_what_is_drawn(domain: Any, words: str) -> None:  # noqa: ANN401
     settings = {"release": RELEASE, "period": Period.of("2026-01-05", "2026-01-19", "7d", allowed_lateness="0s")}
-    transform = PrivateTopK(3, Joint(epsilon=0.5), domain, publish_counts=CountBudget(0.25, 1e-6), amounts=Amounts(60),
-                            groups=["DE", "FR"], **settings)  # fmt: skip
+    transform = PrivateTopK(
+        3,
+        Joint(epsilon=0.5),
+        domain,
+        publish_counts=CountBudget(0.25, 1e-6),
+        amounts=Amounts(60),
+        groups=["DE", "FR"],
+        **settings,
+    )
     shown = {item.key: item.value for item in DisplayData.create_from(transform).items}
     assert shown.pop("domain").startswith(words)
-    assert shown == {"k": 3, "mechanism": "joint", "epsilon": 0.75, "epsilon_of_counts": 0.25, "delta": 1e-6,
-                     "release": RELEASE.id, "groups": 2, "max_value": "60",
-                     "period": "2 windows, 2026-01-05T00:00:00Z to 2026-01-19T00:00:00Z"}  # fmt: skip
+    assert shown == {
+        "k": 3,
+        "mechanism": "joint",
+        "epsilon": 0.75,
+        "epsilon_of_counts": 0.25,
+        "delta": 1e-6,
+        "release": RELEASE.id,
+        "groups": 2,
+        "max_value": "60",
+        "period": "2 windows, 2026-01-05T00:00:00Z to 2026-01-19T00:00:00Z",
+    }

@@ -42,8 +42,11 @@ def calendar_period(unit: str, zone: str, first: tuple[int, int, int], last: tup
     return Period(start, end, CalendarWindows(unit, zone))
 
 
-TO_THE_MILLISECOND = Period(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
-                            datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC), timedelta(seconds=3))  # fmt: skip
+TO_THE_MILLISECOND = Period(
+    datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
+    datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC),
+    timedelta(seconds=3),
+)
 PERIODS = [
     Period(START, START + 10 * DAY, SlidingWindows(7 * DAY, DAY)),
     Period(START, START + 10 * DAY, SlidingWindows(5 * HOUR, 2 * HOUR)),
@@ -54,7 +57,7 @@ PERIODS = [
     calendar_period("day", "Europe/Berlin", (2026, 1, 1), (2027, 1, 1)),
     calendar_period("week", "Asia/Kathmandu", (2026, 1, 5), (2026, 2, 2)),
     calendar_period("month", "America/New_York", (2024, 1, 1), (2026, 4, 1)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("period", PERIODS)
@@ -96,8 +99,12 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
     columns = {"user": names, "item": names, "time": times, **({"arrived": arrived} if arrivals else {})}
     split = _SplitDoFn(period)
     split.setup()
-    found = [(int(row), declared_window(period, window)) for part in split.process(pa.RecordBatch.from_pydict(columns))
-             for window in part.windows for row in part.value["user"].to_pylist()]  # fmt: skip
+    found = [
+        (int(row), declared_window(period, window))
+        for part in split.process(pa.RecordBatch.from_pydict(columns))
+        for window in part.windows
+        for row in part.value["user"].to_pylist()
+    ]
     expected = [
         (row, window)
         for row, (time, came) in enumerate(zip(times.tolist(), arrived.tolist(), strict=True))
@@ -146,17 +153,28 @@ def test_days_of_zones(period: Period, hours: list[int]) -> None:
     assert all(w.start.utcoffset() == timedelta(0) for w in period.windows())
 
 
-@pytest.mark.parametrize(("zone", "skipped"), [
-    ("Pacific/Apia", [date(2011, 12, 30)]), ("Pacific/Kwajalein", [date(1993, 8, 21)]), ("Europe/Berlin", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "skipped"),
+    [
+        ("Pacific/Apia", [date(2011, 12, 30)]),
+        ("Pacific/Kwajalein", [date(1993, 8, 21)]),
+        ("Europe/Berlin", []),
+    ],
+)
 def test_days_that_a_zone_left_out(zone: str, skipped: list[date]) -> None:
     assert skipped_days(ZoneInfo(zone)) == tuple(skipped)
 
 
-@pytest.mark.parametrize(("zone", "year"), [
-    ("Europe/Berlin", 2026), ("America/Sao_Paulo", 2018), ("Africa/Cairo", 2014), ("Australia/Lord_Howe", 2025),
-    ("America/Havana", 2025),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "year"),
+    [
+        ("Europe/Berlin", 2026),
+        ("America/Sao_Paulo", 2018),
+        ("Africa/Cairo", 2014),
+        ("Australia/Lord_Howe", 2025),
+        ("America/Havana", 2025),
+    ],
+)
 @pytest.mark.parametrize("unit", ["day", "week", "month", "quarter"])
 def test_calendar_windows_hold_the_moments_of_their_date(zone: str, year: int, unit: str) -> None:
     """Zones that change the clock at midnight are among them: a skipped midnight and one that comes twice."""
@@ -167,8 +185,15 @@ def test_calendar_windows_hold_the_moments_of_their_date(zone: str, year: int, u
     moments = [period.start + n * quarter for n in range((period.end - period.start) // quarter)]
     numbers = period.number(np.array([microseconds(at) for at in moments]))
     shown = [at.astimezone(ZoneInfo(zone)) for at in moments]
-    names = [{"day": at.date(), "week": at.isocalendar()[:2], "month": (at.year, at.month),
-              "quarter": (at.year, (at.month + 2) // 3)}[unit] for at in shown]  # fmt: skip
+    names = [
+        {
+            "day": at.date(),
+            "week": at.isocalendar()[:2],
+            "month": (at.year, at.month),
+            "quarter": (at.year, (at.month + 2) // 3),
+        }[unit]
+        for at in shown
+    ]
     assert len(set(names)) == len(period) and numbers[0] == 0
     changes = np.array([one != other for one, other in zip(names, names[1:], strict=False)])
     assert np.array_equal(np.diff(numbers), changes.astype(int))
@@ -183,13 +208,20 @@ def test_years_and_quarters_are_those_of_the_calendar() -> None:
     assert [str(window.start)[:7] for window in quarters.with_one_before().windows()][:2] == ["2025-10", "2026-01"]
 
 
-@pytest.mark.parametrize(("texts", "zone", "message"), [
-    (("2020-01-01", "2025-01-01", "365d"), "UTC", "window must fill .* the last one would have 2 days of 365 "
-     "days.*: end the period at 2024-12-30T00:00:00Z or at 2025-12-30T00:00:00Z, or take day, week, month"),
-    (("2026-01-05", "2026-01-08", "1000000w"), "UTC", "would have 3 days of 7000000 days: take a shorter one"),
-    (("2026-01-05", "2026-01-08", "7d"), "UTC", "3 days of 7 days: end the period at 2026-01-12T00:00:00Z, or"),
-    (("2026-03-23", "2026-04-06", "7d"), "Europe/Berlin", "would have 6 days, 23:00:00 of 7 days"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("texts", "zone", "message"),
+    [
+        (
+            ("2020-01-01", "2025-01-01", "365d"),
+            "UTC",
+            "window must fill .* the last one would have 2 days of 365 "
+            "days.*: end the period at 2024-12-30T00:00:00Z or at 2025-12-30T00:00:00Z, or take day, week, month",
+        ),
+        (("2026-01-05", "2026-01-08", "1000000w"), "UTC", "would have 3 days of 7000000 days: take a shorter one"),
+        (("2026-01-05", "2026-01-08", "7d"), "UTC", "3 days of 7 days: end the period at 2026-01-12T00:00:00Z, or"),
+        (("2026-03-23", "2026-04-06", "7d"), "Europe/Berlin", "would have 6 days, 23:00:00 of 7 days"),
+    ],
+)
 def test_a_last_window_of_another_length_is_refused(texts: tuple[str, str, str], zone: str, message: str) -> None:
     with pytest.raises(Refusal, match=message):
         Period.of(*texts, time_zone=zone)
@@ -250,12 +282,18 @@ def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) 
     [
         (("2026-01-05", "2026-01-15"), {}, Period(START, START + 10 * DAY)),
         ((START.date(), "2026-01-15", "5d"), {}, Period(START, START + 10 * DAY, 5 * DAY)),
-        (("2026-01-05T00:00Z", START + 8 * DAY, 4 * DAY), {"slide": "1d", "allowed_lateness": "2h"},
-         Period(START, START + 8 * DAY, SlidingWindows(4 * DAY, DAY), 2 * HOUR)),
-        (("2026-03-28", "2026-04-01", "day"), {"time_zone": "Europe/Berlin"},
-         calendar_period("day", "Europe/Berlin", (2026, 3, 28), (2026, 4, 1))),
+        (
+            ("2026-01-05T00:00Z", START + 8 * DAY, 4 * DAY),
+            {"slide": "1d", "allowed_lateness": "2h"},
+            Period(START, START + 8 * DAY, SlidingWindows(4 * DAY, DAY), 2 * HOUR),
+        ),
+        (
+            ("2026-03-28", "2026-04-01", "day"),
+            {"time_zone": "Europe/Berlin"},
+            calendar_period("day", "Europe/Berlin", (2026, 3, 28), (2026, 4, 1)),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -> None:
     assert Period.of(*texts, **others) == period
 

@@ -240,8 +240,9 @@ def chosen_of(active: set[int], most: int) -> set[int]:
     return reference({12345: active}, most)[12345]
 
 
-@pytest.mark.parametrize(("relation", "most", "changed"), [("add-remove", 1, 1), ("add-remove", 2, 2), ("swap", 1, 1),
-                                                          ("swap", 2, 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("relation", "most", "changed"), [("add-remove", 1, 1), ("add-remove", 2, 2), ("swap", 1, 1), ("swap", 2, 2)]
+)
 def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, changed: int) -> None:
     """Three windows, all user types: the law of the three rankings together, on neighbours both ways, at the share."""
     spec = bounded(relation, most, 3)
@@ -281,8 +282,11 @@ def test_windows_and_groups_share_together() -> None:
     """Of each of W windows g groups are paid for."""
     one, three = Groups.of(NAMES), Groups.of(["n", "s", "w"], 2)
     for relation, most, groups, reach, each in [
-        ("add-remove", 2, one, 2, 1), ("swap", 2, one, 2, 1), ("add-remove", 2, three, 2, 2), ("swap", 2, three, 2, 2),
-    ]:  # fmt: skip
+        ("add-remove", 2, one, 2, 1),
+        ("swap", 2, one, 2, 1),
+        ("add-remove", 2, three, 2, 2),
+        ("swap", 2, three, 2, 2),
+    ]:
         spec = bounded(relation, most, 5, groups)
         assert spec.windows_of_a_user == reach, (relation, most)
         assert spec.privacy.windows == reach * each and spec.top_k.rankings_of_a_user() == each

@@ -19,8 +19,6 @@ from private_topk.transforms.mechanisms.exact.race import Race
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
-__all__ = ["Canonical"]
-
 _PADDED = 7  # splits, in units of the root of k: evenly stepped counts have been seen to take 19
 _STEPS, _RATE = 10_000, Fraction(1, 2)
 

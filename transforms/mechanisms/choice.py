@@ -21,8 +21,6 @@ from private_topk.transforms.mechanisms.weighted import UNIT, Weighted
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
-__all__ = ["Choice", "Forecast", "choose"]
-
 Forecast = Callable[[Mechanism], float]
 """The share of the top k that a mechanism is expected to find, from public knowledge of the counts."""
 

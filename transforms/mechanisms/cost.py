@@ -10,8 +10,6 @@ from private_topk.transforms.errors import Refusal, plain, verbatim
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 
-__all__ = ["Cost", "at_least_0", "rho_of_exponential", "rho_of_pure"]
-
 _DIGITS = 64
 _SUMS = ("epsilon", "delta", "rho", "rest")
 _OF_ANY = Fraction(-1)  # until `__post_init__` has the rho of any release

@@ -16,8 +16,6 @@ from private_topk.transforms.mechanisms.exact.sequences import SequenceLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
-__all__ = ["FastJoint"]
-
 
 @dataclass(frozen=True)
 class FastJoint(Mechanism):

@@ -15,8 +15,6 @@ from private_topk.transforms.mechanisms.exact.noise import float_rate, gamma_rea
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
-__all__ = ["Gamma"]
-
 _DIRECTION, _RADIUS = 0, 64  # lanes
 
 

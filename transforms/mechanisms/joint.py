@@ -15,8 +15,6 @@ from private_topk.transforms.mechanisms.exact.sequences import SequenceLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
 
-__all__ = ["Joint"]
-
 
 @dataclass(frozen=True)
 class Joint(Mechanism):

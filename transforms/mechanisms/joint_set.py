@@ -15,8 +15,6 @@ from private_topk.transforms.mechanisms.exact.sets import SetLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
-__all__ = ["JointSet"]
-
 
 @dataclass(frozen=True)
 class JointSet(Mechanism):

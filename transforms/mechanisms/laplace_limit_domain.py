@@ -14,8 +14,6 @@ from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
-__all__ = ["LaplaceLimitDomain"]
-
 
 @dataclass(frozen=True)
 class LaplaceLimitDomain(UnknownDomainMechanism):

@@ -13,8 +13,6 @@ from private_topk.transforms.mechanisms.exact.noise import above_bottom
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
-__all__ = ["LimitDomain"]
-
 
 @dataclass(frozen=True)
 class LimitDomain(UnknownDomainMechanism):

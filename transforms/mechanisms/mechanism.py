@@ -21,10 +21,6 @@ from private_topk.transforms.mechanisms.parameters import check_parameter, param
 if TYPE_CHECKING:
     from private_topk.transforms.mechanisms.weighted import Weighting
 
-__all__ = [
-    "ALL", "About", "Flags", "Guarantee", "Indices", "Mechanism", "Neighbours", "Prepared", "check_k", "check_ranks",
-    "check_stated", "sensitivity",
-]  # fmt: skip
 
 Neighbours = Literal["add-remove", "swap"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -230,9 +226,12 @@ class Mechanism(abc.ABC):
         for its in fields(self):
             object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
         if self.cap > 1 and self.guarantee.metric != "amounts":
-            raise Refusal("mechanism", f"{self.about.name} does not rank amounts: it is proved for users counted once "
-                          "an item, whom a sum of amounts gives more weight", "rank without amounts, or take a "
-                          "mechanism whose guarantee says metric=\"amounts\"")  # fmt: skip
+            raise Refusal(
+                "mechanism",
+                f"{self.about.name} does not rank amounts: it is proved for users counted once "
+                "an item, whom a sum of amounts gives more weight",
+                'rank without amounts, or take a mechanism whose guarantee says metric="amounts"',
+            )
         offered, chosen = self.guarantee.neighbours, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"

@@ -24,11 +24,6 @@ from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, pr
 from private_topk.transforms.mechanisms.mechanism import Indices, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
-__all__ = [
-    "CorrelatedGaussian", "CountBudget", "CountNoise", "Cube", "IndependentLaplace", "Spread",
-    "discrete_laplace", "noise_of_counts", "noise_of_others", "publish_counts",
-]  # fmt: skip
-
 _ROOT_BITS = 32
 _OWN, _SHARED, _RADIUS = 0, 1, 2  # lanes
 _SUMMED = 64  # variances from here on grow by 1/12 when rounded, to within one part in a million

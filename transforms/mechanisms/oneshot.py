@@ -14,8 +14,6 @@ from private_topk.transforms.mechanisms.exact.noise import check_noise
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
-__all__ = ["Oneshot"]
-
 
 @dataclass(frozen=True)
 class Oneshot(Mechanism):

@@ -12,8 +12,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from private_topk.transforms.errors import Refusal, plain, verbatim
 
-__all__ = ["Parameter", "as_written", "check_decimal", "check_parameter", "decimal", "parameter", "parameters_of"]
-
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
 _HELP = {

@@ -12,8 +12,6 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
-__all__ = ["Peeling"]
-
 
 @dataclass(frozen=True)
 class Peeling(Mechanism):

@@ -14,8 +14,6 @@ from private_topk.transforms.mechanisms.exact.flips import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 
-__all__ = ["PnfPeeling"]
-
 
 @dataclass(frozen=True)
 class PnfPeeling(Mechanism):

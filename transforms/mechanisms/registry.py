@@ -32,13 +32,28 @@ from private_topk.transforms.mechanisms.top_stable import TopStable
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
-__all__ = ["MECHANISMS", "make_mechanism", "mechanism_by_name", "name_of", "with_budget"]
-
 _ALL: tuple[type[Mechanism], ...] = (
-    Joint, FastJoint, JointSet, Canonical, Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian,
-    WeightedOrder, Gamma, LimitDomain, LaplaceLimitDomain, TopStable, RestrictedGumbel,
-    RestrictedNormal, RestrictedPnf, RestrictedLaplace, WeightedGaussian,
-)  # fmt: skip
+    Joint,
+    FastJoint,
+    JointSet,
+    Canonical,
+    Peeling,
+    CdpPeeling,
+    PnfPeeling,
+    Oneshot,
+    Laplace,
+    Gaussian,
+    WeightedOrder,
+    Gamma,
+    LimitDomain,
+    LaplaceLimitDomain,
+    TopStable,
+    RestrictedGumbel,
+    RestrictedNormal,
+    RestrictedPnf,
+    RestrictedLaplace,
+    WeightedGaussian,
+)
 
 MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}
 """Every built-in mechanism by the name it has on the command line."""

@@ -26,8 +26,6 @@ from private_topk.transforms.mechanisms.peeling import Peeling
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
-__all__ = ["ADDITIVE", "Restricted", "RestrictedMechanism", "rho_of_tests"]
-
 _KINDS = (Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian, Gamma)
 ADDITIVE: Mapping[str, type[Mechanism]] = {kind.about.name: kind for kind in _KINDS}
 """Mechanisms that add noise to counts and take the largest, by name."""

@@ -14,8 +14,6 @@ from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
-__all__ = ["RestrictedLaplace"]
-
 _FOR_TESTS = Fraction(1, 4)
 
 

@@ -14,8 +14,6 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
-__all__ = ["RestrictedNormal"]
-
 _LEAST_FOR_TESTS, _MOST_FOR_TESTS = Fraction(1, 3), Fraction(1, 2)
 
 

@@ -13,8 +13,6 @@ from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indic
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
-__all__ = ["RestrictedPnf"]
-
 _FOR_TESTS = Fraction(1, 4)
 
 

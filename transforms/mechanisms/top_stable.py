@@ -15,8 +15,6 @@ from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_cro
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
-__all__ = ["TopStable"]
-
 
 @dataclass(frozen=True)
 class TopStable(UnknownDomainMechanism):

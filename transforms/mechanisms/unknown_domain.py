@@ -40,8 +40,6 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, sensitivity
 
-__all__ = ["UnknownDomainMechanism"]
-
 _KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
 _MOST_KBAR = 10_000_000
 

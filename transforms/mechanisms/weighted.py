@@ -14,8 +14,6 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.mechanism import Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
-__all__ = ["UNIT", "Weighted", "Weighting", "checked_items"]
-
 UNIT = 1 << 16
 """What a user adds to an item who counts wholly."""
 

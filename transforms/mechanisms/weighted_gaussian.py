@@ -28,8 +28,6 @@ from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, gr
 from private_topk.transforms.mechanisms.mechanism import About, Flags, Guarantee, Indices, sensitivity
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
-__all__ = ["WeightedGaussian"]
-
 _HUNDREDTHS = 100
 _NEW = Fraction(15, 16)
 """The part of delta that new items may take where noise takes all of it. Less than all: what is left is for the first

@@ -14,8 +14,6 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
-__all__ = ["WeightedOrder"]
-
 
 @dataclass(frozen=True)
 class WeightedOrder(Weighted):

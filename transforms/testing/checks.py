@@ -16,8 +16,6 @@ from private_topk.transforms.testing.laws import (
     total,
 )
 
-__all__ = ["ORDERS", "check_law", "check_neighbours", "check_pair"]
-
 LawOf = Callable[[tuple[int, ...], int], Law]
 """The law of one mechanism: counts and k in, probabilities out."""
 

@@ -14,8 +14,6 @@ import numpy as np
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.mechanism import ALL
 
-__all__ = ["CHECKS", "check_contract"]
-
 CASES = {
     "ordinary": [9, 7, 7, 4, 2, 0, 0, 1],
     "all equal": [5] * 8,

@@ -13,8 +13,6 @@ from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.testing.laws import Law, as_ball
 
-__all__ = ["FALSE_ALARM", "assert_follows", "draws_to_see", "frequencies"]
-
 FALSE_ALARM = 1e-6
 """A frequency test of a correct sampler fails once in a million seeds; the seeds are fixed, so it never does twice."""
 POWER = 0.99

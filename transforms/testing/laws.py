@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms import Mechanism
 
-__all__ = [
-    "SMALL_COUNTS", "Law", "LogLaw", "as_ball", "hockey_stick", "log_ratio_range", "max_log_ratio", "neighbours",
-    "permitted_neighbours", "renyi", "total",
-]  # fmt: skip
-
 Law = Mapping[tuple[int, ...], "Fraction | arb | float"]
 """The probability of each answer, a tuple of indices. Computed by code that shares nothing with the sampler."""
 
 SMALL_COUNTS = [
-    (1,), (0, 0), (2, 1), (3, 3, 3), (5, 3, 3, 0), (4, 3, 1, 0), (6, 3, 3, 4), (2, 2, 1, 1, 0),
-]  # fmt: skip
+    (1,),
+    (0, 0),
+    (2, 1),
+    (3, 3, 3),
+    (5, 3, 3, 0),
+    (4, 3, 1, 0),
+    (6, 3, 3, 4),
+    (2, 2, 1, 1, 0),
+]
 """The grid on which the privacy inequality is checked against every neighbour: ties, zeros, gaps, d = 1."""
 
 

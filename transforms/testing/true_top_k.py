@@ -15,8 +15,6 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
 from private_topk.transforms.release import Release, ReleaseKey
 
-__all__ = ["TrueTopK", "fixed_release"]
-
 
 @dataclass(frozen=True)
 class TrueTopK(Mechanism):

@@ -51,19 +51,6 @@ from private_topk.transforms.rows import late_moment
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
 from private_topk.transforms.windows.period import Stretches
 
-__all__ = [
-    "AssignWindows",
-    "DropLateBlocks",
-    "EveryWindow",
-    "IntoWindows",
-    "beam_windows",
-    "declared_window",
-    "into_windows",
-    "last_moment",
-    "window_named",
-]  # fmt: skip
-
-
 _KEYS = 16
 _TICK = 1000
 """A millisecond: the resolution of timestamps in portable runners."""
@@ -96,8 +83,11 @@ class AssignWindows(beam.PTransform):
             everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
             return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period))
         if _grid(self._period)[0] == _TICK:
-            raise Refusal("", "the windows of a stream must close on a grid of two milliseconds or more",
-                          "end the period by the second")  # fmt: skip
+            raise Refusal(
+                "",
+                "the windows of a stream must close on a grid of two milliseconds or more",
+                "end the period by the second",
+            )
         # block with the column time  ->  block of users and items, in its windows
         return (
             blocks
@@ -297,8 +287,13 @@ def into_windows(period: Period) -> beam.WindowInto:
     """The windowing of `beam_windows`: one firing each, at the watermark, no lateness."""
     size, offset = _grid(period)
     windowfn, discarding = FixedWindows(Duration(micros=size), Timestamp(micros=offset)), AccumulationMode.DISCARDING
-    return beam.WindowInto(windowfn, trigger=AfterWatermark(), accumulation_mode=discarding, allowed_lateness=0,
-                           timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)  # fmt: skip
+    return beam.WindowInto(
+        windowfn,
+        trigger=AfterWatermark(),
+        accumulation_mode=discarding,
+        allowed_lateness=0,
+        timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST,
+    )
 
 
 def last_moment(period: Period, number: int) -> Timestamp:
@@ -359,8 +354,11 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
         try:
             return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
         except OverflowError:  # Beam's default timestamp is long before the year 1
-            raise Refusal("", "windows of the input must lie within the years 1 to 9999", "give elements their event "
-                          "times, as beam.window.TimestampedValue does") from None  # fmt: skip
+            raise Refusal(
+                "",
+                "windows of the input must lie within the years 1 to 9999",
+                "give elements their event times, as beam.window.TimestampedValue does",
+            ) from None
     return WindowBounds() if period is None else period.window(0)
 
 

@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.windows.windowing import Run, Windowing, microseconds
 
-__all__ = ["UNITS", "CalendarWindows", "Steps", "came_before", "time_zone"]
-
 _DAY = timedelta(days=1)
 _SHORTEST = timedelta(milliseconds=1)
 
@@ -37,8 +35,13 @@ class Unit(NamedTuple):
         return (self.days + 31 * self.months + 1) * _DAY
 
 
-UNITS = {"day": Unit(days=1), "week": Unit(days=7), "month": Unit(months=1), "quarter": Unit(months=3),
-         "year": Unit(months=12)}  # fmt: skip
+UNITS = {
+    "day": Unit(days=1),
+    "week": Unit(days=7),
+    "month": Unit(months=1),
+    "quarter": Unit(months=3),
+    "year": Unit(months=12),
+}
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,11 @@ class CalendarWindows(Windowing):
         edges = self.edges(start, end)
         if edges[0] != start or edges[-1] != end:
             first, last = (edge.astimezone(time_zone(self.zone)).isoformat() for edge in (edges[0], edges[-1]))
-            raise Refusal("", f"period must be made of whole {self.unit}s of {self.zone}: the next wider one is from "
-                             f"{first} to {last}")  # fmt: skip
+            raise Refusal(
+                "",
+                f"period must be made of whole {self.unit}s of {self.zone}: the next wider one is from "
+                f"{first} to {last}",
+            )
 
     def at_least(self, start: datetime, end: datetime) -> int:
         return -((start - end) // UNITS[self.unit].longest)

@@ -31,9 +31,6 @@ from private_topk.transforms.windows.windowing import (
     windowing_of,
 )
 
-__all__ = ["Period", "Stretches", "duration", "moment", "period_of", "window_length"]
-
-
 _MOST = 100_000
 _EXAMPLE = "Period.of('2026-01-05', '2026-02-02', '7d')"
 
@@ -310,8 +307,12 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
     start, end, zone = options.get("period_from"), options.get("period_to"), options.get("time_zone", "UTC")
     if start is None and end is None:
         if "window" in options:
-            raise Refusal("window", "needs {period_from} and {period_to}", "windows that are inferred from the data "
-                          "would tell of a user who is alone in one, so the period must be public")  # fmt: skip
+            raise Refusal(
+                "window",
+                "needs {period_from} and {period_to}",
+                "windows that are inferred from the data "
+                "would tell of a user who is alone in one, so the period must be public",
+            )
         return None
     if start is None or end is None:
         raise Refusal("period_from", "and {period_to} go together", "give both, so that the period is public")

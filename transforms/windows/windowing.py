@@ -17,24 +17,6 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.errors import Refusal
 
-__all__ = [
-    "MICROSECOND",
-    "MILLISECOND",
-    "FixedWindows",
-    "Instants",
-    "Run",
-    "SlidingWindows",
-    "TwoWindows",
-    "Whole",
-    "WindowBounds",
-    "Windowing",
-    "from_microseconds",
-    "microseconds",
-    "utc_text",
-    "whole_milliseconds",
-    "windowing_of",
-]
-
 
 class Run(NamedTuple):
     """Regular windows: `number` of them, `size` microseconds long, one every `step` from `start`; none beyond `end`."""
@@ -137,10 +119,14 @@ class FixedWindows(Windowing):
         with suppress(OverflowError):  # beyond the year 9999
             ends.append(end + (self.length - rest))
         sizes = [str(size).removesuffix(", 0:00:00") for size in (rest, self.length)]
-        raise Refusal("window", "must fill the period with windows of one length, and the last one would have "
-                      f"{' of '.join(sizes)}", f"end the period at {' or at '.join(map(utc_text, ends))}, or take day, "
-                      "week, month, quarter or year, which follow the calendar and its clock changes"
-                      if ends else "take a shorter one")  # fmt: skip
+        raise Refusal(
+            "window",
+            f"must fill the period with windows of one length, and the last one would have {' of '.join(sizes)}",
+            f"end the period at {' or at '.join(map(utc_text, ends))}, or take day, "
+            "week, month, quarter or year, which follow the calendar and its clock changes"
+            if ends
+            else "take a shorter one",
+        )
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         length = end - start
@@ -167,8 +153,9 @@ class SlidingWindows(Windowing):
     def __post_init__(self) -> None:
         if not timedelta(0) < self.slide <= self.size:
             lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.slide)]
-            raise Refusal("slide", "must be above 0 and at most the length of a window, "
-                          f"{lengths[0]}, got {lengths[1]}")  # fmt: skip
+            raise Refusal(
+                "slide", f"must be above 0 and at most the length of a window, {lengths[0]}, got {lengths[1]}"
+            )
 
     def check(self, start: datetime, end: datetime) -> None:
         whole_milliseconds(self.size)
@@ -182,8 +169,11 @@ class SlidingWindows(Windowing):
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        raise Refusal("slide", "does not go with {against}: a window and the one before it overlap, and what is in "
-                      "both is no change", "leave {slide} out")  # fmt: skip
+        raise Refusal(
+            "slide",
+            "does not go with {against}: a window and the one before it overlap, and what is in both is no change",
+            "leave {slide} out",
+        )
 
     def overlap(self, windows: int) -> int:
         """A window overlaps those that start less than its length before or after it, on either side one fewer than
@@ -196,8 +186,11 @@ def windowing_of(way: Windowing | timedelta | None) -> Windowing:
     if isinstance(way, timedelta):
         return FixedWindows(way)
     if way is not None and not isinstance(way, Windowing):
-        raise Refusal("window", f"must be a timedelta or a Windowing, got {type(way).__name__}",
-                      "Period.of takes texts such as 7d and month")  # fmt: skip
+        raise Refusal(
+            "window",
+            f"must be a timedelta or a Windowing, got {type(way).__name__}",
+            "Period.of takes texts such as 7d and month",
+        )
     return Whole() if way is None else way
 
 

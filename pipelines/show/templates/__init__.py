@@ -15,9 +15,13 @@ def _shown(value: object) -> object:
 
 
 _ALL = Environment(
-    loader=PackageLoader(__name__, ""), autoescape=True, finalize=_shown, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
+    loader=PackageLoader(__name__, ""),
+    autoescape=True,
+    finalize=_shown,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 _ALL.filters["thousands"] = "{:,}".format
 
 

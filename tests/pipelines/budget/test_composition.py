@@ -53,9 +53,14 @@ def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
 
 @pytest.mark.parametrize(
     ("wrong", "field"),
-    [({"dataset": ""}, "dataset"), ({"dataset": None}, "dataset"), ({"unit": "usr"}, "privacy_unit"),
-     ({"unit": ["user"]}, "privacy_unit"), ({"neighbours": "{unit}"}, "neighbours")],
-)  # fmt: skip
+    [
+        ({"dataset": ""}, "dataset"),
+        ({"dataset": None}, "dataset"),
+        ({"unit": "usr"}, "privacy_unit"),
+        ({"unit": ["user"]}, "privacy_unit"),
+        ({"neighbours": "{unit}"}, "neighbours"),
+    ],
+)
 def test_a_budget_is_checked_however_it_is_made(wrong: dict[str, Any], field: str) -> None:
     given = {"dataset": "plays", "unit": "user", "total": Total(1), "neighbours": "swap"}
     with pytest.raises(Refusal) as found:

@@ -32,10 +32,27 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(report: str, *more: str) -> int:
-    return main([
-        "run", "--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--quiet",
-        "--release-key", "file:key", "--release-id", report, "--output", f"{report}.csv", *more,
-    ])  # fmt: skip
+    return main(
+        [
+            "run",
+            "--input",
+            "rows.csv",
+            "--domain",
+            "items.txt",
+            "--mechanism",
+            "joint",
+            "--k",
+            "2",
+            "--quiet",
+            "--release-key",
+            "file:key",
+            "--release-id",
+            report,
+            "--output",
+            f"{report}.csv",
+            *more,
+        ]
+    )
 
 
 def charged(*more: str) -> list[str]:
@@ -151,12 +168,14 @@ def test_arithmetic_ends_at_every_edge(epsilon: str, delta: str, windows: int) -
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ({"epsilon": 0}, "epsilon"), ({"epsilon": 1, "delta": 1}, "delta"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": 1, "delta": 1}, "delta"),
         ({"epsilon": 1, "delta": 0.1, "release_delta": 0.2}, "release_delta"),
         ({"epsilon": 1, "unit": "x"}, "privacy_unit"),
-        ({"epsilon": 1, "dataset": "a\nb"}, "dataset"), ({"epsilon": 1, "neighbours": "x"}, "neighbours"),
+        ({"epsilon": 1, "dataset": "a\nb"}, "dataset"),
+        ({"epsilon": 1, "neighbours": "x"}, "neighbours"),
     ],
-)  # fmt: skip
+)
 def test_budgets_are_checked_where_they_are_made(given: dict, field: str) -> None:
     with pytest.raises(Refusal) as refused:
         Budget.of(given.pop("dataset", "plays"), **given)

@@ -35,9 +35,15 @@ def budget(epsilon: str = "1", delta: str = "0", unit: str = "user-window", **mo
 def request(report: str, epsilon: float = 0.25, windows: Windows | None = None, **more: object) -> Request:
     parameters = {"mechanism": "joint", "k": 10, "epsilon": epsilon, "neighbours": "add-remove"}
     values = {
-        "dataset": "plays", "unit": "user-window", "release_id": report, "key_id": "k1", "fingerprint": "f1",
-        "parameters": parameters, "windows": windows or weeks(1), "cost": JOINT(epsilon).cost(10),
-    }  # fmt: skip
+        "dataset": "plays",
+        "unit": "user-window",
+        "release_id": report,
+        "key_id": "k1",
+        "fingerprint": "f1",
+        "parameters": parameters,
+        "windows": windows or weeks(1),
+        "cost": JOINT(epsilon).cost(10),
+    }
     return Request(**{**values, **more})
 
 
@@ -131,8 +137,11 @@ def test_sliding_windows_add_up_where_they_overlap(url: str) -> None:
 def test_calendars_add_up_with_other_windows_where_they_overlap(url: str) -> None:
     """The first of November in Berlin begins while it is October in UTC: that hour's week is in both months."""
     berlin = ZoneInfo("Europe/Berlin")
-    months = Period(datetime(2026, 10, 1, tzinfo=berlin), datetime(2026, 12, 1, tzinfo=berlin),
-                    CalendarWindows("month", "Europe/Berlin"))  # fmt: skip
+    months = Period(
+        datetime(2026, 10, 1, tzinfo=berlin),
+        datetime(2026, 12, 1, tzinfo=berlin),
+        CalendarWindows("month", "Europe/Berlin"),
+    )
     ledger = Ledger(url)
     ledger.create(budget("1"))
     assert ledger.charge(request("months", 0.5, Windows.of(months))).used == 0.5

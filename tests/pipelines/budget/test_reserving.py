@@ -19,9 +19,7 @@ from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
-from tests.pipelines.report_file.test_publish import CHARGED, folder, report
-
-__all__ = ["folder"]
+from tests.pipelines.report_file.test_publish import CHARGED, report
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 YEAR = 365 * DAY
@@ -195,9 +193,12 @@ def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: 
     let_pass(url, YEAR)
     ledger.renew("plays", "user", YEAR)
     let_pass(url, -timedelta(minutes=7))  # so the clock was ahead
-    for asked in (lambda: ledger.charge(request("b", PURE)), lambda: ledger.quote(request("b", PURE)),
-                  lambda: ledger.reserve(reservation("r", PURE, 0, 1)),
-                  lambda: ledger.renew("plays", "user", YEAR)):  # fmt: skip
+    for asked in (
+        lambda: ledger.charge(request("b", PURE)),
+        lambda: ledger.quote(request("b", PURE)),
+        lambda: ledger.reserve(reservation("r", PURE, 0, 1)),
+        lambda: ledger.renew("plays", "user", YEAR),
+    ):
         with pytest.raises(Refusal, match="ledger has a clock that stands at .*, and stood at .* when it noted a new"):
             asked()
     assert ledger.charge(request("a", PURE)).outcome == "started", "a repeat costs nothing whatever the time"

@@ -104,14 +104,35 @@ def test_parts_of_risers_are_those_of_their_law(ledger: Ledger, mechanism: str, 
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        ("epsilon", "x"), ("epsilon", "-1"), ("epsilon", ""), ("epsilon", "1/0"), ("epsilon", "1e999999999"),
-        ("epsilon", b"\xff"), ("delta", "nan"), ("rho", "0.1"), ("rest", "1"), ("windows", "["),
-        ("epsilon", "9" * 500), ("rho", "9" * 500), ("windows", "[" * 100_000), ("charged", "yesterday"), ("k", 1.5),
-        ("windows_of_a_user", 0), ("windows_of_a_user", 2), ("weight", "-1"), ("weight", "2"), ("bounded", 2),
-        ("bounded", "perhaps"), ("user_column", b"user"), ("report_name", b"weekly"), ("fingerprint", b"f"),
-        ("windows", "[1,2]"), ("windows", "null"), ("windows", "[0,10,0,0,1]"),
+        ("epsilon", "x"),
+        ("epsilon", "-1"),
+        ("epsilon", ""),
+        ("epsilon", "1/0"),
+        ("epsilon", "1e999999999"),
+        ("epsilon", b"\xff"),
+        ("delta", "nan"),
+        ("rho", "0.1"),
+        ("rest", "1"),
+        ("windows", "["),
+        ("epsilon", "9" * 500),
+        ("rho", "9" * 500),
+        ("windows", "[" * 100_000),
+        ("charged", "yesterday"),
+        ("k", 1.5),
+        ("windows_of_a_user", 0),
+        ("windows_of_a_user", 2),
+        ("weight", "-1"),
+        ("weight", "2"),
+        ("bounded", 2),
+        ("bounded", "perhaps"),
+        ("user_column", b"user"),
+        ("report_name", b"weekly"),
+        ("fingerprint", b"f"),
+        ("windows", "[1,2]"),
+        ("windows", "null"),
+        ("windows", "[0,10,0,0,1]"),
     ],
-)  # fmt: skip
+)
 def test_damaged_charges_are_named(ledger: Ledger, capsys: pytest.CaptureFixture, column: str, value: object) -> None:
     ledger.charge(request("a"))
     ledger.charge(request("b"))
@@ -133,7 +154,7 @@ def test_damaged_charges_are_named(ledger: Ledger, capsys: pytest.CaptureFixture
         ("delta", "1"),
         ("release_delta", "1/2"),
         ("delta", b""),
-    ],  # fmt: skip
+    ],
 )
 def test_damaged_budgets_are_named(ledger: Ledger, column: str, value: object) -> None:
     change(column, value, "budgets")
@@ -151,14 +172,20 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"parameters": {"mechanism": object()}}, {"parameters": {5: "x"}}, {"parameters": ["mechanism"]},
-        {"windows_of_a_user": 0}, {"windows_of_a_user": 2}, {"windows_of_a_user": 1.0}, {"rows": {"item_column": "x"}},
+        {"parameters": {"mechanism": object()}},
+        {"parameters": {5: "x"}},
+        {"parameters": ["mechanism"]},
+        {"windows_of_a_user": 0},
+        {"windows_of_a_user": 2},
+        {"windows_of_a_user": 1.0},
+        {"rows": {"item_column": "x"}},
         *({"parameters": {"against": {"window": "previous", "weight": weight}}} for weight in (-1, 2, "1/0", None)),
         {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
-        {"cost": Cost(Fraction(10**40), Fraction(0))}, {"cost": Cost(Fraction(1), Fraction(2))},
+        {"cost": Cost(Fraction(10**40), Fraction(0))},
+        {"cost": Cost(Fraction(1), Fraction(2))},
     ],
     ids=["parameters"] * 3 + ["windows_of_a_user"] * 3 + ["rows"] + ["weight"] * 4 + ["cost"] * 3,
-)  # fmt: skip
+)
 def test_nothing_is_charged_that_could_not_be_read_again(ledger: Ledger, change: dict[str, Any]) -> None:
     """One such row would refuse every later charge of its dataset, as a damaged one does."""
     for ask in (ledger.charge, ledger.quote):
@@ -182,12 +209,20 @@ def test_a_reservation_that_could_not_be_read_again_is_refused(ledger: Ledger) -
     assert ledger.read("plays").reservations == []
 
 
-@pytest.mark.parametrize(("table", "column", "value"), [
-    ("reservations", "epsilon", "x"), ("reservations", "windows", "[]"), ("reservations", "reserved", "late"),
-    ("reservations", "given_back", "late"), ("reservations", "report_name", b"x"),
-    ("renewals", "began", "soon"), ("renewals", "seconds", "x"), ("renewals", "last_charge", "x"),
-    ("renewals", "unit", b"user"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("reservations", "epsilon", "x"),
+        ("reservations", "windows", "[]"),
+        ("reservations", "reserved", "late"),
+        ("reservations", "given_back", "late"),
+        ("reservations", "report_name", b"x"),
+        ("renewals", "began", "soon"),
+        ("renewals", "seconds", "x"),
+        ("renewals", "last_charge", "x"),
+        ("renewals", "unit", b"user"),
+    ],
+)
 def test_damaged_reservations_and_renewals_are_named(ledger: Ledger, table: str, column: str, value: object) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))
     ledger.reserve(Reservation("plays", "weekly", Windows.of(None), Cost(Fraction(1), Fraction(0))))
@@ -224,8 +259,11 @@ def test_the_steps_that_are_left_are_taken_once_and_keep_what_is_held(
     Ledger(url).create(Budget.of("plays", 9))
     Ledger(url).charge(request("a"))
     before = Ledger(url).read()
-    monkeypatch.setitem(tables._STEPS, 3, "alter table private_topk_charges add column note text;"
-                                          "update private_topk_charges set note = report_name")  # fmt: skip
+    monkeypatch.setitem(
+        tables._STEPS,
+        3,
+        "alter table private_topk_charges add column note text;update private_topk_charges set note = report_name",
+    )
     monkeypatch.setitem(tables._STEPS, 4, "update private_topk_charges set k = 7")
     assert Ledger(url).read().charges == [replace(before.charges[0], k=7)]
     Ledger(url).charge(request("b"))

@@ -15,9 +15,7 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.pipelines.budget.test_windows import some_period
-from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger
-
-__all__ = ["place"]
+from tests.pipelines.test_charged_runs import arguments, create, with_ledger
 
 URL = "sqlite:///budget.db"
 LITTLE = Fraction(1, 10**9)

@@ -133,8 +133,11 @@ def noise(mechanism: Mechanism, k: int = 10) -> float:
     if name == "top-stable":
         return float(3 / mechanism.search_budget(k)[0])  # type: ignore[attr-defined]
     epsilon = Fraction(mechanism.parameter("epsilon"))
-    return float(k / (epsilon * Fraction(3, 4)) if name == "restricted-pnf" else
-                 min(k, mechanism.parameter("max_items_per_user")) / epsilon)  # fmt: skip
+    return float(
+        k / (epsilon * Fraction(3, 4))
+        if name == "restricted-pnf"
+        else min(k, mechanism.parameter("max_items_per_user")) / epsilon
+    )
 
 
 def now(name: str) -> list[float]:
@@ -144,12 +147,16 @@ def now(name: str) -> list[float]:
 
 
 WANTED = {
-    "limit-domain": (1.15, 2.4, 4.2, 5.3), "restricted-gumbel": (1.1, 1.2, 2.1, 2.5),
-    "restricted-pnf": (1, 1.4, 2.4, 2.9), "restricted-laplace, m = 3": (1, 1, 1.5, 1.9),
-    "restricted-normal, m = 10": (1, 1.3, 2.2, 2.7), "restricted-normal, m = 50": (1, 1.4, 2.4, 3),
-    "laplace-limit-domain, m = 5": (1, 1, 1.6, 2), "top-stable, kbar = 20": (1, 1, 1.4, 1.7),
+    "limit-domain": (1.15, 2.4, 4.2, 5.3),
+    "restricted-gumbel": (1.1, 1.2, 2.1, 2.5),
+    "restricted-pnf": (1, 1.4, 2.4, 2.9),
+    "restricted-laplace, m = 3": (1, 1, 1.5, 1.9),
+    "restricted-normal, m = 10": (1, 1.3, 2.2, 2.7),
+    "restricted-normal, m = 50": (1, 1.4, 2.4, 3),
+    "laplace-limit-domain, m = 5": (1, 1, 1.6, 2),
+    "top-stable, kbar = 20": (1, 1, 1.4, 1.7),
     "weighted-gaussian, m = 20": (1.03, 1, 1, 1),
-}  # fmt: skip
+}
 """By how much less noise, at least. `limit-domain` is nothing but draws that zCDP suits; others have tests, too."""
 
 

@@ -94,10 +94,14 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
         charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).entry()
         edges = [edge.tolist() for edge in Windows.of(reads).bounds()]
         sums = [
-            sum((part * (n < last) + (n > 0)) / (1 + part) for n, (a, b) in enumerate(zip(*edges, strict=True))
-                if a < end and start < b)
-            for unit in (charge.windows, other) for start, end in zip(*(e.tolist() for e in unit.bounds()), strict=True)
-        ]  # fmt: skip
+            sum(
+                (part * (n < last) + (n > 0)) / (1 + part)
+                for n, (a, b) in enumerate(zip(*edges, strict=True))
+                if a < end and start < b
+            )
+            for unit in (charge.windows, other)
+            for start, end in zip(*(e.tolist() for e in unit.bounds()), strict=True)
+        ]
         units = (np.concatenate(both) for both in zip(charge.windows.bounds(), other.bounds(), strict=True))
         assert [charge.reached(parts) for parts in charge.overlapping(*units).tolist()] == sums
         spent = Cost.sum(heaviest(Budget("d", "user-window", total), [charge, Charge(other, nothing)]))
@@ -148,8 +152,11 @@ def test_regular_windows_are_written_as_ever() -> None:
 def test_a_calendar_is_written_by_its_moments() -> None:
     """A later edition of the time zone database changes nothing of a charge: no zone is looked up again."""
     berlin = ZoneInfo("Europe/Berlin")
-    year = Period(datetime(2026, 1, 1, tzinfo=berlin), datetime(2027, 1, 1, tzinfo=berlin),
-                  CalendarWindows("day", "Europe/Berlin"))  # fmt: skip
+    year = Period(
+        datetime(2026, 1, 1, tzinfo=berlin),
+        datetime(2027, 1, 1, tzinfo=berlin),
+        CalendarWindows("day", "Europe/Berlin"),
+    )
     windows = Windows.of(year)
     hour = 3_600_000_000
     assert [(run.size // hour, run.number) for run in windows.runs] == [(24, 87), (23, 1), (24, 209), (25, 1), (24, 67)]
@@ -160,10 +167,21 @@ def test_a_calendar_is_written_by_its_moments() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{}", "[]", "[[]]", "[1,2,3,4]", "[0,10,0,1,1]", "[0,10,1,0,1]", "[9,0,1,1,1]", "[0,10,1,1,0]",
-        "[0.0,10,1,1,1]", "[[0,10,1,1,1],3]", "null", '["a",1,2,3,4]',
+        "",
+        "{}",
+        "[]",
+        "[[]]",
+        "[1,2,3,4]",
+        "[0,10,0,1,1]",
+        "[0,10,1,0,1]",
+        "[9,0,1,1,1]",
+        "[0,10,1,1,0]",
+        "[0.0,10,1,1,1]",
+        "[[0,10,1,1,1],3]",
+        "null",
+        '["a",1,2,3,4]',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_windows_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Windows.read(text)

@@ -32,10 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write(place / "items.txt", "tea\ncake\nscone\n")
     (place / "key").write_text("a key of the tests' own")
     np.save(place / "counts.npy", np.arange(9))
-    write(place / "report.yaml", "report: r\nsource: {input: rows.csv}\ndomain: {file: items.txt}\n"
-          "window: {every: day, first: 2026-03-28, time_zone: Europe/Berlin}\nmechanism: {name: joint, k: 2}\n"
-          "budget: {epsilon: 1}\nrelease_key: file:key\nsink: {output: 'out/{start}.csv'}\n"
-          "ledger: {url: 'sqlite:///budget.db', dataset: d}\n")  # fmt: skip
+    write(
+        place / "report.yaml",
+        "report: r\nsource: {input: rows.csv}\ndomain: {file: items.txt}\n"
+        "window: {every: day, first: 2026-03-28, time_zone: Europe/Berlin}\nmechanism: {name: joint, k: 2}\n"
+        "budget: {epsilon: 1}\nrelease_key: file:key\nsink: {output: 'out/{start}.csv'}\n"
+        "ledger: {url: 'sqlite:///budget.db', dataset: d}\n",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         yield place
@@ -69,10 +72,22 @@ def test_people_are_told_local_times(folder: Path) -> None:
     assert "2026-03-29 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin" in done.out
     assert "2026-03-28 00:00 to 2026-03-29 00:00 Europe/Berlin" in command("show", "local.csv").out
     ready = answer("run", "--input", "rows.csv", "--output", "other.csv", *ASKED, *WEEK, "--dry-run")
-    assert ready["windows"] == ("2, 2026-03-28 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin, "
-                                "the first to 2026-03-29 00:00+01:00")  # fmt: skip
-    assert set(ready) - {"report", "well_described"} == {"ready", "input", "domain", "windows", "draw", "privacy",
-                                                         "release", "ledger", "output", "runner", "recall"}  # fmt: skip
+    assert ready["windows"] == (
+        "2, 2026-03-28 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin, the first to 2026-03-29 00:00+01:00"
+    )
+    assert set(ready) - {"report", "well_described"} == {
+        "ready",
+        "input",
+        "domain",
+        "windows",
+        "draw",
+        "privacy",
+        "release",
+        "ledger",
+        "output",
+        "runner",
+        "recall",
+    }
 
 
 def test_stream(folder: Path) -> None:
@@ -124,12 +139,40 @@ def test_what_needs_no_rows(folder: Path) -> None:
     mechanisms = answer("mechanisms")
     assert [one["name"] for one in mechanisms] == list(MECHANISMS) and set(mechanisms[0]) <= named("mechanisms")
     assert {its["name"] for its in mechanisms[0]["parameters"]} >= {"epsilon", "skew"}
-    plan = answer("plan", "--mechanism", "joint", "--epsilon", "4", "--windows", "9", "--publish-counts", "1",
-                  "--publish-others", "4")  # fmt: skip
+    plan = answer(
+        "plan",
+        "--mechanism",
+        "joint",
+        "--epsilon",
+        "4",
+        "--windows",
+        "9",
+        "--publish-counts",
+        "1",
+        "--publish-others",
+        "4",
+    )
     assert set(plan) <= named("plan") and plan["shares"]["basic"]["epsilon"] == pytest.approx(1)
     assert plan["counts"]["others"] == pytest.approx(4 / 9)
-    preview = answer("preview", "--zipf", "1", "--items", "99", "--users", "999", "--items-per-user", "3", "--k", "3",
-                     "--epsilon", "1", "--mechanism", "joint", "--draws", "5")  # fmt: skip
+    preview = answer(
+        "preview",
+        "--zipf",
+        "1",
+        "--items",
+        "99",
+        "--users",
+        "999",
+        "--items-per-user",
+        "3",
+        "--k",
+        "3",
+        "--epsilon",
+        "1",
+        "--mechanism",
+        "joint",
+        "--draws",
+        "5",
+    )
     assert set(preview) <= named("preview")
 
 

@@ -40,8 +40,7 @@ def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -
     """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
     whole = cases_of(["laplace"])
     wanted = [("users", "add-remove", True), ("amounts", "swap", True), ("groups", "swap", False)]
-    some = [next(case for case in whole if (case.of, case.neighbours, case.counted) == one)
-            for one in wanted]  # fmt: skip
+    some = [next(case for case in whole if (case.of, case.neighbours, case.counted) == one) for one in wanted]
     monkeypatch.setattr(auditing, "cases_of", lambda names: some)
     done = command("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")
     assert done.status == 0 and "no bound is above what is declared, in 4 checks" in done.out, done
@@ -69,7 +68,10 @@ sink: {output: 'out-{start}.csv'}
     assert command("audit", "--report", str(file), "--draws=20", "--beam-draws=0").status == 0
     cases = cases_for(asked[0])
     assert {(case.neighbours, case.of, case.counted) for case in cases} == {
-        ("swap", "users", False), ("swap", "users", True), ("swap", "groups", False)}  # fmt: skip
+        ("swap", "users", False),
+        ("swap", "users", True),
+        ("swap", "groups", False),
+    }
     assert all(case.spec.mechanism.parameter("skew") == Fraction(7, 10) for case in cases)
     few = "--draws=20", "--beam-draws=0"
     assert "not attacked" not in command("audit", "--report", str(file), *few).out
@@ -77,7 +79,8 @@ sink: {output: 'out-{start}.csv'}
     file.write_text(text.replace("{file: items.txt}", "{unknown: true, remember: true}"))
     assert command("audit", "--report", str(file), *few).out.splitlines()[-2:] == [
         "not attacked: the sum of all other counts",
-        "not attacked: items that are listed beside an unknown domain"]  # fmt: skip
+        "not attacked: items that are listed beside an unknown domain",
+    ]
     both = command("audit", "--report", str(file), "--mechanism", "joint")
     assert both.status == 2 and "--report does not go with --mechanism" in both.err
 

@@ -27,8 +27,10 @@ SECRET = "secret"
 
 def rows_of(n: int = 600, **changes: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     """Of 14 days, a row an hour and user."""
-    rows = [{"user": f"{SECRET}{i}", "item": ITEMS[i % 3], "time": int((START + timedelta(hours=i % 336)).timestamp())}
-            for i in range(n)]  # fmt: skip
+    rows = [
+        {"user": f"{SECRET}{i}", "item": ITEMS[i % 3], "time": int((START + timedelta(hours=i % 336)).timestamp())}
+        for i in range(n)
+    ]
     return [{**row, **{name: change(row[name]) for name, change in changes.items()}} for row in rows]
 
 
@@ -41,8 +43,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-ASKED = ["--domain", "items.txt", "--mechanism", "joint", "--k", "2", "--epsilon", "1", "--output", "out.csv",
-         "--time-unit", "s", "--window", "7d", "--from", "2026-01-05", "--to", "2026-01-19"]  # fmt: skip
+ASKED = [
+    "--domain",
+    "items.txt",
+    "--mechanism",
+    "joint",
+    "--k",
+    "2",
+    "--epsilon",
+    "1",
+    "--output",
+    "out.csv",
+    "--time-unit",
+    "s",
+    "--window",
+    "7d",
+    "--from",
+    "2026-01-05",
+    "--to",
+    "2026-01-19",
+]
 
 
 def checked(*words: str, rows: str = "rows.parquet") -> Done:
@@ -170,8 +190,11 @@ class TestTheOperatorsLook:
         assert len(told) == 1
 
     def test_exact_numbers_on_request(self, folder: Path) -> None:
-        odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "Tea", "time": 0},
-               {"user": "a", "item": "gin", "time": int(START.timestamp())}]  # fmt: skip
+        odd = [
+            {"user": None, "item": "Tea", "time": 0},
+            {"user": "a", "item": "Tea", "time": 0},
+            {"user": "a", "item": "gin", "time": int(START.timestamp())},
+        ]
         write(folder / "rows.parquet", [*rows_of(), *odd])
         told = checked("--show-dropped-rows", "--exact-counters").err
         for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in domain: 1"):
@@ -191,8 +214,22 @@ class TestTheOperatorsLook:
         odd = [{"amount": 0.0}, {"amount": -1.0, "group": "XX"}, {"group": "XX", "item": "gin"}, {"item": "gin"}]
         write(folder / "rows.parquet", [row, *({**row, **change} for change in odd)])
         write(folder / "lands.txt", "FR\nDE\n")
-        words = ["run", "--input", "rows.parquet", *ASKED, "--group-column", "group", "--groups", "lands.txt",
-                 "--value-column", "amount", "--max-value", "5", "--show-dropped-rows", "--exact-counters"]  # fmt: skip
+        words = [
+            "run",
+            "--input",
+            "rows.parquet",
+            *ASKED,
+            "--group-column",
+            "group",
+            "--groups",
+            "lands.txt",
+            "--value-column",
+            "amount",
+            "--max-value",
+            "5",
+            "--show-dropped-rows",
+            "--exact-counters",
+        ]
         told = command(*words, "--dry-run").err
         for line in ("amount not above zero: 2", "not in groups: 1", "not in domain: 1"):
             assert line in told

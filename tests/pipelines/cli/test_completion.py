@@ -22,10 +22,12 @@ SHOWN = 'private-topk() { printf "<%s>" "$@"; echo "[end]"; }'
 
 
 STARTED = {
-    "bash": (["--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'; "
-             "source completion"),
-    "zsh": (["-f", "-i"], "autoload -U compinit; compinit -u -D; eval \"$(cat completion)\""),
-}  # fmt: skip
+    "bash": (
+        ["--norc", "--noprofile", "-i"],
+        "bind 'set enable-bracketed-paste off'; bind 'set bell-style none'; source completion",
+    ),
+    "zsh": (["-f", "-i"], 'autoload -U compinit; compinit -u -D; eval "$(cat completion)"'),
+}
 
 
 class Shell:

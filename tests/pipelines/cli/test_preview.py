@@ -28,8 +28,9 @@ def preview(*more: str, **settings: object) -> str:
 
 
 def test_one_setting_whole() -> None:
-    said = preview(k=3, epsilon=1, delta=1e-6, mechanism="joint,cdp-peeling,restricted-normal", privacy_unit="user",
-                   horizon=10)  # fmt: skip
+    said = preview(
+        k=3, epsilon=1, delta=1e-6, mechanism="joint,cdp-peeling,restricted-normal", privacy_unit="user", horizon=10
+    )
     assert said.startswith("Expected: Zipf 1: 200 items, 3,000 users with 4 each in a window. Nothing is charged.\n")
     assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
     assert "Not tried (they need --max-items-per-user): restricted-normal" in said

@@ -30,8 +30,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(place: Path, *words: str, without: str = "", terminal: bool = False) -> str:
-    base = ["run", "--quiet", "--input=rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=3", "--epsilon=1",
-            "--output=out.csv"]  # fmt: skip
+    base = [
+        "run",
+        "--quiet",
+        "--input=rows.csv",
+        "--domain=items.txt",
+        "--mechanism=joint",
+        "--k=3",
+        "--epsilon=1",
+        "--output=out.csv",
+    ]
     before = set(place.iterdir())
     given = [word for word in settled([*base, *words]) if word.partition("=")[0] != without or word in words]
     done = command(*given, terminal=terminal)
@@ -46,9 +54,16 @@ ARGUMENTS = [action.option_strings[0] for action in parser_of("run")._actions if
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: str) -> None:
-    more = {"--time-zone": WEEKS, "--slide": WEEKS, "--release-id": ["--release-key=file:key"], "--horizon": WEEKS,
-            "--dataset": ["--ledger=sqlite:///none.db"], "--ledger": ["--dataset=x"], "--time-column": WEEKS,
-            "--publish-counts-delta": ["--publish-counts=1"]}.get(name, [])  # fmt: skip
+    more = {
+        "--time-zone": WEEKS,
+        "--slide": WEEKS,
+        "--release-id": ["--release-key=file:key"],
+        "--horizon": WEEKS,
+        "--dataset": ["--ledger=sqlite:///none.db"],
+        "--ledger": ["--dataset=x"],
+        "--time-column": WEEKS,
+        "--publish-counts-delta": ["--publish-counts=1"],
+    }.get(name, [])
     without = "--domain" if name == "--domain-range" else ""
     assert refusal(place, f"{name}=", *more).startswith(f"{name} must not be empty")
     texts = NONSENSE[1:3] if name in FREE else [text for text in NONSENSE if name not in PLACES or text != "../.."]

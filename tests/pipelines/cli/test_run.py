@@ -41,8 +41,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def run(*more: str, **changes: object) -> Any:  # noqa: ANN401
     settings = {
-        "input": "rows.avro", "domain": "items.txt", "mechanism": "joint", "k": 2, "epsilon": 1, "output": "out.avro",
-    }  # fmt: skip
+        "input": "rows.avro",
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 2,
+        "epsilon": 1,
+        "output": "out.avro",
+    }
     return command("run", *options(**{**settings, **changes}), *more)
 
 
@@ -150,7 +155,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"inptu": "rows.avro"}, "--inptu is no argument of `private-topk run` or of Beam: did you mean --input.$"),
     ({"direct num_wrokers": 2}, "--direct_num_wrokers is no argument .* of Beam: did you mean --direct_num_workers.$"),
     ({"direct num_workers": "two"}, "argument --direct_num_workers: invalid int value: 'two'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "message"), BAD, ids=[" ".join(options(**change)) for change, _ in BAD])
@@ -270,9 +275,12 @@ print(len(sys.modules))
 
 @pytest.mark.parametrize(
     "words",
-    [["run", "--help"], ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
-     ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"]],
-)  # fmt: skip
+    [
+        ["run", "--help"],
+        ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
+        ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"],
+    ],
+)
 def test_what_needs_no_beam_loads_nothing_heavy(folder: Path, words: list[str]) -> None:
     """Modules are counted, and no time is taken: some 400 today, 2,200 with Beam."""
     write(folder / "counts.csv", "item,count\napple,3\nbanana,1\n")
@@ -284,8 +292,18 @@ def test_what_needs_no_beam_loads_nothing_heavy(folder: Path, words: list[str]) 
 
 @pytest.mark.long
 def test_an_early_end_of_the_reader_is_no_failure(folder: Path) -> None:
-    words = [sys.executable, "-m", "private_topk", "run", "--input=rows.avro", "--domain=items.txt",
-             "--mechanism=joint", "--k=2", "--epsilon=1", "--output=out.csv"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "private_topk",
+        "run",
+        "--input=rows.avro",
+        "--domain=items.txt",
+        "--mechanism=joint",
+        "--k=2",
+        "--epsilon=1",
+        "--output=out.csv",
+    ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
         job.stdout.close()
         assert job.stderr.read() == b"" and job.wait(60) == 0
@@ -296,8 +314,18 @@ def test_an_early_end_of_the_reader_is_no_failure(folder: Path) -> None:
 def test_the_process_ends_with_its_status_every_time(folder: Path) -> None:
     """Arrow's reading threads used to abort one run in twelve while Python took itself down."""
     write(folder / "rows.csv", ROWS)
-    words = [sys.executable, "-m", "private_topk", "run", "--domain=items.txt", "--mechanism=joint",
-             "--k=2", "--epsilon=1", "--output=out.csv", "--overwrite"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "private_topk",
+        "run",
+        "--domain=items.txt",
+        "--mechanism=joint",
+        "--k=2",
+        "--epsilon=1",
+        "--output=out.csv",
+        "--overwrite",
+    ]
     for source, status in [("rows.csv", 0), ("headerless.csv", 2)] * 2:
         write(folder / "headerless.csv", FILES["headerless.csv"])
         done = subprocess.run([*words, f"--input={source}"], capture_output=True, text=True, timeout=600)
@@ -333,8 +361,20 @@ def test_mechanisms_names_the_parameters_of_each() -> None:
 def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("user,item\na,tea\nb,\n,tea\nc,coal\n")
     (tmp_path / "items.txt").write_text("tea\ncake\n")
-    asked = ["--input", f"{tmp_path}/rows.csv", "--domain", f"{tmp_path}/items.txt", "--mechanism", "joint", "--k", "1",
-             "--epsilon", "1", "--output", f"{tmp_path}/ranking.csv"]  # fmt: skip
+    asked = [
+        "--input",
+        f"{tmp_path}/rows.csv",
+        "--domain",
+        f"{tmp_path}/items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "1",
+        "--epsilon",
+        "1",
+        "--output",
+        f"{tmp_path}/ranking.csv",
+    ]
     told = command("run", *asked, "--show-dropped-rows", "--exact-counters")
     assert told.status == 0
     assert "rows left out (operator only, never publish; exact): not in domain 1, null 2" in told.err
@@ -374,8 +414,26 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "items.txt").write_text("tea\ncake\n")
     (tmp_path / "key").write_text("a key of the tests, which is no secret")
-    asked = ["run", "--input", "rows.jsonl", "--domain", "items.txt", "--mechanism", "joint", "--k", "1", "--epsilon",
-             "1", "--release-key", "file:key", "--release-id", "r", "--output", "out.csv", "--overwrite"]  # fmt: skip
+    asked = [
+        "run",
+        "--input",
+        "rows.jsonl",
+        "--domain",
+        "items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "1",
+        "--epsilon",
+        "1",
+        "--release-key",
+        "file:key",
+        "--release-id",
+        "r",
+        "--output",
+        "out.csv",
+        "--overwrite",
+    ]
     head = "rows left out (operator only, never publish; fewer than 100 are not told): "
     none = "; no row is left: this is pure noise\n"
     an_array = json.dumps([{"user": f"u{n}", "item": "tea"} for n in range(300)]) + "\n"
@@ -387,8 +445,11 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
     empty = command(*asked)
     before = files()
     assert (empty.status, empty.err) == (0, "") and len(before) == 2
-    for rows, told in (("", "all of them"), (an_array, "all of them"), ('{"user": "u"}\n' * 200,
-                       "all of them: null 100 or more")):  # fmt: skip
+    for rows, told in (
+        ("", "all of them"),
+        (an_array, "all of them"),
+        ('{"user": "u"}\n' * 200, "all of them: null 100 or more"),
+    ):
         write(tmp_path / "rows.jsonl", rows)
         assert on_a_terminal(*asked) == (0, empty.out, head + told + none)
         assert command(*asked) == empty and files() == before
@@ -438,8 +499,24 @@ def test_a_stream_and_a_report_tell_a_terminal_too(tmp_path: Path, monkeypatch: 
     write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
     write(tmp_path / "weekly.yaml", WEEKLY)
     none, some = "all of them; no row is left: this is pure noise\n", "none, or too few to tell\n"
-    asked = ["--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "1", "--epsilon", "1",
-             "--window", "7d", "--from", "2026-01-12", "--to", "2026-01-19"]  # fmt: skip
+    asked = [
+        "--input",
+        "rows.csv",
+        "--domain",
+        "items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "1",
+        "--epsilon",
+        "1",
+        "--window",
+        "7d",
+        "--from",
+        "2026-01-12",
+        "--to",
+        "2026-01-19",
+    ]
     outside = "outside the period 100 or more"
     late = f"all of them: late 100 or more, {outside}; no row is left: this is pure noise"
     done = on_a_terminal("stream", *asked, "--output", "stream/", "--output-format", "jsonl")

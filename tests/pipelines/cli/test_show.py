@@ -150,9 +150,16 @@ def test_what_cannot_be_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ranking, manifest = ((published / "csv" / f"ranking.{end}").read_bytes() for end in ("csv", "manifest.json"))
-    for name, content in {"plain.txt": b"", "rows.csv": b"user,item\na,b\n", "broken.avro": b"x", "good.csv": ranking,
-                          "changed.csv": ranking.replace(b"tea", b"gin"), "changed.manifest.json": manifest,
-                          "odd.csv": ranking, "odd.manifest.json": b"[]"}.items():  # fmt: skip
+    for name, content in {
+        "plain.txt": b"",
+        "rows.csv": b"user,item\na,b\n",
+        "broken.avro": b"x",
+        "good.csv": ranking,
+        "changed.csv": ranking.replace(b"tea", b"gin"),
+        "changed.manifest.json": manifest,
+        "odd.csv": ranking,
+        "odd.manifest.json": b"[]",
+    }.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "other.csv").write_bytes(ranking)
     (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"k": 3}))
@@ -168,8 +175,16 @@ def test_what_cannot_be_shown(
 
 
 def test_what_steers_a_terminal_is_written_out(tmp_path: Path) -> None:
-    rows = {"window_start": None, "window_end": None, "rank": 1, "item": "a\x1b[2Jb\nc", "noisy_count": None, "k": 1,
-            "returned": 1, "release_id": "x"}  # fmt: skip
+    rows = {
+        "window_start": None,
+        "window_end": None,
+        "rank": 1,
+        "item": "a\x1b[2Jb\nc",
+        "noisy_count": None,
+        "k": 1,
+        "returned": 1,
+        "release_id": "x",
+    }
     (tmp_path / "ranking.jsonl").write_text(json.dumps(rows) + "\n")
     assert "  1  a\\x1b[2Jb\\nc\n" in command("show", f"{tmp_path}/ranking.jsonl").out
 
@@ -192,9 +207,19 @@ def test_empty_answers_are_named_with_the_reason_and_what_helps(
     """
     monkeypatch.chdir(tmp_path)
     rows = [f"u{n},i{n % 3},DE" for n in range(4000)]
-    base = ["run", "--input=rows.csv", "--unknown-domain", "--mechanism=weighted-gaussian", "--max-items-per-user=1",
-            "--k=5", "--epsilon=1", "--delta=1e-6", "--group-column=land", "--groups=lands.txt",
-            "--groups-per-user=1"]  # fmt: skip
+    base = [
+        "run",
+        "--input=rows.csv",
+        "--unknown-domain",
+        "--mechanism=weighted-gaussian",
+        "--max-items-per-user=1",
+        "--k=5",
+        "--epsilon=1",
+        "--delta=1e-6",
+        "--group-column=land",
+        "--groups=lands.txt",
+        "--groups-per-user=1",
+    ]
     (tmp_path / "lands.txt").write_text("DE\nFR\n")
     reason = "A list is short, or empty, where too few people have the same items"
     for name, content, empty in (("some", rows, ["FR"]), ("none", [], ["DE", "FR"])):

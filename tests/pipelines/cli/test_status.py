@@ -41,8 +41,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def endless(*more: str) -> list[str]:
     """A stream whose horizon ends in a hundred years."""
-    asked = ["--input=./in/*.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1", "--output=out",
-             "--window=year", "--from=2026-01-01", "--to=2126-01-01", *more]  # fmt: skip
+    asked = [
+        "--input=./in/*.csv",
+        "--domain=items.txt",
+        "--mechanism=joint",
+        "--k=2",
+        "--epsilon=1",
+        "--output=out",
+        "--window=year",
+        "--from=2026-01-01",
+        "--to=2126-01-01",
+        *more,
+    ]
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
@@ -113,12 +123,21 @@ leave(main(sys.argv[3:]))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130),
-                                                      ("SIGINT", "Python's", 130)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130), ("SIGINT", "Python's", 130)]
+)
 def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:
     """Beam makes an error of its own of whatever is raised in a DoFn."""
-    words = ["run", "--input=in/rows.csv", "--domain=items.txt", "--mechanism=joint", "--k=2", "--epsilon=1",
-             "--output=out.avro", "--release-key=file:key"]  # fmt: skip
+    words = [
+        "run",
+        "--input=in/rows.csv",
+        "--domain=items.txt",
+        "--mechanism=joint",
+        "--k=2",
+        "--epsilon=1",
+        "--output=out.avro",
+        "--release-key=file:key",
+    ]
     hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     command = [sys.executable, "-c", _HIT_IN_A_ROW, sent, heard, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, **hearing)

@@ -166,8 +166,10 @@ def test_advice_holds_where_it_is_taken() -> None:
     shape, names = Zipf(1.0, 300, 1000, 5), ("peeling", "cdp-peeling")
     found = preview(shape, 20, 0.4, 1e-6, mechanism=["peeling"])
     said = found.reasons()[-1]
-    pattern = (r"At least half of the top k would be found with k = (\d+); or with (\d+) times the users, as windows "
-               r"\2 times as long may have; or with (\S+), which was not asked for\.")  # fmt: skip
+    pattern = (
+        r"At least half of the top k would be found with k = (\d+); or with (\d+) times the users, as windows "
+        r"\2 times as long may have; or with (\S+), which was not asked for\."
+    )
     parts = re.fullmatch(pattern, said)
     assert parts is not None, said
     k, times = int(parts[1]), int(parts[2])
@@ -189,8 +191,10 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     found = preview(by_group, 5, 0.2, 1e-6, mechanism=names, neighbours="swap")
     assert all(one.question.asked.groups.per_user == 1 for one in found.previews.values())
     assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
-    alone = {name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=100, groups_per_user=1, neighbours="swap")
-             for name, one in by_group.items()}  # fmt: skip
+    alone = {
+        name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=100, groups_per_user=1, neighbours="swap")
+        for name, one in by_group.items()
+    }
     assert found.worth == tuple(name for name, one in alone.items() if not one.close_to_noise)
     assert 0 < len(found.worth) < 30
     plain = json.loads(json.dumps(found.plain()))
@@ -363,8 +367,17 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     for each in (0, 61):
         with pytest.raises(Refusal, match="amount must be above 0 and at most 60"):
             InAmounts(shape, minutes, each)
-    left = preview(InAmounts(shape, minutes, 60), 5, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5, draws=2,
-                   mechanism=("weighted-gaussian", "restricted-gumbel"), amounts=minutes).left_out  # fmt: skip
+    left = preview(
+        InAmounts(shape, minutes, 60),
+        5,
+        1.0,
+        1e-6,
+        unknown_domain=True,
+        max_items_per_user=5,
+        draws=2,
+        mechanism=("weighted-gaussian", "restricted-gumbel"),
+        amounts=minutes,
+    ).left_out
     assert "adds up weights of users, and no amounts" in left["weighted-gaussian"].shown()
 
 
@@ -383,8 +396,16 @@ def test_weights_are_those_of_users_with_as_many_items() -> None:
     assert abs(seen.value - own.mean()) <= 5 * own.std() * np.sqrt(2 / 200) + 0.1
     off = np.array([len(mechanism(counts * weight * 4 // 5, 100, bits)) for _ in range(50)])
     assert seen.value - off.mean() > 5 * own.std() * np.sqrt(2 / 200) + 0.1
-    found = preview(shape, 10, 0.5, 1e-6, unknown_domain=True, max_items_per_user=30, draws=5,
-                    mechanism=("weighted-gaussian", "restricted-normal"))  # fmt: skip
+    found = preview(
+        shape,
+        10,
+        0.5,
+        1e-6,
+        unknown_domain=True,
+        max_items_per_user=30,
+        draws=5,
+        mechanism=("weighted-gaussian", "restricted-normal"),
+    )
     assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
 
 

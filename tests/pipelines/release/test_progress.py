@@ -63,8 +63,9 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     ]
     announcer.look({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
     lags = [9e4 - 3600 * number for number in range(1, 8)]
-    assert said[2:] == [f"published {label} to out, {lag:.1f} s after it closed"
-                        for label, lag in zip(LABELS[1:], lags, strict=True)]  # fmt: skip
+    assert said[2:] == [
+        f"published {label} to out, {lag:.1f} s after it closed" for label, lag in zip(LABELS[1:], lags, strict=True)
+    ]
 
 
 def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
@@ -73,9 +74,10 @@ def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
     announcer = Announcer(PERIOD, "out", False, said.append)
     announcer.start_after({LABELS[0]: 5.0, LABELS[1]: 5.0})
     announcer.look({LABELS[0]: 5.0, LABELS[1]: 6.0})
-    assert said == [f"published {LABELS[1]} to out",
-                    "6 of 8 windows are left; the next closes at 2026-01-01T03:05:00Z by the clock of the source",
-                    ]  # fmt: skip
+    assert said == [
+        f"published {LABELS[1]} to out",
+        "6 of 8 windows are left; the next closes at 2026-01-01T03:05:00Z by the clock of the source",
+    ]
 
 
 def report(folder: Path, sink: Sink, **more: Any) -> Report:  # noqa: ANN401
@@ -130,8 +132,10 @@ def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("runner", ["direct", "prism"])
 def test_where_nothing_can_be_read_back_the_workers_here_record_it(runner: str, tmp_path: Path) -> None:
     said: list[str] = []
-    rows = [{"user": f"u{n}", "item": "abc"[n % 3], "time": (START + timedelta(minutes=20 * n)).isoformat()}
-            for n in range(24)]  # fmt: skip
+    rows = [
+        {"user": f"u{n}", "item": "abc"[n % 3], "time": (START + timedelta(minutes=20 * n)).isoformat()}
+        for n in range(24)
+    ]
     rows.append({"user": "u", "item": "a", "time": (START + timedelta(hours=9)).isoformat()})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -227,8 +231,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, sink: io.StringIO, patience: float, *shares: tuple[float, str],
-          stream: io.TextIOBase | None = None) -> str:  # fmt: skip
+def shown(
+    monkeypatch: pytest.MonkeyPatch,
+    sink: io.StringIO,
+    patience: float,
+    *shares: tuple[float, str],
+    stream: io.TextIOBase | None = None,
+) -> str:
     """What is shown, on a stream into the sink, while so much is read, once each is shown."""
     monkeypatch.setattr(watching, "_PATIENCE", patience)
     monkeypatch.setattr(watching, "_EVERY", 0.01)

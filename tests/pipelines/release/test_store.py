@@ -65,8 +65,18 @@ def test_a_ranking_in_another_format_does_not_take_the_manifest(
             if place.endswith("/")
             else [f"--output={place}.{ending}"]
         )
-        return command("run", "--quiet", "--input=rows.csv", "--domain-range=0:9", "--mechanism=joint", "--k=2",
-                       "--epsilon=1", "--release-key=file:key", *output, *more)  # fmt: skip
+        return command(
+            "run",
+            "--quiet",
+            "--input=rows.csv",
+            "--domain-range=0:9",
+            "--mechanism=joint",
+            "--k=2",
+            "--epsilon=1",
+            "--release-key=file:key",
+            *output,
+            *more,
+        )
 
     assert run("csv", "--release-id=week").status == 0
     before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -148,9 +158,27 @@ def test_the_same_arguments_resume_a_killed_run(tmp_path: Path, moment: str) -> 
     ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
     made = command("budget", "create", *ledger, "--privacy-unit", "user-window", "--epsilon", "1", "--delta", "0")
     assert made.status == 0, made.err
-    words = ["run", "--quiet", "--input", f"{tmp_path}/rows.avro", "--domain", f"{tmp_path}/items.txt",
-             "--mechanism", "joint", "--k", "3", "--epsilon", "1", "--output", f"{tmp_path}/out/r.jsonl",
-             "--release-key", f"file:{tmp_path}/key", "--release-id", "week", *ledger]  # fmt: skip
+    words = [
+        "run",
+        "--quiet",
+        "--input",
+        f"{tmp_path}/rows.avro",
+        "--domain",
+        f"{tmp_path}/items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "3",
+        "--epsilon",
+        "1",
+        "--output",
+        f"{tmp_path}/out/r.jsonl",
+        "--release-key",
+        f"file:{tmp_path}/key",
+        "--release-id",
+        "week",
+        *ledger,
+    ]
     script = f"""import os, signal, sys
 import private_topk.pipelines.release.store as p
 import private_topk.pipelines.sinks.files as f

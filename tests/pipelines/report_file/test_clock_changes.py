@@ -21,14 +21,20 @@ from private_topk.transforms.windows import WindowBounds
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 CHANGES = [
-    ("Europe/Berlin", "2026-03-29"), ("Europe/Berlin", "2026-10-25"),
-    ("Australia/Lord_Howe", "2026-04-05"), ("Australia/Lord_Howe", "2026-10-04"),  # by half an hour
-    ("Atlantic/Azores", "2026-03-29"), ("Atlantic/Azores", "2026-10-25"),  # midnight comes twice
-    ("America/Havana", "2026-03-08"), ("America/Havana", "2026-11-01"),  # midnight is skipped, and comes twice
-    ("Africa/Casablanca", "2026-02-15"), ("Africa/Casablanca", "2026-03-22"),  # Ramadan
-    ("Pacific/Apia", "2011-12-30"), ("Pacific/Apia", "2011-09-24"),  # a whole day is skipped
+    ("Europe/Berlin", "2026-03-29"),
+    ("Europe/Berlin", "2026-10-25"),
+    ("Australia/Lord_Howe", "2026-04-05"),
+    ("Australia/Lord_Howe", "2026-10-04"),  # by half an hour
+    ("Atlantic/Azores", "2026-03-29"),
+    ("Atlantic/Azores", "2026-10-25"),  # midnight comes twice
+    ("America/Havana", "2026-03-08"),
+    ("America/Havana", "2026-11-01"),  # midnight is skipped, and comes twice
+    ("Africa/Casablanca", "2026-02-15"),
+    ("Africa/Casablanca", "2026-03-22"),  # Ramadan
+    ("Pacific/Apia", "2011-12-30"),
+    ("Pacific/Apia", "2011-09-24"),  # a whole day is skipped
     ("Asia/Tokyo", "2026-03-29"),
-]  # fmt: skip
+]
 """A zone and a day near a change of its clock."""
 
 
@@ -80,8 +86,12 @@ def test_names_that_were_unambiguous_stay(zone: str, day: str, every: timedelta 
 def test_the_hour_that_comes_twice() -> None:
     found = schedule("Europe/Berlin", "2026-10-25", HOUR, timedelta(0))
     assert [found.words(found.period(n).start) for n in range(5)] == [
-        "2026-10-25", "2026-10-25T010000", "2026-10-25T020000", "2026-10-25T020000+0100", "2026-10-25T030000",
-    ]  # fmt: skip
+        "2026-10-25",
+        "2026-10-25T010000",
+        "2026-10-25T020000",
+        "2026-10-25T020000+0100",
+        "2026-10-25T030000",
+    ]
     daily = schedule("Atlantic/Azores", "2026-10-25", "day")
     assert [daily.words(daily.period(n).start) for n in (2, 3)] == ["2026-10-25", "2026-10-26"]
 
@@ -147,11 +157,15 @@ def test_hourly_reports_survive_the_end_of_summer_time(tmp_path: Path) -> None:
     [
         ("America/Havana", "day", "2026-03-07", ["2026-03-08", "2026-03-09"]),  # midnight is skipped
         ("America/Havana", "day", "2025-10-31", ["2025-11-01", "2025-11-02", "2025-11-03"]),  # and comes twice
-        ("Europe/Berlin", "1h", "2026-10-25T00:00", ["2026-10-25T01:00", "2026-10-25T02:00",
-                                                     "2026-10-25T02:00+01:00", "2026-10-25T03:00"]),
+        (
+            "Europe/Berlin",
+            "1h",
+            "2026-10-25T00:00",
+            ["2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T02:00+01:00", "2026-10-25T03:00"],
+        ),
         ("Europe/Berlin", "1h", "2026-03-29T00:00", ["2026-03-29T01:00", "2026-03-29T02:00", "2026-03-29T04:00"]),
     ],
-)  # fmt: skip
+)
 def test_a_period_is_found_by_its_end_as_it_is_read(
     zone: str, every: str, first: str, ends: list[str], tmp_path: Path
 ) -> None:

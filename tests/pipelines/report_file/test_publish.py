@@ -80,8 +80,9 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert report(folder, "--missed", "--until", "2026-01-27") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "weekly, 2026-01-05 to 2026-01-12: missed", "weekly, 2026-01-19 to 2026-01-26: missed",
-    ]  # fmt: skip
+        "weekly, 2026-01-05 to 2026-01-12: missed",
+        "weekly, 2026-01-19 to 2026-01-26: missed",
+    ]
     assert report(folder, "--backfill", "--until", "2026-01-27") == 0
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
     capsys.readouterr()
@@ -150,11 +151,31 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
         manifest = json.loads(path.with_suffix(".manifest.json").read_text())
         window = manifest["windows"][0]
         run = [
-            "run", "--input", f"{folder}/rows.csv", "--domain", f"{folder}/items.txt", "--mechanism", "joint",
-            "--k", "3", "--epsilon", "1", "--window", "7d", "--from", "2026-01-05", "--to", "2026-02-02", "--quiet",
-            "--release-key", f"file:{folder}/key", "--release-id", manifest["report"],
-            "--output", f"{folder}/batch{place}.csv",
-        ]  # fmt: skip
+            "run",
+            "--input",
+            f"{folder}/rows.csv",
+            "--domain",
+            f"{folder}/items.txt",
+            "--mechanism",
+            "joint",
+            "--k",
+            "3",
+            "--epsilon",
+            "1",
+            "--window",
+            "7d",
+            "--from",
+            "2026-01-05",
+            "--to",
+            "2026-02-02",
+            "--quiet",
+            "--release-key",
+            f"file:{folder}/key",
+            "--release-id",
+            manifest["report"],
+            "--output",
+            f"{folder}/batch{place}.csv",
+        ]
         assert main(run) == 0
         whole = pl.read_csv(folder / f"batch{place}.csv", infer_schema=False)
         mine = pl.read_csv(path, infer_schema=False)

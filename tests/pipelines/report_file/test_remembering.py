@@ -16,8 +16,13 @@ WEEKS = ["2026-01-05", "2026-01-12", "2026-01-19", "2026-01-26"]
 def folder(tmp_path: Path) -> Path:
     """Four weeks: items 0 to 9, each held by 30 users fewer than the one before; item 9 is new in the third week, and
     everybody's then."""
-    held = [(week, user, item) for week in range(4) for item in range(10) for user in range(400)
-            if user < (400 if item == 9 and week > 1 else 0 if item == 9 else 390 - 30 * item)]  # fmt: skip
+    held = [
+        (week, user, item)
+        for week in range(4)
+        for item in range(10)
+        for user in range(400)
+        if user < (400 if item == 9 and week > 1 else 0 if item == 9 else 390 - 30 * item)
+    ]
     rows = [f"user {user},item {item},{WEEKS[week]}" for week, user, item in held]
     (tmp_path / "rows.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
     (tmp_path / "key").write_text("a key of enough bytes")
@@ -41,17 +46,18 @@ def caught_up(folder: Path) -> dict[str, bytes]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("out/*"))
-            if path.suffix != ".json"}  # fmt: skip
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("out/*")) if path.suffix != ".json"}
 
 
 def facts(folder: Path, week: str) -> dict[str, object]:
     return json.loads((folder / f"out/weekly-{week}.manifest.json").read_text())
 
 
-REMEMBERED = WEEKLY.replace("file: items.txt", "unknown: true\n  remember: true").replace(
-    "joint\n", "weighted-gaussian\n  max_items_per_user: 20\n").replace(
-    "epsilon: 1\n", "epsilon: 1\n  delta: 1e-6\n")  # fmt: skip
+REMEMBERED = (
+    WEEKLY.replace("file: items.txt", "unknown: true\n  remember: true")
+    .replace("joint\n", "weighted-gaussian\n  max_items_per_user: 20\n")
+    .replace("epsilon: 1\n", "epsilon: 1\n  delta: 1e-6\n")
+)
 
 
 def test_what_was_published_is_listed_from_then_on(folder: Path) -> None:
@@ -98,9 +104,24 @@ def test_only_a_single_file_lists_what_was_published(folder: Path) -> None:
 def test_a_report_lists_what_was_found_before(folder: Path) -> None:
     """Found once by a release of its own, and ranked beside a catalogue from then on."""
     found = command(
-        "run", "--input", folder / "rows.csv", "--unknown-domain", "--mechanism", "weighted-gaussian", "--whole-items",
-        1, "--max-items-per-user", 1000, "--epsilon", 2, "--delta", "1e-6", "--output", folder / "found.csv", "--json",
-    )  # fmt: skip
+        "run",
+        "--input",
+        folder / "rows.csv",
+        "--unknown-domain",
+        "--mechanism",
+        "weighted-gaussian",
+        "--whole-items",
+        1,
+        "--max-items-per-user",
+        1000,
+        "--epsilon",
+        2,
+        "--delta",
+        "1e-6",
+        "--output",
+        folder / "found.csv",
+        "--json",
+    )
     assert found.status == 0, found.err
     items = {row["item"] for row in json.loads(found.out)["rows"]}
     (folder / "catalogue.txt").write_text("item 8\nnobody has this\n")

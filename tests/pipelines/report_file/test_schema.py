@@ -25,8 +25,10 @@ def written(folder: Path, old: str = "", new: str = "") -> str:
 def test_a_good_file_is_read(tmp_path: Path) -> None:
     report = read_report(written(tmp_path))
     assert (report.name, report.values["mechanism.k"], report.values["runner.options"]) == (
-        "weekly", 3, ("--direct_num_workers=1",),
-    )  # fmt: skip
+        "weekly",
+        3,
+        ("--direct_num_workers=1",),
+    )
     assert report.schedule.period(1).start.isoformat() == "2026-01-12T00:00:00+00:00"
 
 
@@ -55,7 +57,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("report: weekly", "report: a: b", 1, "not YAML: mapping values are not allowed here"),
         ("report: weekly", "schedule: 5", 1, "schedule is not known"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
     path = written(tmp_path, old, new)
     with pytest.raises(Refusal) as caught:

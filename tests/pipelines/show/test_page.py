@@ -23,9 +23,22 @@ from tests.pipelines import support
 
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 HOSTILE = [
-    "<script>alert(1)</script>", "</style><script>x</script>", '" onmouseover="alert(1)', "' onload='x", "&amp;", "]]>",
-    "<!--", "a\u202eb", "a\x00b", "line\nline", "\ud800", "<svg/onload=x>", "javascript:alert(1)", "", "–" * 300,
-]  # fmt: skip
+    "<script>alert(1)</script>",
+    "</style><script>x</script>",
+    '" onmouseover="alert(1)',
+    "' onload='x",
+    "&amp;",
+    "]]>",
+    "<!--",
+    "a\u202eb",
+    "a\x00b",
+    "line\nline",
+    "\ud800",
+    "<svg/onload=x>",
+    "javascript:alert(1)",
+    "",
+    "–" * 300,
+]
 VOID = {"meta"}
 LIGHT, DARK = (
     dict(re.findall(r"--(\w+):(#\w{6})", rules)) for rules in STYLE.split("@media (prefers-color-scheme:dark)")
@@ -34,16 +47,29 @@ LIGHT, DARK = (
 
 def manifest(weeks: int, **changes: Any) -> Manifest:  # noqa: ANN401
     ends = [START + timedelta(weeks=n) for n in range(weeks + 1)]
-    return support.manifest(**{
-        "report": "weekly <b>plays</b>", "key_id": "0123", "runner": "direct", "mechanism": "joint",
-        "answer": "sequence",
-        "parameters": {"epsilon": 1.0, "neighbours": "add-remove"}, "k": 5, "max_items_per_user": 3,
-        "privacy": {"epsilon": 1.5, "delta": 1e-6, "neighbours": "add-remove",
-                    "unit": "one user's rows within one window", "guarantee": "approximate"},
-        "domain": {"kind": "public", "size": 900, "sha256": "00"}, "versions": {"python": "3.11"},
-        "windows": [{"start": a.isoformat(), "end": b.isoformat(), "returned": 5} for a, b in pairwise(ends)],
-        **changes,
-    })  # fmt: skip
+    return support.manifest(
+        **{
+            "report": "weekly <b>plays</b>",
+            "key_id": "0123",
+            "runner": "direct",
+            "mechanism": "joint",
+            "answer": "sequence",
+            "parameters": {"epsilon": 1.0, "neighbours": "add-remove"},
+            "k": 5,
+            "max_items_per_user": 3,
+            "privacy": {
+                "epsilon": 1.5,
+                "delta": 1e-6,
+                "neighbours": "add-remove",
+                "unit": "one user's rows within one window",
+                "guarantee": "approximate",
+            },
+            "domain": {"kind": "public", "size": 900, "sha256": "00"},
+            "versions": {"python": "3.11"},
+            "windows": [{"start": a.isoformat(), "end": b.isoformat(), "returned": 5} for a, b in pairwise(ends)],
+            **changes,
+        }
+    )
 
 
 def rows(windows: int, items: list[str], k: int = 5, counts: bool = True, groups: tuple[str, ...] = ()) -> list[dict]:
@@ -52,12 +78,21 @@ def rows(windows: int, items: list[str], k: int = 5, counts: bool = True, groups
         for window in range(windows):
             chosen = draw.sample(items, min(k, len(items)))
             for place, item in enumerate(chosen, 1):
-                found.append({
-                    "window_start": START + timedelta(weeks=window), "window_end": START + timedelta(weeks=window + 1),
-                    "rank": place, "item": item, "noisy_count": draw.randrange(-50, 5000) if counts else None,
-                    "noise_stddev": 9.5 if counts else None, "noise_95": 20 if counts else None,
-                    "k": k, "returned": len(chosen), "release_id": "weekly", **({"group": group} if group else {}),
-                })  # fmt: skip
+                found.append(
+                    {
+                        "window_start": START + timedelta(weeks=window),
+                        "window_end": START + timedelta(weeks=window + 1),
+                        "rank": place,
+                        "item": item,
+                        "noisy_count": draw.randrange(-50, 5000) if counts else None,
+                        "noise_stddev": 9.5 if counts else None,
+                        "noise_95": 20 if counts else None,
+                        "k": k,
+                        "returned": len(chosen),
+                        "release_id": "weekly",
+                        **({"group": group} if group else {}),
+                    }
+                )
     return found
 
 
@@ -77,11 +112,23 @@ PAGES = {
     "no manifest": PublishedReport(bare()),
     "nothing released": PublishedReport([], manifest(1, domain={"kind": "unknown"})),
     "not private": PublishedReport(bare(), manifest(0, private=False, privacy=None, windows=[])),
-    "a total, swapped": PublishedReport(rows(2, ["a", "b"]), manifest(2, privacy={
-        "epsilon": 20.0, "delta": 0.0, "neighbours": "swap", "unit": "all of one user's rows", "windows": 52,
-        "accounting": "zcdp", "guarantee": "pure",
-        "share_of_a_window": {"epsilon": 1.0, "delta": 0.0, "ranking": {}, "noisy_counts": None}})),
-}  # fmt: skip
+    "a total, swapped": PublishedReport(
+        rows(2, ["a", "b"]),
+        manifest(
+            2,
+            privacy={
+                "epsilon": 20.0,
+                "delta": 0.0,
+                "neighbours": "swap",
+                "unit": "all of one user's rows",
+                "windows": 52,
+                "accounting": "zcdp",
+                "guarantee": "pure",
+                "share_of_a_window": {"epsilon": 1.0, "delta": 0.0, "ranking": {}, "noisy_counts": None},
+            },
+        ),
+    ),
+}
 
 
 class Reader(HTMLParser):
@@ -123,9 +170,42 @@ class Reader(HTMLParser):
         return [attributes for tag, attributes, _ in self.tags if tag == name]
 
 
-KNOWN = {"html", "head", "meta", "title", "style", "body", "a", "main", "h1", "h2", "p", "i", "nav", "ul",
-         "li", "div", "section", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "dl",
-         "dt", "dd", "svg", "desc", "g", "text", "path"}  # fmt: skip
+KNOWN = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "a",
+    "main",
+    "h1",
+    "h2",
+    "p",
+    "i",
+    "nav",
+    "ul",
+    "li",
+    "div",
+    "section",
+    "details",
+    "summary",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "dl",
+    "dt",
+    "dd",
+    "svg",
+    "desc",
+    "g",
+    "text",
+    "path",
+}
 
 
 @pytest.fixture(scope="module", params=PAGES)
@@ -237,8 +317,10 @@ def test_a_line_goes_through_its_places_and_ends_where_the_item_is_missing() -> 
 
 def test_the_ranking_is_first_and_the_promise_after_it_in_a_fold() -> None:
     text, other = page(PAGES["weeks"]), page(PAGES["not private"])
-    newest, chart, everything, promise = (text.index(mark) for mark in (
-        'class="newest-window"', "<svg viewBox", "All 6 windows", '<details id="promise">'))  # fmt: skip
+    newest, chart, everything, promise = (
+        text.index(mark)
+        for mark in ('class="newest-window"', "<svg viewBox", "All 6 windows", '<details id="promise">')
+    )
     assert newest < chart < everything < promise and " open" not in text[promise : promise + 40]
     assert "What it promises</h2> epsilon 1.5, delta 1e-06 for one user" in text
     assert other.index("is not private") < other.index("<table") and 'id="promise"' not in other
@@ -249,10 +331,12 @@ def test_the_ranking_is_first_and_the_promise_after_it_in_a_fold() -> None:
 @pytest.mark.parametrize(
     ("report", "title"),
     [
-        ("weeks", "Weekly top 5, 2026-01-05 to 2026-02-15"), ("one window", "Top 5"), ("no manifest", "Top 2"),
+        ("weeks", "Weekly top 5, 2026-01-05 to 2026-02-15"),
+        ("one window", "Top 5"),
+        ("no manifest", "Top 2"),
         ("hostile groups", "Weekly top 5 of 4 groups, 2026-01-05 to 2026-01-18"),
     ],
-)  # fmt: skip
+)
 def test_the_title_says_what_it_is(report: str, title: str) -> None:
     found = page(PAGES[report])
     assert f"<title>{title}</title>" in found and f"<h1>{title}</h1>" in found

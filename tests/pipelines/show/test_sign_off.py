@@ -13,8 +13,17 @@ from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": str(n % 3), "time": f"2026-01-{5 + n % 2:02}"} for n in range(300)]
 TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
-RUN = {"input": "rows.csv", "domain": "items.csv", "mechanism": "joint", "k": 2, "epsilon": 1,
-       "release_key": "file:key", "release_id": "weekly", "overwrite": True, "quiet": True}  # fmt: skip
+RUN = {
+    "input": "rows.csv",
+    "domain": "items.csv",
+    "mechanism": "joint",
+    "k": 2,
+    "epsilon": 1,
+    "release_key": "file:key",
+    "release_id": "weekly",
+    "overwrite": True,
+    "quiet": True,
+}
 TWO_DAYS = {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"}
 
 
@@ -37,11 +46,19 @@ def run(**more: object) -> None:
     ("asked", "on_the_sheet", "parameters", "variant"),
     [
         (TWO_DAYS, ["epsilon 1, delta 0", "rho 0.125 (zCDP)", "epsilon 2, delta 0"], {"epsilon": 1.0}, "Pure DP"),
-        (TWO_DAYS | {"privacy_unit": "user", "delta": 1e-6, "max_items_per_user": 1, "neighbours": "swap"},
-         ["epsilon 1, delta 1e-06", "one user's rows in all windows", "add 1.08421e-19 to delta", "replacing one user"],
-         {"epsilon": 1.0, "delta": 1e-6}, "Approximate DP"),
+        (
+            TWO_DAYS | {"privacy_unit": "user", "delta": 1e-6, "max_items_per_user": 1, "neighbours": "swap"},
+            [
+                "epsilon 1, delta 1e-06",
+                "one user's rows in all windows",
+                "add 1.08421e-19 to delta",
+                "replacing one user",
+            ],
+            {"epsilon": 1.0, "delta": 1e-6},
+            "Approximate DP",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sheet_and_entry_say_what_the_manifest_says(
     asked: dict[str, object], on_the_sheet: list[str], parameters: dict[str, float], variant: str
 ) -> None:
@@ -63,8 +80,12 @@ def test_every_blank_of_the_entry_is_named_and_no_other_field() -> None:
     text = command("show", "r.csv", "--registry").out
     named = {line.removeprefix("# to be filled in: ") for line in text.splitlines() if line.startswith("#")}
     deployment = yaml.safe_load(text)["deployment"]
-    blank = {f"{section}.{field}" for section, fields in deployment.items() for field, value in fields.items()
-             if "TO BE FILLED IN" in str(value)}  # fmt: skip
+    blank = {
+        f"{section}.{field}"
+        for section, fields in deployment.items()
+        for field, value in fields.items()
+        if "TO BE FILLED IN" in str(value)
+    }
     assert named - blank == {"basic.data_product_sector", "deployment_model.data_source_type"}, "a choice of words"
     assert blank < named and {"basic.data_curators", "administrative.registry_authors"} < blank
 
@@ -87,9 +108,11 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     for name, mechanism in (("r", "joint"), ("other", "pnf-peeling")):
         run(**of_a_user, **ledger, output=f"{name}.csv", release_id=name, mechanism=mechanism)
     [budget] = json.loads(command("budget", "show", "--ledger", ledger["ledger"], "--json").out)["budgets"]
-    said = ("The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
-            f"(neighbours: swap). So far 2 releases have spent epsilon {budget['spent']['epsilon']:g}, delta 0, "
-            "composed.")  # fmt: skip
+    said = (
+        "The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
+        f"(neighbours: swap). So far 2 releases have spent epsilon {budget['spent']['epsilon']:g}, delta 0, "
+        "composed."
+    )
     assert budget["spent"]["epsilon"] == 2
     sheet = " ".join(command("show", "r.csv", "--sign-off", "--ledger", ledger["ledger"]).out.split())
     before, after = sheet.split("To be filled in")
@@ -145,7 +168,10 @@ def test_hiding_counts_needs_counts() -> None:
 def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:
     run(k=3)
     assert {line[5:] for line in command("show", "r.csv", "--item-titles", "items.csv").out.splitlines()[1:4]} == {
-        "tea", "1", "2"}  # fmt: skip
+        "tea",
+        "1",
+        "2",
+    }
     assert command("show", "r.csv", "--item-titles", "items.csv", "--html", "r.html").status == 0
     assert ">tea<" in Path("r.html").read_text("utf-8")
     for words, said in (

@@ -118,9 +118,18 @@ def report(tmp_path: Path) -> list[str]:
     write(tmp_path / "rows.jsonl", rows)
     write(tmp_path / "items.txt", "\n".join(f"i{n}" for n in range(7)))
     write(tmp_path / "key", "a key of the tests, which is no secret")
-    return options(input=tmp_path / "rows.jsonl", domain=tmp_path / "items.txt", mechanism="joint", k=3, epsilon=1,
-                   window="1d", from_="2026-01-01", to="2026-01-03", release_key=f"file:{tmp_path}/key",
-                   release_id="r")  # fmt: skip
+    return options(
+        input=tmp_path / "rows.jsonl",
+        domain=tmp_path / "items.txt",
+        mechanism="joint",
+        k=3,
+        epsilon=1,
+        window="1d",
+        from_="2026-01-01",
+        to="2026-01-03",
+        release_key=f"file:{tmp_path}/key",
+        release_id="r",
+    )
 
 
 @pytest.mark.parametrize("form", ["avro", "csv", "jsonl", "parquet"])
@@ -143,8 +152,14 @@ def test_a_stream_publishes_in_every_format(report: list[str], tmp_path: Path, f
     write(tmp_path / "end.jsonl", [{"user": "nobody", "item": "nothing", "time": "2026-01-09"}])
     ending = f".{form}"
     words = [word for word in report if not word.startswith("--input")]
-    done = command("stream", *words, f"--input={tmp_path}/*.jsonl", "--clock=event", f"--output={tmp_path}/out",
-                   f"--output-format={form}")  # fmt: skip
+    done = command(
+        "stream",
+        *words,
+        f"--input={tmp_path}/*.jsonl",
+        "--clock=event",
+        f"--output={tmp_path}/out",
+        f"--output-format={form}",
+    )
     assert done.status == 0, done.err
     whole = tmp_path / f"whole{ending}"
     assert command("run", "--quiet", *settled([*report, f"--output={whole}"])).status == 0

@@ -56,9 +56,14 @@ def test_rows_are_in_order_of_window_and_rank() -> None:
     assert [row["item"] for row in rows] == ["x", "y", *ODD]
     assert [row["rank"] for row in rows] == [1, 2, *range(1, 13)]
     first = {
-        "window_start": START, "window_end": START + timedelta(days=2), "rank": 1, "item": "x", "k": 12,
-        "returned": 2, "release_id": "id",
-    }  # fmt: skip
+        "window_start": START,
+        "window_end": START + timedelta(days=2),
+        "rank": 1,
+        "item": "x",
+        "k": 12,
+        "returned": 2,
+        "release_id": "id",
+    }
     assert {name: rows[0][name] for name in first} == first and list(rows[0]) == list(FIELDS)
 
 
@@ -107,7 +112,9 @@ def test_others_read_them_too() -> None:
 def test_counts_say_how_far_they_are_off(ending: str) -> None:
     rows = FORMATS[ending].decode(FORMATS[ending].encode(ranking_rows(COUNTED, "id")))
     assert [(row["noisy_count"], row["noise_stddev"], row["noise_95"]) for row in rows] == [
-        (0, 3.14159, 6), (-7, 3.14159, 6)]  # fmt: skip
+        (0, 3.14159, 6),
+        (-7, 3.14159, 6),
+    ]
     assert all(row[name] is None for row in ranking_rows(SET, "id") for name in ("noise_stddev", "noise_95"))
 
 

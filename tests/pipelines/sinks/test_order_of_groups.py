@@ -33,13 +33,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def publish(output: str, groups: Iterable[str] = LISTED, first: str = WINDOWS[0], to: str = "2026-01-07",
-            **more: object) -> str:  # fmt: skip
+def publish(
+    output: str, groups: Iterable[str] = LISTED, first: str = WINDOWS[0], to: str = "2026-01-07", **more: object
+) -> str:
     write(Path("groups.txt"), "".join(f"{name}\n" for name in groups))
     write(Path("items.txt"), "tea\ncake\n")
-    done = command("run", *options(
-        input="rows.csv", domain="items.txt", mechanism="joint", k=1, epsilon=1, group_column="land",
-        groups="groups.txt", window="1d", from_=first, to=to, output=output, **more))  # fmt: skip
+    done = command(
+        "run",
+        *options(
+            input="rows.csv",
+            domain="items.txt",
+            mechanism="joint",
+            k=1,
+            epsilon=1,
+            group_column="land",
+            groups="groups.txt",
+            window="1d",
+            from_=first,
+            to=to,
+            output=output,
+            **more,
+        ),
+    )
     assert done.status == 0, done.err
     return done.out
 
@@ -84,8 +99,11 @@ def test_a_notebook_has_the_order_too() -> None:
 
 
 def test_a_file_has_the_same_bytes_however_its_rankings_arrive() -> None:
-    rankings = [Ranking(window, ("tea",), 1, "sequence", group=name, group_number=number)
-                for window in PERIOD.windows() for number, name in enumerate(LISTED)]  # fmt: skip
+    rankings = [
+        Ranking(window, ("tea",), 1, "sequence", group=name, group_number=number)
+        for window in PERIOD.windows()
+        for number, name in enumerate(LISTED)
+    ]
     found, shape = set(), Shape(grouped=True)
     for seed in range(20):
         random.Random(seed).shuffle(rankings)

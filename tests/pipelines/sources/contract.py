@@ -30,8 +30,9 @@ from tests.pipelines.support import Read, Rows, packed, read, write
 KEY = ReleaseKey.held(b"a key of the tests, which is no secret")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
-ROWS = [{"user": f"u{n}", "item": f"i{n % 7}", "time": (START + timedelta(hours=n % 48)).isoformat()}
-        for n in range(200)]  # fmt: skip
+ROWS = [
+    {"user": f"u{n}", "item": f"i{n % 7}", "time": (START + timedelta(hours=n % 48)).isoformat()} for n in range(200)
+]
 
 
 class SourceContract:

@@ -149,9 +149,26 @@ def test_a_label_that_holds_markers_and_a_block_moves_nobody_else(tmp_path: Path
     found = []
     for name, more in (("with", [("one", label)]), ("without", [])):
         pl.DataFrame(rows[:9] + more + rows[9:], schema=["user", "item"], orient="row").write_avro(path)
-        done = command("run", "--input", path, "--domain", lists, "--mechanism", "joint", "--k", 3, "--epsilon", 50,
-                       "--release-key", f"file:{key}", "--release-id", "r", "--quiet",
-                       "--output", tmp_path / f"{name}.csv")  # fmt: skip
+        done = command(
+            "run",
+            "--input",
+            path,
+            "--domain",
+            lists,
+            "--mechanism",
+            "joint",
+            "--k",
+            3,
+            "--epsilon",
+            50,
+            "--release-key",
+            f"file:{key}",
+            "--release-id",
+            "r",
+            "--quiet",
+            "--output",
+            tmp_path / f"{name}.csv",
+        )
         assert done.status == 0, done.err
         found.append((tmp_path / f"{name}.csv").read_bytes())
     assert found[0] == found[1] and found[0].index(b"tea") < found[0].index(b"juice") < found[0].index(b"cake")
@@ -220,8 +237,21 @@ def test_a_block_is_used_up_to_its_last_byte_or_refuses_the_file(made, tmp_path:
         path = made(*blocks)
         with pytest.raises(Refusal, match=r"rows\.avro is damaged: a block cannot be decoded"):
             read(path)
-        done = command("run", "--input", path, "--domain", write(tmp_path / "items.txt", "tea\ncake\n"), "--mechanism",
-                       "joint", "--k", 1, "--epsilon", 1, "--output", tmp_path / "out.csv")  # fmt: skip
+        done = command(
+            "run",
+            "--input",
+            path,
+            "--domain",
+            write(tmp_path / "items.txt", "tea\ncake\n"),
+            "--mechanism",
+            "joint",
+            "--k",
+            1,
+            "--epsilon",
+            1,
+            "--output",
+            tmp_path / "out.csv",
+        )
         assert done.status == 1 and "is damaged" in done.err and not (tmp_path / "out.csv").exists()
 
 
@@ -257,9 +287,28 @@ def test_a_large_file_cut_inside_a_row_that_holds_a_marker_is_refused_before_the
     items, key = write(tmp_path / "items.txt", "tea\ncake\n"), write(tmp_path / "key", bytes(range(32)))
     held = ("--ledger", f"sqlite:///{tmp_path}/ledger.db", "--dataset", "d")
     assert command("budget", "create", *held, "--epsilon", 9, "--privacy-unit", "user").status == 0
-    done = command("run", "--input", path, "--domain", items, "--mechanism", "joint", "--k", 1, "--epsilon", 1, *held,
-                   "--privacy-unit", "user", "--release-key", f"file:{key}", "--release-id", "r",
-                   "--output", tmp_path / "out.csv")  # fmt: skip
+    done = command(
+        "run",
+        "--input",
+        path,
+        "--domain",
+        items,
+        "--mechanism",
+        "joint",
+        "--k",
+        1,
+        "--epsilon",
+        1,
+        *held,
+        "--privacy-unit",
+        "user",
+        "--release-key",
+        f"file:{key}",
+        "--release-id",
+        "r",
+        "--output",
+        tmp_path / "out.csv",
+    )
     assert done.status == 2 and "is truncated or damaged" in done.err, done.err
     assert json.loads(command("budget", "history", *held, "--json").out)["charges"] == []
 

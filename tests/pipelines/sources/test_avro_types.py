@@ -112,11 +112,16 @@ TIMES = [
     Kind(decimal("bytes", 2), "bytes", decimals, lambda value: reference.micros_of(fraction(value), "s")),
     Kind(decimal("bytes", 0), "bytes", decimals, lambda value: reference.micros_of(str(whole(value)), "s")),
     Kind(logical("int", "date"), "int", ints, lambda value: micros(value * 86_400 * 10**6)),
-    *(Kind(logical("long", f"{local}timestamp-{unit}"), "long", longs, meaning)
-      for local in ("", "local-")
-      for unit, meaning in (("millis", lambda value: micros(value * 1000)), ("micros", micros),
-                            ("nanos", lambda value: value // 1000))),
-]  # fmt: skip
+    *(
+        Kind(logical("long", f"{local}timestamp-{unit}"), "long", longs, meaning)
+        for local in ("", "local-")
+        for unit, meaning in (
+            ("millis", lambda value: micros(value * 1000)),
+            ("micros", micros),
+            ("nanos", lambda value: value // 1000),
+        )
+    ),
+]
 
 
 def amount(value: Any) -> float:  # noqa: ANN401
@@ -272,13 +277,19 @@ def test_bytes_behind_the_rows_of_a_block_refuse_it(tmp_path_factory, made: tupl
 
 
 OTHERS = [
-    "boolean", logical("bytes", "big-decimal"), logical("int", "time-millis"), logical("long", "time-micros"),
-    {"type": "array", "items": "string"}, {"type": "map", "values": "long"}, ["null", "string", "boolean"],
-    {"type": "fixed", "name": "F", "size": 16}, {"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"},
+    "boolean",
+    logical("bytes", "big-decimal"),
+    logical("int", "time-millis"),
+    logical("long", "time-micros"),
+    {"type": "array", "items": "string"},
+    {"type": "map", "values": "long"},
+    ["null", "string", "boolean"],
+    {"type": "fixed", "name": "F", "size": 16},
+    {"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"},
     {"type": "fixed", "name": "F", "size": 15, "logicalType": "uuid"},
     {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 0},
     {"type": "record", "name": "R", "fields": [{"name": "x", "type": "string"}]},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=str)

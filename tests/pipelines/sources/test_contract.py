@@ -114,8 +114,12 @@ class TestPubSub(SourceContract):
 
     def changes(self) -> dict[str, Any]:
         schema = AvroPayload('{"type": "record", "name": "Row", "fields": []}')
-        return {"place": "pubsub://projects/project-1/subscriptions/rows-2", "columns": OTHERS, "payload": schema,
-                "since": "2026-01-02"}  # fmt: skip
+        return {
+            "place": "pubsub://projects/project-1/subscriptions/rows-2",
+            "columns": OTHERS,
+            "payload": schema,
+            "since": "2026-01-02",
+        }
 
     def state(self) -> object:
         return None

@@ -54,11 +54,11 @@ class TestTabs(TestFormat):
         ("user,item\na,x\nb,y\n", [("a", "x"), ("b", "y")], 0),
         ("user,item\r\na,x\r\nb,y", [("a", "x"), ("b", "y")], 0),
         ("\ufeffuser,item\na,x\n", [("a", "x")], 0),
-        ("\ufeff\"user\",\"item\"\na,x\n", [("a", "x")], 0),
+        ('\ufeff"user","item"\na,x\n', [("a", "x")], 0),
         ("z,item,user\n1,x,a\n", [("a", "x")], 0),
         ("user,item\n\na,x\n\n\nb,y\n", [("a", "x"), ("b", "y")], 0),
         ("\nuser,item\na,x\n", [("a", "x")], 0),
-        ("user,item\n,x\na,\n\"\",x\n,\nb,y\n", [("b", "y")], 4),
+        ('user,item\n,x\na,\n"",x\n,\nb,y\n', [("b", "y")], 4),
         ('user,item\n"a\rb","x, ""y"" z"\n', [("a\rb", 'x, "y" z')], 0),
         ('user,item\na,5" pipe\nb,"7"" pipe"\n', [("a", '5" pipe'), ("b", '7" pipe')], 0),
         ("user,item\n a , x \nNULL,NA\n007,1e3\n", [(" a ", " x "), ("NULL", "NA"), ("007", "1e3")], 0),
@@ -74,7 +74,7 @@ class TestTabs(TestFormat):
         ("user,item\n\ufeffa,x\n", [("\ufeffa", "x")], 0),
         ("\ufeffuser,item\n\ufeff\n\ufeff,x\n", [("\ufeff", "x")], 1),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV.GZ"])
 def test_dialects(tmp_path: Path, text: str, rows: list, left_out: int, ending: str) -> None:
     content = text.encode()
@@ -147,8 +147,23 @@ def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content:
     assert not any(word in str(caught.value) for word in ("secret", "alice", "caf"))
 
 
-TAKEN = ["utf8", "UTF-8-SIG", "U16", "utf-32-be", "latin-1", "ISO-8859-15", "cp1252", "mac-roman", "koi8-r", "cp500",
-         "ascii", "sjis", "gb18030", "euc-kr", "big5hkscs"]  # fmt: skip
+TAKEN = [
+    "utf8",
+    "UTF-8-SIG",
+    "U16",
+    "utf-32-be",
+    "latin-1",
+    "ISO-8859-15",
+    "cp1252",
+    "mac-roman",
+    "koi8-r",
+    "cp500",
+    "ascii",
+    "sjis",
+    "gb18030",
+    "euc-kr",
+    "big5hkscs",
+]
 STATEFUL = ["utf-7", "iso-2022-jp", "iso2022_kr", "hz", "idna", "punycode", "unicode_escape", "raw_unicode_escape"]
 
 

@@ -79,8 +79,11 @@ def test_the_run_ends_with_a_sentence_and_publishes_nothing(
 ) -> None:
     """Without a ledger a file is known by its size and its time: each tells alone."""
     path, checked, full = write(tmp_path / f"rows{ending}", FULL[ending]), source.check_files, FULL[ending]
-    content = {"cut": full[: last_end(ending)], "grown": full + full[last_end(ending) :],
-               "other rows": full.replace(b"u7", b"w7")}[change]  # fmt: skip
+    content = {
+        "cut": full[: last_end(ending)],
+        "grown": full + full[last_end(ending) :],
+        "other rows": full.replace(b"u7", b"w7"),
+    }[change]
 
     def change_behind_the_check(*arguments: object) -> None:
         checked(*arguments)  # type: ignore[arg-type]
@@ -90,8 +93,20 @@ def test_the_run_ends_with_a_sentence_and_publishes_nothing(
             os.utime(path, ns=(written, written))
 
     monkeypatch.setattr(source, "check_files", change_behind_the_check)
-    words = ["--input", path, "--domain", write(tmp_path / "items.txt", "i0\ni1\ni2\ni3\ni4\n"), "--mechanism", "joint",
-             "--k", 2, "--epsilon", 1, "--output", tmp_path / "ranking.csv"]  # fmt: skip
+    words = [
+        "--input",
+        path,
+        "--domain",
+        write(tmp_path / "items.txt", "i0\ni1\ni2\ni3\ni4\n"),
+        "--mechanism",
+        "joint",
+        "--k",
+        2,
+        "--epsilon",
+        1,
+        "--output",
+        tmp_path / "ranking.csv",
+    ]
     done = command("run", *words)
     assert done.status == 1 and "was changed after the launch" in done.err, done.err
     assert not (tmp_path / "ranking.csv").exists()
@@ -119,8 +134,18 @@ def test_a_file_of_no_bytes_has_no_rows_whatever_its_name(tmp_path: Path, watch:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_where_all_files_have_no_bytes_no_row_is_there(tmp_path: Path, ending: str) -> None:
     path, items = write(tmp_path / f"rows{ending}", b""), write(tmp_path / "items.txt", "a\nb\n")
-    done = command("run", "--input", path, "--domain", items, "--mechanism=joint", "--k=1", "--epsilon=1", "--quiet",
-                   f"--output={tmp_path}/out.csv")  # fmt: skip
+    done = command(
+        "run",
+        "--input",
+        path,
+        "--domain",
+        items,
+        "--mechanism=joint",
+        "--k=1",
+        "--epsilon=1",
+        "--quiet",
+        f"--output={tmp_path}/out.csv",
+    )
     assert done.status == 0 and (tmp_path / "out.csv").exists(), done.err
 
 
@@ -221,9 +246,13 @@ class TestKeys:
     @pytest.mark.parametrize("ending", [".csv", ".tsv.gz", ".jsonl.zst", ".parquet", ".avro"])
     def test_a_key_is_the_same_in_every_row_of_its_file(self, tmp_path: Path, ending: str) -> None:
         plain = [{"user": "u", "n": "3"}, {"user": "v", "n": "4"}]
-        content = {".csv": to_csv(plain), ".tsv": to_csv(plain).replace(b",", b"\t"), ".jsonl": to_json_lines(plain),
-                   ".parquet": to_parquet(plain), ".avro": to_avro(plain, avro_schema(user="string", n="string")),
-                   }[unpacked_name(ending)]  # fmt: skip
+        content = {
+            ".csv": to_csv(plain),
+            ".tsv": to_csv(plain).replace(b",", b"\t"),
+            ".jsonl": to_json_lines(plain),
+            ".parquet": to_parquet(plain),
+            ".avro": to_avro(plain, avro_schema(user="string", n="string")),
+        }[unpacked_name(ending)]
 
         def rows(path: str) -> list[tuple[str, ...]]:
             folder = tmp_path / path
@@ -234,10 +263,17 @@ class TestKeys:
             return found.rows
 
         micros = 1_767_571_200_000_000
-        assert rows("dt=2026-01-05/country=DE/city=Bonn") == [("u", "DE", micros, 3.0, "Bonn"),
-                                                              ("v", "DE", micros, 4.0, "Bonn")]  # fmt: skip
+        assert rows("dt=2026-01-05/country=DE/city=Bonn") == [
+            ("u", "DE", micros, 3.0, "Bonn"),
+            ("v", "DE", micros, 4.0, "Bonn"),
+        ]
         assert rows("city=S%C3%A3o+P%3Daulo/x=1/country=007/dt=2026-01-05 01%3A00")[0] == (
-            "u", "007", micros + 3_600_000_000, 3.0, "São+P=aulo")  # fmt: skip
+            "u",
+            "007",
+            micros + 3_600_000_000,
+            3.0,
+            "São+P=aulo",
+        )
         for null in ("country=__HIVE_DEFAULT_PARTITION__/dt=5/city=a", "country=a/dt=/city=a", "country=a/dt=b/city=a"):
             assert rows(null) == [], "left out: a missing value, or no time"
 

@@ -35,12 +35,22 @@ wholes = st.none() | st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, 
 def tables(draw: st.DrawFn) -> tuple[Rows, dict[str, Any], dict[str, pa.DataType]]:
     """Rows, and the types that their columns have where a format has any."""
     users, lands, paid = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
-    row = st.fixed_dictionaries({
-        "user": numbers if users else labels, "item": labels, "at": moments,
-        "land": numbers if lands else labels, "paid": wholes if paid else amounts,
-    })  # fmt: skip
-    avro = {"user": WHOLE if users else TEXT, "item": TEXT, "at": WHOLE, "land": WHOLE if lands else TEXT,
-            "paid": WHOLE if paid else ["null", "double"]}  # fmt: skip
+    row = st.fixed_dictionaries(
+        {
+            "user": numbers if users else labels,
+            "item": labels,
+            "at": moments,
+            "land": numbers if lands else labels,
+            "paid": wholes if paid else amounts,
+        }
+    )
+    avro = {
+        "user": WHOLE if users else TEXT,
+        "item": TEXT,
+        "at": WHOLE,
+        "land": WHOLE if lands else TEXT,
+        "paid": WHOLE if paid else ["null", "double"],
+    }
     arrow = {"long": pa.int64(), "string": pa.string(), "double": pa.float64()}
     return draw(st.lists(row, min_size=1, max_size=12)), avro, {name: arrow[kinds[1]] for name, kinds in avro.items()}
 
@@ -67,9 +77,14 @@ def test_every_format_gives_the_same_rows(
 ) -> None:
     """Labels that are texts or whole numbers, far times, amounts of any size; in one piece or cut into many."""
     rows, avro, arrow = table
-    written = {"csv": as_csv(rows), "csv.zst": packed(as_csv(rows), ".zst"), "tsv": as_csv(rows, "\t"),
-               "jsonl": to_json_lines(rows), "parquet": as_parquet(rows, arrow),
-               "avro": to_avro(rows, avro_schema(**avro), sync_interval=64)}  # fmt: skip
+    written = {
+        "csv": as_csv(rows),
+        "csv.zst": packed(as_csv(rows), ".zst"),
+        "tsv": as_csv(rows, "\t"),
+        "jsonl": to_json_lines(rows),
+        "parquet": as_parquet(rows, arrow),
+        "avro": to_avro(rows, avro_schema(**avro), sync_interval=64),
+    }
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for ending, content in written.items():

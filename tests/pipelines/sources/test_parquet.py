@@ -87,8 +87,12 @@ def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
 def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
     """One user with a label of a megabyte in thousands of rows, which takes a megabyte in an honest writer's file."""
     label, rows = "x" * (1 << 20), 3000
-    table = pa.table({"user": [*(f"u{n}" for n in range(rows)), "b"], "item": pa.DictionaryArray.from_arrays(
-        pa.array([0] * rows + [1], pa.int32()), pa.array([label, "i"]))})  # fmt: skip
+    table = pa.table(
+        {
+            "user": [*(f"u{n}" for n in range(rows)), "b"],
+            "item": pa.DictionaryArray.from_arrays(pa.array([0] * rows + [1], pa.int32()), pa.array([label, "i"])),
+        }
+    )
     path = write(tmp_path / "rows.parquet", parquet(table, dictionary_pagesize_limit=8 << 20))
     parts = [part.columns for part in source.read(str(path), 0, 1, Columns())]
     users = [user.decode() for part in parts for user in part["user"].cast(pa.large_binary()).to_pylist()]
@@ -134,14 +138,21 @@ EPOCH = datetime(1970, 1, 1)
 texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"\xff", b"a\x80", b"5", b"2026-01-01", b"1e3", b""])
 longs = st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**6), 10**6)
 LABELS: list[tuple[pa.DataType, st.SearchStrategy]] = [
-    (pa.string(), texts), (pa.large_string(), texts), (pa.int64(), longs), (pa.uint64(), st.integers(0, 2**64 - 1)),
-    (pa.int8(), st.integers(-128, 127)), (pa.null(), st.none()),
-]  # fmt: skip
+    (pa.string(), texts),
+    (pa.large_string(), texts),
+    (pa.int64(), longs),
+    (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.null(), st.none()),
+]
 TIMES = [
-    (pa.string(), texts), (pa.int64(), longs), (pa.uint64(), st.integers(0, 2**64 - 1)),
-    (pa.float64(), st.floats()), (pa.date32(), st.dates()),
+    (pa.string(), texts),
+    (pa.int64(), longs),
+    (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.float64(), st.floats()),
+    (pa.date32(), st.dates()),
     *((pa.timestamp(unit, zone), longs) for unit in ("ms", "us", "ns") for zone in (None, "UTC", "Asia/Tokyo")),
-]  # fmt: skip
+]
 
 
 def stored(kind: pa.DataType, values: list, encoded: bool) -> pa.Array:
@@ -199,10 +210,18 @@ def test_rows_mean_what_the_reference_says(tmp_path_factory, made: tuple, group:
 
 @pytest.mark.parametrize(
     "values",
-    [pa.array([True]), pa.array([1.5]), pa.array([Decimal("5.0")]), pa.array([["x"]]),
-     pa.array([{"x": 1}]), pa.array([timedelta(1)]), pa.array([EPOCH]), pa.array([b"x" * 16], pa.binary(16))],
+    [
+        pa.array([True]),
+        pa.array([1.5]),
+        pa.array([Decimal("5.0")]),
+        pa.array([["x"]]),
+        pa.array([{"x": 1}]),
+        pa.array([timedelta(1)]),
+        pa.array([EPOCH]),
+        pa.array([b"x" * 16], pa.binary(16)),
+    ],
     ids=lambda values: str(values.type),
-)  # fmt: skip
+)
 def test_other_types_are_no_labels(tmp_path_factory, values: pa.Array) -> None:  # noqa: ANN001
     for role in ("user", "item"):
         sink = io.BytesIO()

@@ -32,11 +32,36 @@ labels = st.text(st.sampled_from('ab",\n\r\\é🎵 \x00{}[]:'), max_size=4)
 numbers = st.one_of(st.integers(-(2**70), 2**70), st.sampled_from([0, -1, 2**63, 2**64, 10**40])).map(str)
 reals = st.sampled_from(["5.0", "1e3", "-0", "-0.0", "1e400", "1.5", "1E5", "1767225600.25", "1e22", "5e-7", "0.1"])
 times = st.sampled_from(
-    ["2026-01-01", "2026-01-01T05:06:07Z", "2026-01-01 05:06", "2026-01-01T23:59:60Z", "9999-12-31T23:59:59.9999999Z",
-     "0000-02-29", "2026-02-29", "10000-01-01", "2026-W01-1", "2026-001", "20260101", "1767225600", "-5", "+5", "1e400",
-     "nan", "0x10", " 5", "2026-01-01T05:06:07-00:30", "2026-01-01T05+0130", "2026-01-01T05:06+24:00", "", "never",
-     "2026-01-01t05:06:07z", "٢٠٢٦-01-01", "-0001-01-01", "1969-12-31T23:59:59.9999999"]
-)  # fmt: skip
+    [
+        "2026-01-01",
+        "2026-01-01T05:06:07Z",
+        "2026-01-01 05:06",
+        "2026-01-01T23:59:60Z",
+        "9999-12-31T23:59:59.9999999Z",
+        "0000-02-29",
+        "2026-02-29",
+        "10000-01-01",
+        "2026-W01-1",
+        "2026-001",
+        "20260101",
+        "1767225600",
+        "-5",
+        "+5",
+        "1e400",
+        "nan",
+        "0x10",
+        " 5",
+        "2026-01-01T05:06:07-00:30",
+        "2026-01-01T05+0130",
+        "2026-01-01T05:06+24:00",
+        "",
+        "never",
+        "2026-01-01t05:06:07z",
+        "٢٠٢٦-01-01",
+        "-0001-01-01",
+        "1969-12-31T23:59:59.9999999",
+    ]
+)
 broken = st.sampled_from(["NaN", "Infinity", "007", "+1", "1.", ".5", "'x'", "tru", "-", "\x00", '"\\x"', '"a\tb"'])
 halves = st.sampled_from(['"\\ud800"', '"\\ud83d\\ude00"', '"\\u0041"', '"\\uDC00x"', '"\\\\ud83d\\ude00"'])
 
@@ -66,14 +91,28 @@ def objects(draw: st.DrawFn, depth: int = 2) -> str:
 json_lines = st.one_of(
     objects().map(lambda line: line.replace("\n", " ").encode()),
     objects().map(lambda line: line.replace("\n", " ").encode()),
-    st.sampled_from([b"", b" ", b"\x0b", b"[1]", b"null", b'{"user":"m","item":"x","y":', b"} {} {}", b"\xef\xbb\xbf{}",
-                     b"\xef\xbb\xbf",
-                     b'\xef\xbb\xbf{"user":"a","item":"b","time":1}', b'{"user":"\xef\xbb\xbfa","item":"b","time":1}',
-                     b'{"user":"\xff","item":"b","time":1}', b'{"user":"a","item":"b","time":1} {}', b"{",
-                     b'{"user":"a","item":"b","z":' + b"[" * 99 + b"]" * 99 + b',"time":5}',
-                     b'{"user":"a","item":"b","z":' + b"[" * 100 + b"]" * 100 + b',"time":5}',
-                     b'{"z":' + b"[" * 5000]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            b"",
+            b" ",
+            b"\x0b",
+            b"[1]",
+            b"null",
+            b'{"user":"m","item":"x","y":',
+            b"} {} {}",
+            b"\xef\xbb\xbf{}",
+            b"\xef\xbb\xbf",
+            b'\xef\xbb\xbf{"user":"a","item":"b","time":1}',
+            b'{"user":"\xef\xbb\xbfa","item":"b","time":1}',
+            b'{"user":"\xff","item":"b","time":1}',
+            b'{"user":"a","item":"b","time":1} {}',
+            b"{",
+            b'{"user":"a","item":"b","z":' + b"[" * 99 + b"]" * 99 + b',"time":5}',
+            b'{"user":"a","item":"b","z":' + b"[" * 100 + b"]" * 100 + b',"time":5}',
+            b'{"z":' + b"[" * 5000,
+        ]
+    ),
+)
 
 
 def outcome(expected: list[tuple | str | None]) -> tuple[list[tuple], dict[str, int]]:
@@ -127,17 +166,44 @@ amounts = st.one_of(
     numbers,
     reals,
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.sampled_from(["+1", ".5", "1.", "007", "1e400", "-1e400", "nan", "inf", "1_0", "0x1", " 1", "1 ", "\u0661", "",
-                     "1e", "1e-400", "true", "1,5", "9" * 40, "0." + "1" * 400]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            "+1",
+            ".5",
+            "1.",
+            "007",
+            "1e400",
+            "-1e400",
+            "nan",
+            "inf",
+            "1_0",
+            "0x1",
+            " 1",
+            "1 ",
+            "\u0661",
+            "",
+            "1e",
+            "1e-400",
+            "true",
+            "1,5",
+            "9" * 40,
+            "0." + "1" * 400,
+        ]
+    ),
+)
 
 
 @st.composite
 def wide_objects(draw: st.DrawFn) -> bytes:
     """Most of them are whole; a group and an amount may be anything."""
     number = draw(amounts)
-    kinds = {"user": '"u"', "item": '"i"', "time": "5", "group": draw(values(0)),
-             "amount": draw(st.one_of(st.just(number), st.just(json.dumps(number)), values(1)))}  # fmt: skip
+    kinds = {
+        "user": '"u"',
+        "item": '"i"',
+        "time": "5",
+        "group": draw(values(0)),
+        "amount": draw(st.one_of(st.just(number), st.just(json.dumps(number)), values(1))),
+    }
     names = draw(st.permutations([*kinds, *draw(st.lists(st.sampled_from(["group", "amount"]), max_size=1))]))
     return ("{" + ",".join(f'"{name}":{kinds[name]}' for name in names[draw(st.integers(0, 1)) :]) + "}").encode()
 
@@ -218,8 +284,10 @@ def test_csv_lines_mean_what_the_reference_says(
 
 
 @SLOW
-@given(st.lists(st.one_of(times, st.none(), st.text(st.sampled_from("0123456789-:.T Z+e"), max_size=12)), max_size=6),
-       st.sampled_from(["s", "ms", "us"]))  # fmt: skip
+@given(
+    st.lists(st.one_of(times, st.none(), st.text(st.sampled_from("0123456789-:.T Z+e"), max_size=12)), max_size=6),
+    st.sampled_from(["s", "ms", "us"]),
+)
 def test_times_mean_what_the_reference_says(texts: list[str | None], unit: str) -> None:
     expected = [None if value is None else reference.micros_of_text(value, unit) for value in texts]
     assert to_microseconds(pa.array(texts, pa.string()), unit).to_pylist() == expected
@@ -242,9 +310,14 @@ def test_times_finer_than_a_microsecond_are_rounded_down() -> None:
 def test_a_line_of_any_length_asks_for_no_memory_and_goes_alone(tmp_path: Path, ending: str) -> None:
     from tests.pipelines.support import read, write
 
-    rows = {".csv": [b"user,item", b"a,x", b"b," + b"y" * 30_000_000, b"c,z"],
-            ".jsonl": [b'{"user":"a","item":"x"}', b'{"user":"' + b"b" * 30_000_000 + b'","item":"y"}',
-                       b'{"user":"c","item":"z"}']}[ending.removesuffix(".gz")]  # fmt: skip
+    rows = {
+        ".csv": [b"user,item", b"a,x", b"b," + b"y" * 30_000_000, b"c,z"],
+        ".jsonl": [
+            b'{"user":"a","item":"x"}',
+            b'{"user":"' + b"b" * 30_000_000 + b'","item":"y"}',
+            b'{"user":"c","item":"z"}',
+        ],
+    }[ending.removesuffix(".gz")]
     content = b"\n".join(rows)
     path = write(tmp_path / f"rows{ending}", gzip.compress(content, 1) if ending.endswith("gz") else content)
     assert read(path) == ([("a", "x"), ("c", "z")], 1)
@@ -262,8 +335,20 @@ def test_the_longest_line_is_the_same_wherever_a_chunk_ends() -> None:
                     assert sum(part.too_long for part in got) == (0 if length < 10 else 2)
 
 
-ENCODED = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252", "cp037", "shift_jis", "gb18030", "big5",
-           "euc_jp", "johab"]  # fmt: skip
+ENCODED = [
+    "utf-16",
+    "utf-16-le",
+    "utf-16-be",
+    "utf-32",
+    "latin-1",
+    "cp1252",
+    "cp037",
+    "shift_jis",
+    "gb18030",
+    "big5",
+    "euc_jp",
+    "johab",
+]
 """Encodings of two and four bytes a letter, of one, also where a line feed is another byte, and of one or more."""
 
 

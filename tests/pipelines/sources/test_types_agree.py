@@ -83,7 +83,7 @@ COLUMNS = {
     "days": Column([date(2026, 1, 5)], pa.date32(), {"type": "int", "logicalType": "date"}, None),
     "moments": Column([NOON], pa.timestamp("us", "UTC"), {"type": "long", "logicalType": "timestamp-micros"}, None),
     "lists": Column([["ana"]], pa.list_(pa.string()), {"type": "array", "items": "string"}, None),
-}  # fmt: skip
+}
 
 
 def table(column: Column) -> pa.Table:
@@ -103,8 +103,14 @@ def deltas(column: Column, folder: Path) -> list[str]:
     """Of version 2, without the schema that Arrow adds to its own files, and so as other writers leave them."""
     kinds = ("string", "large_string", "binary", "large_binary")
     encodings = {"user": "DELTA_BYTE_ARRAY"} if str(column.arrow) in kinds else None
-    pq.write_table(table(column), folder / "rows.parquet", use_dictionary=False, column_encoding=encodings,
-                   store_schema=False, data_page_version="2.0")  # fmt: skip
+    pq.write_table(
+        table(column),
+        folder / "rows.parquet",
+        use_dictionary=False,
+        column_encoding=encodings,
+        store_schema=False,
+        data_page_version="2.0",
+    )
     return users(folder / "rows.parquet")
 
 
@@ -180,14 +186,24 @@ def test_the_same_rows_are_the_same_ranking_at_every_door(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     rows = [(UUID(int=n), Decimal([10**20, 7, 8][n % 3 if n % 2 else 0])) for n in range(90)]
     ids = [str(10**20), "7", "8", "9"]
-    held = pa.table({"user": pa.array([user.bytes for user, _ in rows], pa.uuid()),
-                     "item": pa.array([item for _, item in rows], pa.decimal128(38, 0))})  # fmt: skip
+    held = pa.table(
+        {
+            "user": pa.array([user.bytes for user, _ in rows], pa.uuid()),
+            "item": pa.array([item for _, item in rows], pa.decimal128(38, 0)),
+        }
+    )
     pq.write_table(held, "rows.parquet")
     schema = avro_schema(user=FIXED | {"logicalType": "uuid"}, item=decimal(38, 0))
     write(Path("rows.avro"), to_avro([{"user": user.bytes, "item": item} for user, item in rows], schema))
     write(Path("items.txt"), "\n".join(ids)), write(Path("key"), "a key of enough bytes")
-    asked = {"domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "release_key": "file:key",
-             "release_id": "one"}  # fmt: skip
+    asked = {
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 3,
+        "epsilon": 1,
+        "release_key": "file:key",
+        "release_id": "one",
+    }
     found = {}
     for name in ("rows.parquet", "rows.avro"):
         done = command("run", *options(**asked, input=name, output=f"{name}.jsonl", quiet=True))
@@ -217,8 +233,9 @@ def test_counts_in_place_of_items_are_refused_by_their_type(rows: list[Any]) -> 
 def test_whole_numbers_of_a_file_are_refused_beside_a_list_of_names(tmp_path: Path) -> None:
     rows = write(tmp_path / "rows.parquet", [{"user": "ana", "item": 5}])
     names = write(tmp_path / "items.txt", "tea\nmilk\n")
-    done = command("run", *options(input=rows, domain=names, mechanism="joint", k=1, epsilon=1,
-                                   output=tmp_path / "out.csv"))  # fmt: skip
+    done = command(
+        "run", *options(input=rows, domain=names, mechanism="joint", k=1, epsilon=1, output=tmp_path / "out.csv")
+    )
     assert done.status == 2 and "--domain has no whole number" in done.err
 
 
@@ -226,8 +243,9 @@ UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(38, 0), pa.decimal128(30, 2), pa.string()],
-                         ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.float64(), pa.decimal128(38, 0), pa.decimal128(30, 2), pa.string()], ids=str
+)
 def test_a_time_is_one_moment_in_every_unit_and_type(unit: str, kind: pa.DataType, tmp_path: Path) -> None:
     """Down to the second, which floats hold in nanoseconds too; and before 1970."""
     seconds = [1_767_600_000, -86_401]
@@ -248,8 +266,11 @@ def test_a_time_is_one_moment_in_every_unit_and_type(unit: str, kind: pa.DataTyp
 MIDNIGHTS = [1_767_571_200, -86_400]
 
 
-@pytest.mark.parametrize("kind", [*(pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "Asia/Tokyo")),
-                                  pa.date32(), pa.date64()], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [*(pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "Asia/Tokyo")), pa.date32(), pa.date64()],
+    ids=str,
+)
 def test_a_timestamp_is_one_moment_in_every_unit_and_a_date_its_midnight(kind: pa.DataType, tmp_path: Path) -> None:
     """In a file and in a frame. Without a zone in UTC; and before 1970."""
     micros, zone = [second * 10**6 for second in MIDNIGHTS], getattr(kind, "tz", None) and "UTC"
@@ -274,14 +295,25 @@ def test_nanoseconds_are_rounded_down_to_microseconds(tmp_path: Path) -> None:
 PLAIN = {"time": [1_767_600_000]}
 
 
-@pytest.mark.parametrize("times", [pa.array([5]), pa.array([5.0]), pa.array([Decimal(5)]), pa.array([Decimal("5.0")])],
-                         ids=lambda times: str(times.type))  # fmt: skip
+@pytest.mark.parametrize(
+    "times",
+    [pa.array([5]), pa.array([5.0]), pa.array([Decimal(5)]), pa.array([Decimal("5.0")])],
+    ids=lambda times: str(times.type),
+)
 def test_numbers_need_a_unit_where_a_schema_says_that_they_are_numbers(times: pa.Array, tmp_path: Path) -> None:
     rows = pa.table({"user": ["u"], "item": ["i"], "time": times})
     pq.write_table(rows, tmp_path / "rows.parquet")
     write(tmp_path / "items.txt", "i\nj\n")
-    asked = {"domain": tmp_path / "items.txt", "mechanism": "joint", "k": 1, "epsilon": 1, "from_": "1970-01-01",
-             "to": "1970-01-02", "output": tmp_path / "out.csv", "overwrite": True}  # fmt: skip
+    asked = {
+        "domain": tmp_path / "items.txt",
+        "mechanism": "joint",
+        "k": 1,
+        "epsilon": 1,
+        "from_": "1970-01-01",
+        "to": "1970-01-02",
+        "output": tmp_path / "out.csv",
+        "overwrite": True,
+    }
     done = command("run", *options(**asked, input=tmp_path / "rows.parquet"))
     assert done.status == 2 and "--time-unit must be given: column 'time' has numbers, of type " in done.err
     assert command("run", *options(**asked, input=tmp_path / "rows.parquet", time_unit="s", dry_run=True)).status == 0

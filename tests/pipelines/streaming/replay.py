@@ -89,10 +89,20 @@ class Commits:
 
     def question(self, *window: str) -> list[str]:
         return [
-            "--domain", f"{self.folder}/items.txt", "--mechanism", "joint", "--k", "5", "--epsilon", "1",
-            "--release-key", f"file:{self.folder}/key", "--release-id", "streams",
+            "--domain",
+            f"{self.folder}/items.txt",
+            "--mechanism",
+            "joint",
+            "--k",
+            "5",
+            "--epsilon",
+            "1",
+            "--release-key",
+            f"file:{self.folder}/key",
+            "--release-id",
+            "streams",
             *(window or ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON)),
-        ]  # fmt: skip
+        ]
 
     def batch(self, output: Path, *question: str) -> bytes:
         """The bytes of the ranking file of all windows, by `run` on the direct runner."""
@@ -114,8 +124,12 @@ def closing() -> bytes:
 def streaming(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
     """`private-topk stream` in a process of its own, ended with its children if it has not ended by itself."""
     with open(log, "wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "private_topk", "stream", *arguments],
-                                   stdout=output, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "private_topk", "stream", *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         yield process
     finally:

@@ -54,9 +54,13 @@ class TestKafka(SourceContract):
 
     def changes(self) -> dict[str, Any]:
         self.broker.create("another", 1)
-        return {"topic": KafkaTopic(self.broker.address, "another"), "columns": Columns("item", "user", "time"),
-                "payload": SCHEMA, "clock": "event",
-                "start": "2026-01-01"}  # fmt: skip
+        return {
+            "topic": KafkaTopic(self.broker.address, "another"),
+            "columns": Columns("item", "user", "time"),
+            "payload": SCHEMA,
+            "clock": "event",
+            "start": "2026-01-01",
+        }
 
     def state(self) -> object:
         return state_of(self.broker, self.name)

@@ -22,7 +22,7 @@ from tests.pipelines.streaming.replay import (
     streaming,
     told,
     wait_for,
-)  # fmt: skip
+)
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -32,8 +32,10 @@ BUSY = "import time\nend = time.time() + 300\nwhile time.time() < end: pass"
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory: pytest.TempPathFactory) -> Commits:
     """24 windows, in the order of time, and more windows than a bundle closes at once."""
-    rows = [(f"u{n * 7 % 311}", f"item {min(n % 7, n % 11)}", f"2026-01-{1 + n // 250:02}T{n // 11 % 23:02}:00:00Z")
-            for n in range(24 * 250)]  # fmt: skip
+    rows = [
+        (f"u{n * 7 % 311}", f"item {min(n % 7, n % 11)}", f"2026-01-{1 + n // 250:02}T{n // 11 % 23:02}:00:00Z")
+        for n in range(24 * 250)
+    ]
     return Commits(tmp_path_factory.mktemp("made-up"), sorted(rows, key=lambda row: row[2]))
 
 
@@ -54,9 +56,22 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     lines = [*map(as_json, made_up.rows), closing()]
     (incoming / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     question = made_up.question(*WINDOW)
-    arguments = ["--input", f"{incoming}/*.jsonl", "--clock", "event", "--output", str(rankings),
-                 "--output-format", "jsonl", "--runner", "flink", "--checkpointing_interval", "500", *workers,
-                 *question]  # fmt: skip
+    arguments = [
+        "--input",
+        f"{incoming}/*.jsonl",
+        "--clock",
+        "event",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--runner",
+        "flink",
+        "--checkpointing_interval",
+        "500",
+        *workers,
+        *question,
+    ]
     with streaming(arguments, log) as process:
         assert "24 windows published" in finished(process, log, patience=400)
     assert b"".join(published(rankings).values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
@@ -76,10 +91,26 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     topic, log = "flink", tmp_path / "log"
     question = made_up.question(*WINDOW)
     arguments = [
-        "--input", broker.create(topic, PARTITIONS), "--kafka-readers", "2", "--clock", "event",
-        "--output", str(rankings), "--output-format", "jsonl", "--overwrite", *question,
-        "--runner", "flink", *workers, "--checkpointing_interval", "2000", "--log-format", "json",
-    ]  # fmt: skip
+        "--input",
+        broker.create(topic, PARTITIONS),
+        "--kafka-readers",
+        "2",
+        "--clock",
+        "event",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--overwrite",
+        *question,
+        "--runner",
+        "flink",
+        *workers,
+        "--checkpointing_interval",
+        "2000",
+        "--log-format",
+        "json",
+    ]
     rows = [(row[0], as_json(row)) for row in made_up.rows]
     half = len(rows) // 2
     broker.send(topic, PARTITIONS, rows[:half])
@@ -106,8 +137,16 @@ def test_a_stream_that_is_told_to_end_leaves_no_job(
     today = datetime.now(timezone.utc)
     days = (f"--from={today:%Y-%m-%d}", f"--to={today + timedelta(days=4):%Y-%m-%d}")
     log, asked = tmp_path / "log", made_up.question("--window", "1d", *days)
-    arguments = ["--input", f"{made_up.folder}/rows.jsonl", "--output", str(rankings), "--runner", "flink", *workers,
-                 *asked]  # fmt: skip
+    arguments = [
+        "--input",
+        f"{made_up.folder}/rows.jsonl",
+        "--output",
+        str(rankings),
+        "--runner",
+        "flink",
+        *workers,
+        *asked,
+    ]
     with streaming(arguments, log) as process:
         wait_for(lambda: last_checkpoint(cluster), process, log, patience=200)
         process.send_signal(signal.SIGTERM)

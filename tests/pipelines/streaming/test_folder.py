@@ -16,10 +16,13 @@ from tests.pipelines.support import command
 WINDOW = ("--window", "2d", "--slide", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
 SECRET = "someone whom nobody may name"
 ROWS = [
-    (SECRET if n % 9 == 0 else f"u{n % 50}", f"item {min(n % 7, n % 13)}",
-     f"2026-01-0{1 + n // 300}T{n // 20 % 15:02}:00:00Z")
+    (
+        SECRET if n % 9 == 0 else f"u{n % 50}",
+        f"item {min(n % 7, n % 13)}",
+        f"2026-01-0{1 + n // 300}T{n // 20 % 15:02}:00:00Z",
+    )
     for n in range(1200)
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -42,8 +45,23 @@ def test_files_are_read_as_they_arrive_each_once(
     (incoming / ".hidden.jsonl").write_bytes(b"{")
     (incoming / "half.jsonl.tmp").write_bytes(b"{")
     question = made_up.question(*WINDOW)
-    arguments = ["--input", f"{incoming}/*", "--clock", "event", "--poll", "1s", "--output", str(rankings),
-                 "--output-format", "jsonl", "--runner", prism_runner, "--log-format", "json", *question]  # fmt: skip
+    arguments = [
+        "--input",
+        f"{incoming}/*",
+        "--clock",
+        "event",
+        "--poll",
+        "1s",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--runner",
+        prism_runner,
+        "--log-format",
+        "json",
+        *question,
+    ]
     refused = command("stream", *arguments)
     assert refused.status == 2 and "no known ending" in refused.err
     arguments[1] = f"{incoming}/*.jsonl"
@@ -67,8 +85,21 @@ def test_a_killed_stream_goes_on_only_with_the_files_that_it_has_read(
     incoming, log = tmp_path / "incoming", tmp_path / "log"
     incoming.mkdir()
     question = made_up.question(*WINDOW)
-    arguments = ["--input", f"{incoming}/*.jsonl", "--clock", "event", "--poll", "1s", "--output", str(rankings),
-                 "--output-format", "jsonl", "--runner", prism_runner, *question]  # fmt: skip
+    arguments = [
+        "--input",
+        f"{incoming}/*.jsonl",
+        "--clock",
+        "event",
+        "--poll",
+        "1s",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--runner",
+        prism_runner,
+        *question,
+    ]
     for number in range(6):
         arrive(incoming, f"{number}", [line_of(row) for row in ROWS[120 * number : 120 * number + 120]])
     with streaming(arguments, log) as process:
@@ -94,8 +125,11 @@ def check_what_was_told(said: str, rankings: Path, closes: str) -> None:
     assert sorted(line["window"] for line in lines) == labels
     assert {line["place"] for line in lines} == {str(rankings)}
     assert (first["next_window"], first["closes"], first["left"], first["of"]) == (
-        labels[0], closes, len(labels), len(labels),
-    )  # fmt: skip
+        labels[0],
+        closes,
+        len(labels),
+        len(labels),
+    )
     assert "item" not in "".join(line["message"] for line in lines) and SECRET not in said
 
 
@@ -104,14 +138,31 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
 ) -> None:
     incoming = tmp_path / "incoming"
     incoming.mkdir()
-    for number, (rows, written) in enumerate([(ROWS[:900], "2026-01-03T12:00:00"), (ROWS[900:], "2026-01-04T12:00:00"),
-                                              ([("x", "item 6", ROWS[0][2])] * 9, "2026-01-04T12:00:01")]):  # fmt: skip
+    for number, (rows, written) in enumerate(
+        [
+            (ROWS[:900], "2026-01-03T12:00:00"),
+            (ROWS[900:], "2026-01-04T12:00:00"),
+            ([("x", "item 6", ROWS[0][2])] * 9, "2026-01-04T12:00:01"),
+        ]
+    ):
         arrive(incoming, f"{number}", [line_of((f"{user}", item, time)) for user, item, time in rows])
         at = datetime.fromisoformat(f"{written}+00:00").timestamp()
         os.utime(incoming / f"{number}.jsonl", (at, at))
     question = made_up.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
-    done = command("stream", "--input", f"{incoming}/*.jsonl", "--allowed-lateness", "2d", "--output", rankings,
-                   "--output-format", "jsonl", "--log-format", "json", *question)  # fmt: skip
+    done = command(
+        "stream",
+        "--input",
+        f"{incoming}/*.jsonl",
+        "--allowed-lateness",
+        "2d",
+        "--output",
+        rankings,
+        "--output-format",
+        "jsonl",
+        "--log-format",
+        "json",
+        *question,
+    )
     assert done.status == 0, done.err
     check_what_was_told(done.err, rankings, "2026-01-04T00:00:00Z")
     lags = [line["lag_seconds"] for line in told(done.err, "published")]
@@ -131,8 +182,15 @@ def test_what_is_renamed_late_is_late_live_and_when_repeated(prism_runner: str, 
     rows = [(f"u{n}", f"item {min(n % 7, n % 13) if n < 100 else 6}", at) for n in range(300)]
     commits = Commits(tmp_path, rows)
     window = ("--window", "4s", "--from", at, "--to", datetime.fromtimestamp(start + 12, timezone.utc).isoformat())
-    arguments = ["--input", f"{incoming}/*.jsonl", "--poll", "1s", "--output-format", "jsonl",
-                 *commits.question(*window)]  # fmt: skip
+    arguments = [
+        "--input",
+        f"{incoming}/*.jsonl",
+        "--poll",
+        "1s",
+        "--output-format",
+        "jsonl",
+        *commits.question(*window),
+    ]
     late = incoming / "late.tmp"
     with streaming([*arguments, "--output", str(rankings), "--runner", prism_runner], log) as process:
         arrive(incoming, "early", [line_of(row) for row in rows[:100]])

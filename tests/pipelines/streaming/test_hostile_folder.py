@@ -59,8 +59,14 @@ class World:
         hidden = self.dice.random() < 0.3
         target = path or self.place / (f".{self.number}.jsonl" if hidden else f"{self.number}.jsonl.tmp")
         moments = [self.now + self.dice.choice([0, -1, -8, 6]) for _ in range(3)]
-        target.write_bytes(to_json_lines([{"user": f"f{self.number} {n}", "item": "x", "time": int(moment * 1000)}
-                                          for n, moment in enumerate(moments)]))  # fmt: skip
+        target.write_bytes(
+            to_json_lines(
+                [
+                    {"user": f"f{self.number} {n}", "item": "x", "time": int(moment * 1000)}
+                    for n, moment in enumerate(moments)
+                ]
+            )
+        )
         at = self.now + self.dice.choice([0, 0, -0.4, -11, -25, 7])
         os.utime(target, ns=(int(at * 1e9), int(at * 1e9)))
         if path is None:

@@ -40,10 +40,14 @@ Message = tuple[str, str, int, int]
 def log_of(dice: random.Random) -> list[Message]:
     """By publication. Users send at once, days later, and dates that are made up; often the same row again."""
     found = [
-        (f"u{dice.randrange(40)}", ITEMS[min(dice.randrange(4), dice.randrange(4))], published - dice.choice(
-            [0, 60, 2 * HOUR, 20 * HOUR, 40 * HOUR, -90 * HOUR]), published)
+        (
+            f"u{dice.randrange(40)}",
+            ITEMS[min(dice.randrange(4), dice.randrange(4))],
+            published - dice.choice([0, 60, 2 * HOUR, 20 * HOUR, 40 * HOUR, -90 * HOUR]),
+            published,
+        )
         for published in (FIRST + dice.randrange(DAYS * 24 * HOUR) for _ in range(250))
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda message: message[3])
 
 
@@ -69,8 +73,12 @@ def delivered(
         reach = pending if dice is None else pending[: dice.choice([1, 20, 300])]
         bundle = dice.sample(reach, min(size, len(reach))) if dice else pending
         pending = [message for message in pending if message not in bundle]
-        stamped = [TimestampedValue(json.dumps(dict(zip(("user", "item", "time"), message, strict=False))).encode(),
-                                    message[3]) for message in bundle]  # fmt: skip
+        stamped = [
+            TimestampedValue(
+                json.dumps(dict(zip(("user", "item", "time"), message, strict=False))).encode(), message[3]
+            )
+            for message in bundle
+        ]
         events = events.add_elements([*BROKEN, *stamped])
         if pending and pending[0][3] + ahead > clock:
             clock = pending[0][3] + ahead

@@ -23,7 +23,7 @@ from tests.pipelines.streaming.replay import (
     published,
     streaming,
     wait_for,
-)  # fmt: skip
+)
 from tests.pipelines.support import command
 
 PARTITIONS = 3
@@ -54,8 +54,18 @@ def test_a_topic_on_the_direct_runner_gives_the_batch(
     whole_topic: str, commits: Commits, rankings: Path, tmp_path: Path, window: tuple[str, ...]
 ) -> None:
     question = commits.question(*window)
-    done = command("stream", "--input", whole_topic, "--clock", "event", "--output", rankings,
-                   "--output-format", "jsonl", *question)  # fmt: skip
+    done = command(
+        "stream",
+        "--input",
+        whole_topic,
+        "--clock",
+        "event",
+        "--output",
+        rankings,
+        "--output-format",
+        "jsonl",
+        *question,
+    )
     assert done.status == 0, done.err
     assert b"".join(published(rankings).values()) == commits.batch(tmp_path / "batch.jsonl", *question)
     assert len(list(rankings.glob("*.manifest.json"))) == len(published(rankings))
@@ -68,8 +78,19 @@ def test_windows_are_published_while_the_producer_is_still_sending_and_a_killed_
     """Killed in the middle and started anew, the job repeats what it had published, byte for byte, and goes on."""
     expected = commits.batch(tmp_path / "batch.jsonl")
     place, log = broker.create("killed", PARTITIONS), tmp_path / "log"
-    arguments = ["--input", place, "--clock", "event", "--output", str(rankings), "--output-format", "jsonl",
-                 "--runner", prism_runner, *commits.question()]  # fmt: skip
+    arguments = [
+        "--input",
+        place,
+        "--clock",
+        "event",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--runner",
+        prism_runner,
+        *commits.question(),
+    ]
     rows = messages(commits)
     half = len(rows) // 2
     broker.send("killed", PARTITIONS, rows[:half])
@@ -97,8 +118,10 @@ DAYS = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-13")
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory: pytest.TempPathFactory) -> Commits:
     """Twelve windows in the order of time."""
-    rows = [(f"u{n * 7 % 311}", f"item {min(n % 7, n % 11)}", f"2026-01-{1 + n // 100:02}T{n % 100 // 5:02}:00:00Z")
-            for n in range(1200)]  # fmt: skip
+    rows = [
+        (f"u{n * 7 % 311}", f"item {min(n % 7, n % 11)}", f"2026-01-{1 + n // 100:02}T{n % 100 // 5:02}:00:00Z")
+        for n in range(1200)
+    ]
     return Commits(tmp_path_factory.mktemp("made-up"), rows)
 
 
@@ -115,8 +138,20 @@ def test_a_topic_that_is_created_anew_after_a_kill_is_no_input_to_go_on_with(
     """Its first rows are lost, and of those windows that are not out yet there would be another answer."""
     topic, log = f"anew-{charged}", tmp_path / "log"
     place, rows = broker.create(topic, PARTITIONS), messages(made_up)
-    arguments = ["--input", place, "--clock", "event", "--output", str(rankings), "--output-format", "jsonl",
-                 "--runner", prism_runner, *made_up.question(*DAYS), *(books(tmp_path) if charged else [])]  # fmt: skip
+    arguments = [
+        "--input",
+        place,
+        "--clock",
+        "event",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--runner",
+        prism_runner,
+        *made_up.question(*DAYS),
+        *(books(tmp_path) if charged else []),
+    ]
     broker.send(topic, PARTITIONS, rows[:450])
     with streaming(arguments, log) as process:
         wait_for(lambda: len(published(rankings)) == 4, process, log)
@@ -142,8 +177,18 @@ def test_without_ids_a_topic_that_is_created_anew_is_told_by_its_first_messages(
 ) -> None:
     """As of brokers before Kafka 2.8."""
     topic, whole = f"no-ids-{rows}", messages(made_up)
-    arguments = ["stream", "--input", broker.create(topic, PARTITIONS), "--clock", "event", "--output", rankings,
-                 "--output-format", "jsonl", *made_up.question(*DAYS)]  # fmt: skip
+    arguments = [
+        "stream",
+        "--input",
+        broker.create(topic, PARTITIONS),
+        "--clock",
+        "event",
+        "--output",
+        rankings,
+        "--output-format",
+        "jsonl",
+        *made_up.question(*DAYS),
+    ]
     broker.send(topic, PARTITIONS, whole)
     broker.end(topic, PARTITIONS, closing())
     with monkeypatch.context() as patch:
@@ -166,8 +211,19 @@ def test_a_topic_that_is_created_anew_while_it_is_read_ends_the_report(
 ) -> None:
     """Also where it has more messages than were read of the old one, so that reading could go on behind them."""
     topic, log, rows = "anew-live", tmp_path / "log", messages(made_up)
-    arguments = ["--input", broker.create(topic, PARTITIONS), "--clock", "event", "--output", str(rankings),
-                 "--output-format", "jsonl", "--runner", prism_runner, *made_up.question(*DAYS)]  # fmt: skip
+    arguments = [
+        "--input",
+        broker.create(topic, PARTITIONS),
+        "--clock",
+        "event",
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--runner",
+        prism_runner,
+        *made_up.question(*DAYS),
+    ]
     broker.send(topic, PARTITIONS, rows[:450])
     with streaming(arguments, log) as process:
         wait_for(lambda: len(published(rankings)) == 4, process, log)
@@ -186,13 +242,32 @@ def test_rankings_of_groups_go_from_a_topic_to_a_topic(broker: Topics, tmp_path:
     """A message for each group of each window, empty or not: the batch's. Who is in every group counts in one."""
     lands = ["fr", "d|e", "nowhere"]
     (tmp_path / "lands.txt").write_text("\n".join(lands) + "\n")
-    rows = [{"user": f"u{n % 40}", "item": f"item {min(n % 7, n % 11)}", "land": lands[n % 40 % 2],
-             "time": _iso(1_767_225_600 + 3600 * (n % 72))} for n in range(600)]  # fmt: skip
+    rows = [
+        {
+            "user": f"u{n % 40}",
+            "item": f"item {min(n % 7, n % 11)}",
+            "land": lands[n % 40 % 2],
+            "time": _iso(1_767_225_600 + 3600 * (n % 72)),
+        }
+        for n in range(600)
+    ]
     rows += [{**row, "user": "everywhere", "land": land} for row in rows[::9] for land in [*lands[:2], "mars"]]
     commits = Commits(tmp_path, [(row["user"], row["item"], row["time"]) for row in rows])
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = commits.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-04", "--group-column", "land",
-                             "--groups", f"{tmp_path}/lands.txt", "--publish-counts", "1")  # fmt: skip
+    asked = commits.question(
+        "--window",
+        "1d",
+        "--from",
+        "2026-01-01",
+        "--to",
+        "2026-01-04",
+        "--group-column",
+        "land",
+        "--groups",
+        f"{tmp_path}/lands.txt",
+        "--publish-counts",
+        "1",
+    )
     source, output = broker.create("grouped", PARTITIONS), broker.create("rankings-of-groups", 1)
     broker.send("grouped", PARTITIONS, [(row["user"], json.dumps(row).encode()) for row in rows])
     broker.end("grouped", PARTITIONS, json.dumps({**rows[0], "time": "2026-01-06T00:00:00Z"}).encode())
@@ -220,8 +295,19 @@ def test_the_logs_clock_publishes_live_and_late_rows_are_left_out(
     rows = [(f"u{n % 40}", f"item {min(n % 7, n % 11)}", _iso(start + n // 40)) for n in range(40 * 12)]
     commits = Commits(tmp_path, rows)
     late = [(f"late {n}", "item 6", _iso(start + 1)) for n in range(300)]
-    arguments = ["--input", place, "--output", str(rankings), "--output-format", "jsonl", "--allowed-lateness", "3s",
-                 "--runner", prism_runner, *commits.question(*window)]  # fmt: skip
+    arguments = [
+        "--input",
+        place,
+        "--output",
+        str(rankings),
+        "--output-format",
+        "jsonl",
+        "--allowed-lateness",
+        "3s",
+        "--runner",
+        prism_runner,
+        *commits.question(*window),
+    ]
     with streaming(arguments, log) as process:
         for second in range(12):
             time.sleep(max(0.0, start + second + 0.1 - time.time()))

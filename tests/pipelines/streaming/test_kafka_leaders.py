@@ -77,8 +77,13 @@ class Broker:
 
     def _message(self, part: int, place: int) -> Any:  # noqa: ANN401
         stamp, _, row = self.logs[part][place]
-        return SimpleNamespace(error=lambda: None, partition=lambda: part, offset=lambda: place, value=lambda: row,
-                               timestamp=lambda: (TIMESTAMP_LOG_APPEND_TIME, stamp))  # fmt: skip
+        return SimpleNamespace(
+            error=lambda: None,
+            partition=lambda: part,
+            offset=lambda: place,
+            value=lambda: row,
+            timestamp=lambda: (TIMESTAMP_LOG_APPEND_TIME, stamp),
+        )
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
         if self.dice.random() < self.silent:

@@ -25,10 +25,20 @@ from tests.pipelines.support import Done, command, options, write
 ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]
 END = {"user": "u", "item": "a", "time": "2026-01-09T00:00:00Z"}
 ASKED = {
-    "input": "in/*.jsonl", "clock": "event", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 8,
-    "window": "1d", "from_": "2026-01-05", "to": "2026-01-08", "release_key": "file:key", "release_id": "r",
-    "output": "out", "output_format": "jsonl",
-}  # fmt: skip
+    "input": "in/*.jsonl",
+    "clock": "event",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": 8,
+    "window": "1d",
+    "from_": "2026-01-05",
+    "to": "2026-01-08",
+    "release_key": "file:key",
+    "release_id": "r",
+    "output": "out",
+    "output_format": "jsonl",
+}
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 
 
@@ -165,10 +175,12 @@ def _edit(path: Path) -> None:
 
 
 OTHER_THAN_READ: dict[str, Callable[[Path], object]] = {
-    "is gone": Path.unlink, "was changed": _edit, "was changed, cut": _cut,
+    "is gone": Path.unlink,
+    "was changed": _edit,
+    "was changed, cut": _cut,
     "was changed, touched": lambda path: os.utime(path, (5, 5)),
     "is gone, renamed": lambda path: path.rename("in/b.jsonl"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

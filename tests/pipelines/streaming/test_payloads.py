@@ -39,9 +39,11 @@ def avro(**row: object) -> bytes:
     return sink.getvalue()
 
 
-GOOD = [b'{"user": "a", "item": "x", "time": "2026-01-01"}',
-        b'{"time": 1767225601, "user": 5, "item": "y", "more": [1]}',
-        b'{"user": "e", "item": "z", "time": "2026-01-01T00:00:02Z"}']  # fmt: skip
+GOOD = [
+    b'{"user": "a", "item": "x", "time": "2026-01-01"}',
+    b'{"time": 1767225601, "user": 5, "item": "y", "more": [1]}',
+    b'{"user": "e", "item": "z", "time": "2026-01-01T00:00:02Z"}',
+]
 READ = [("a", "x", DAY), ("5", "y", DAY + 1_000_000), ("e", "z", DAY + 2_000_000)]
 
 
@@ -53,9 +55,20 @@ def test_json_objects_are_rows() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [b"", None, b"{", b"[1]", b"null", b'"text"', b"\xff\xfe", b'{"user": "a"', b"\n\n", b"{" * 5000,
-     b'{"user": "a"}\n{"user": "b"}'],
-)  # fmt: skip
+    [
+        b"",
+        None,
+        b"{",
+        b"[1]",
+        b"null",
+        b'"text"',
+        b"\xff\xfe",
+        b'{"user": "a"',
+        b"\n\n",
+        b"{" * 5000,
+        b'{"user": "a"}\n{"user": "b"}',
+    ],
+)
 def test_a_broken_message_harms_no_other(broken: bytes | None) -> None:
     for place in range(len(GOOD) + 1):
         messages = [*GOOD[:place], broken, *GOOD[place:]]
@@ -86,8 +99,12 @@ def test_a_number_beyond_64_bits_harms_no_other_message(field: str) -> None:
 
 
 def test_what_lacks_a_value_is_left_out() -> None:
-    lacking = [b'{"user": "a", "item": "x"}', b'{"user": null, "item": "x", "time": 1}', b'{"item": "x", "time": 1}',
-               b'{"user": "a", "item": "x", "time": "soon"}']  # fmt: skip
+    lacking = [
+        b'{"user": "a", "item": "x"}',
+        b'{"user": null, "item": "x", "time": 1}',
+        b'{"item": "x", "time": 1}',
+        b'{"user": "a", "item": "x", "time": "soon"}',
+    ]
     assert rows(JsonPayload(), [*lacking, *GOOD], list(range(7))) == [(*row, 4 + n) for n, row in enumerate(READ)]
 
 

@@ -96,7 +96,10 @@ def test_bad_places_are_one_sentence(refusal: Callable[..., str], tmp_path: Path
 
 def test_a_stream_needs_a_horizon(made_up: Commits, tmp_path: Path) -> None:
     place = ["--input", f"{tmp_path}/*.avro", "--output", str(tmp_path / "out")]
-    for window, message in (([], "--from, --to must be given"), (["--window", "1d"], "--from, --to must be given"),
-                            (["--from", "2026-01-01"], "--to must be given")):  # fmt: skip
+    for window, message in (
+        ([], "--from, --to must be given"),
+        (["--window", "1d"], "--from, --to must be given"),
+        (["--from", "2026-01-01"], "--to must be given"),
+    ):
         done = command("stream", *settled([*place, *made_up.question(*window or ["--k", "5"])]))
         assert done.status == 2 and message in done.err

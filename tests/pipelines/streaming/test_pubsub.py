@@ -51,9 +51,17 @@ def schedule(start: int) -> tuple[list[Sent], dict[int, set[tuple[str, str]]]]:
         late = [Sent(closing + 1.5, row(f"v{n}", "cake", start + first + 1)) for n in range(15)]
         found += late if window < WINDOWS - 1 else []
     moments = [None, "yesterday", start - 1, 4e18, start + WINDOWS * LENGTH]
-    hostile = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"user": "w", "item": "cake"}', row("w", None, start + 1),
-               *(row("w", "cake", moment) for moment in moments),
-               b'{"user": "w", "user": "w2", "item": {}, "time": 1}']  # fmt: skip
+    hostile = [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'{"user": "w", "item": "cake"}',
+        row("w", None, start + 1),
+        *(row("w", "cake", moment) for moment in moments),
+        b'{"user": "w", "user": "w2", "item": {}, "time": 1}',
+    ]
     found += [Sent(n, data) for n, data in enumerate(hostile)]
     return sorted(found), counting
 
@@ -84,9 +92,10 @@ class Google:
             time.sleep(0.2)
             if taken:
                 self.subscriber.modify_ack_deadline(
-                    subscription=f"{PROJECT}/subscriptions/rows", ack_ids=[one.ack_id for one in taken],
+                    subscription=f"{PROJECT}/subscriptions/rows",
+                    ack_ids=[one.ack_id for one in taken],
                     ack_deadline_seconds=0,
-                )  # fmt: skip
+                )
             time.sleep(0.5)
 
     def take(self, subscription: str, many: int) -> list[Any]:
@@ -110,16 +119,43 @@ def test_live_equals_the_rows_that_were_on_time(google: Google, tmp_path: Path) 
     write(tmp_path / "items.txt", "\n".join(ITEMS) + "\n")
     write(tmp_path / "key", "a key of the tests, which is no secret\n")
     question = [
-        "--domain", f"{tmp_path}/items.txt", "--mechanism", "joint", "--k", "4", "--epsilon", "1",
-        "--publish-counts", "1", "--release-id", "live", "--release-key", f"file:{tmp_path}/key",
-        "--window", f"{LENGTH}s", "--from", iso[0], "--to", iso[1],
-    ]  # fmt: skip
-    others = [threading.Thread(target=google.send, args=(messages, start), daemon=True),
-              threading.Thread(target=google.steal, args=(ends - SLACK,), daemon=True)]  # fmt: skip
+        "--domain",
+        f"{tmp_path}/items.txt",
+        "--mechanism",
+        "joint",
+        "--k",
+        "4",
+        "--epsilon",
+        "1",
+        "--publish-counts",
+        "1",
+        "--release-id",
+        "live",
+        "--release-key",
+        f"file:{tmp_path}/key",
+        "--window",
+        f"{LENGTH}s",
+        "--from",
+        iso[0],
+        "--to",
+        iso[1],
+    ]
+    others = [
+        threading.Thread(target=google.send, args=(messages, start), daemon=True),
+        threading.Thread(target=google.steal, args=(ends - SLACK,), daemon=True),
+    ]
     for other in others:
         other.start()
-    live = command("stream", "--input", f"pubsub://{PROJECT}/subscriptions/rows", "--output",
-                   f"pubsub://{PROJECT}/topics/rankings", "--allowed-lateness", f"{SLACK}s", *question)  # fmt: skip
+    live = command(
+        "stream",
+        "--input",
+        f"pubsub://{PROJECT}/subscriptions/rows",
+        "--output",
+        f"pubsub://{PROJECT}/topics/rankings",
+        "--allowed-lateness",
+        f"{SLACK}s",
+        *question,
+    )
     assert live.status == 0, live.err
     assert ends <= time.time() < ends + 60, "it ends by itself, when every window is published"
     for other in others:
@@ -135,8 +171,10 @@ def test_live_equals_the_rows_that_were_on_time(google: Google, tmp_path: Path) 
         expected.setdefault(told["window_start"], []).append((told["item"], told["noisy_count"]))
 
     sent = [one.message for one in google.take("rankings", 100)]
-    found = {whole["window_start"]: list(zip(whole["items"], whole["noisy_counts"], strict=True))
-             for whole in (json.loads(message.data) for message in sent)}  # fmt: skip
+    found = {
+        whole["window_start"]: list(zip(whole["items"], whole["noisy_counts"], strict=True))
+        for whole in (json.loads(message.data) for message in sent)
+    }
     assert len(sent) == WINDOWS == len(expected)
     assert [found[at] for at in sorted(found)] == [expected[at] for at in sorted(expected)]
     assert all(message.attributes["window"] for message in sent)

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
-__all__ = ["SEQUENTIAL", "GivenWords"]
-
 SEQUENTIAL = 2**32 - 1
 """The lane of the sequential bits."""
 

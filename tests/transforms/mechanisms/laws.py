@@ -26,8 +26,14 @@ Round = Callable[[Floats, Floats], Floats]
 
 HALF = Fraction(1, 2)
 
-NOISE_LAWS = {"gumbel": stats.gumbel_r, "exponential": stats.expon, "laplace": stats.laplace,
-              "logistic": stats.logistic, "half-logistic": stats.halflogistic, "gaussian": stats.norm}  # fmt: skip
+NOISE_LAWS = {
+    "gumbel": stats.gumbel_r,
+    "exponential": stats.expon,
+    "laplace": stats.laplace,
+    "logistic": stats.logistic,
+    "half-logistic": stats.halflogistic,
+    "gaussian": stats.norm,
+}
 
 
 def canonical(law: Callable[..., Law]) -> Callable[..., Law]:

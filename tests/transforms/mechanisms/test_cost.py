@@ -165,13 +165,24 @@ STATED = [
     (Oneshot(2.0, "gumbel"), 10, Peeling(2.0).cost(10)),
     (PnfPeeling(2.0), 10, Cost(TWO, rho=10 * rho_of_pure(Fraction(1, 5)))),
     (LimitDomain(1.0, 1e-6), 5, Cost(Fraction(1), Fraction(1e-6), Fraction(5, 200), rest=Fraction(1e-6) / 2)),
-    *((kind(2.0, neighbours=relation), 5, Cost.exponential(TWO))
-      for kind in (Joint, FastJoint, JointSet, Canonical) for relation in ("add-remove", "swap")),
+    *(
+        (kind(2.0, neighbours=relation), 5, Cost.exponential(TWO))
+        for kind in (Joint, FastJoint, JointSet, Canonical)
+        for relation in ("add-remove", "swap")
+    ),
     (Peeling(2.0), 1, Cost.exponential(TWO)),
-    *((mechanism, 5, Cost(TWO)) for mechanism in (
-        Oneshot(2.0), Joint(2.0, noise="exponential"), JointSet(2.0, "laplace"), Canonical(2.0, noise="laplace"),
-        Gamma(2.0), Gamma(2.0, "swap"))),
-]  # fmt: skip
+    *(
+        (mechanism, 5, Cost(TWO))
+        for mechanism in (
+            Oneshot(2.0),
+            Joint(2.0, noise="exponential"),
+            JointSet(2.0, "laplace"),
+            Canonical(2.0, noise="laplace"),
+            Gamma(2.0),
+            Gamma(2.0, "swap"),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize(("mechanism", "k", "cost"), STATED, ids=str)

@@ -74,8 +74,18 @@ def test_an_unknown_domain_may_be_empty() -> None:
     assert check_k(9, 0, "unknown") == 9
 
 
-WRONG = [[0, 1], np.array([0, 0]), np.array([0.0, 1.0]), np.array([0]), np.array([0, 3]), np.array([-1, 0]),
-         np.array([[0, 1]]), np.array([0, 1, 2]), np.array([True, False]), None]  # fmt: skip
+WRONG = [
+    [0, 1],
+    np.array([0, 0]),
+    np.array([0.0, 1.0]),
+    np.array([0]),
+    np.array([0, 3]),
+    np.array([-1, 0]),
+    np.array([[0, 1]]),
+    np.array([0, 1, 2]),
+    np.array([True, False]),
+    None,
+]
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,9 @@ def test_two_draws_of_weighted_gaussian_cost_one(epsilon: float, delta: float) -
         others = [tuple((item,) for item, n in enumerate(crowd) for _ in range(n)) for crowd in crowds]
         bare, other_bare = (law_of(mechanism, sums(some, 2, 1), 2) for some in others)
         for mine, yours in itertools.product(users, repeat=2):
-            left, entered = (law_of(mechanism, sums((*some, its), 2, 1), 2)
-                             for some, its in zip(others, (mine, yours), strict=True))  # fmt: skip
+            left, entered = (
+                law_of(mechanism, sums((*some, its), 2, 1), 2) for some, its in zip(others, (mine, yours), strict=True)
+            )
             here, there = both(left, other_bare), both(bare, entered)
             worst = max(worst, *(hockey_stick(*order, epsilon) for order in ((here, there), (there, here))))
     assert 0.2 * delta < worst <= delta

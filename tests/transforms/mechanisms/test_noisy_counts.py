@@ -83,9 +83,13 @@ def test_without_a_bound_a_count_has_half_of_root_n_and_a_half(size: int) -> Non
 
 def test_the_pure_noise_is_the_one_of_least_variance() -> None:
     kinds = {
-        (100, None, "add-remove"): Spread, (100, 28, "add-remove"): IndependentLaplace, (100, 30, "add-remove"): Spread,
-        (100, None, "swap"): Cube, (100, 3, "swap"): IndependentLaplace, (1, None, "add-remove"): IndependentLaplace,
-    }  # fmt: skip
+        (100, None, "add-remove"): Spread,
+        (100, 28, "add-remove"): IndependentLaplace,
+        (100, 30, "add-remove"): Spread,
+        (100, None, "swap"): Cube,
+        (100, 3, "swap"): IndependentLaplace,
+        (1, None, "add-remove"): IndependentLaplace,
+    }
     for (size, limit, neighbours), kind in kinds.items():
         found = noise_of_counts(size, 1.0, None, limit, neighbours)
         assert type(found) is kind
@@ -201,8 +205,12 @@ def test_what_is_said_of_one_noise_is_its_law(kind: str) -> None:
             assert w == 0 or law[sizes < w].sum() < float(confidence) + 5e-4
 
 
-FAR = [Spread(1, Fraction(2)), Cube(7, Fraction(1, 3)), IndependentLaplace(Fraction(9, 2)),
-       CorrelatedGaussian(Fraction(200), Fraction(70))]  # fmt: skip
+FAR = [
+    Spread(1, Fraction(2)),
+    Cube(7, Fraction(1, 3)),
+    IndependentLaplace(Fraction(9, 2)),
+    CorrelatedGaussian(Fraction(200), Fraction(70)),
+]
 
 
 @pytest.mark.parametrize("noise", FAR, ids=repr)
@@ -216,8 +224,9 @@ def test_draws_are_as_far_off_as_it_is_said(noise: CountNoise) -> None:
         assert (np.abs(drawn) <= noise.half_width(Fraction(19, 20))).mean() < 0.97
 
 
-@pytest.mark.parametrize(("kind", "moves"), [("spread", [(1, 1), (1, 0), (0, 1)]),
-                                             ("cube", [(1, 1), (1, -1), (0, 1), (1, 0)])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "moves"), [("spread", [(1, 1), (1, 0), (0, 1)]), ("cube", [(1, 1), (1, -1), (0, 1), (1, 0)])]
+)
 def test_no_pair_of_counts_tells_more_of_a_user_than_its_rate(kind: str, moves: list[tuple[int, int]]) -> None:
     law, worst = LAWS[kind], []
     for dx, dy in moves:

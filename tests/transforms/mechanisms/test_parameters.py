@@ -38,8 +38,13 @@ class Everything(Mechanism):
 def test_kinds_come_from_annotations_or_are_said() -> None:
     found = parameters_of(Everything)
     assert {name: p.kind for name, p in found.items()} == {
-        "epsilon": "number", "whole": "whole", "part": "fraction", "way": "text", "word": "text", "inner": "object",
-    }  # fmt: skip
+        "epsilon": "number",
+        "whole": "whole",
+        "part": "fraction",
+        "way": "text",
+        "word": "text",
+        "inner": "object",
+    }
     assert found["way"].choices == ("up", "down") and found["part"].default == Fraction(1, 2)
     assert [p.required for p in found.values()] == [True, False, False, False, False, False]
     assert found["part"].help == "a part" and found["epsilon"].help.startswith("the budget of one release")
@@ -74,17 +79,23 @@ def test_a_budget_beyond_all_floats_is_refused(huge: object) -> None:
 
 
 REFUSED = [
-    *((CdpPeeling, {"delta": delta}, "delta must lie strictly between 0 and 1, got")
-      for delta in (0, 1, -0.1, math.nan, "0.1")),
+    *(
+        (CdpPeeling, {"delta": delta}, "delta must lie strictly between 0 and 1, got")
+        for delta in (0, 1, -0.1, math.nan, "0.1")
+    ),
     *((FastJoint, {"beta": beta}, "beta must lie strictly between 0 and 1, got") for beta in (0, 1, "small")),
-    *((Laplace, {"max_items_per_user": bound}, "max_items_per_user must be a whole number of at least 1, got")
-      for bound in (0, -1, 1.5, True, "2")),
+    *(
+        (Laplace, {"max_items_per_user": bound}, "max_items_per_user must be a whole number of at least 1, got")
+        for bound in (0, -1, 1.5, True, "2")
+    ),
     *((Joint, {"skew": skew}, "skew must be a number from 1/2 to 1") for skew in (0.49, 1.01, math.nan, "much", None)),
     *((Canonical, {"gamma": gamma}, "gamma must be a number from 0 to 1, got") for gamma in (-0.1, 1.5, True, "half")),
-    *((kind, {"noise": "gaussian"}, "noise must be one of gumbel, .*half-logistic, got 'gaussian'")
-      for kind in (Oneshot, Canonical, JointSet)),
+    *(
+        (kind, {"noise": "gaussian"}, "noise must be one of gumbel, .*half-logistic, got 'gaussian'")
+        for kind in (Oneshot, Canonical, JointSet)
+    ),
     (Joint, {"noise": "laplace"}, "noise must be one of gumbel, exponential for joint, got 'laplace'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "given", "said"), REFUSED)

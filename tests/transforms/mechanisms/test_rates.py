@@ -75,8 +75,10 @@ def assert_rate(law_at: LawAt, count: Callable[[int], list[int]]) -> None:
     means, sds = zip(
         *((p @ score, math.sqrt(p @ score**2 - (p @ score) ** 2)) for p in (stated, more, less)), strict=True
     )
-    draws = max(math.ceil(((ALARM * sds[0] + POWER * sd) / (mean - means[0])) ** 2)
-                for mean, sd in zip(means[1:], sds[1:], strict=True))  # fmt: skip
+    draws = max(
+        math.ceil(((ALARM * sds[0] + POWER * sd) / (mean - means[0])) ** 2)
+        for mean, sd in zip(means[1:], sds[1:], strict=True)
+    )
     drawn = np.array([score[n] for n in count(draws)])
     off = (drawn.mean() - means[0]) / sds[0] * math.sqrt(draws)
     assert abs(off) <= ALARM, f"{off:.1f} standard deviations in {draws} draws: the rate is another"
@@ -139,10 +141,15 @@ def test_the_rate_of_a_loss_by_the_smallest_count_taken(mechanism: Mechanism, pa
     assert_rate(law_at, lambda draws: [int(n > 0) for n in found(draws)])
 
 
-@pytest.mark.parametrize(("mechanism", "part"), [
-    (Canonical(0.01), Fraction(1, 2)), (Canonical(0.01, 0), Fraction(1)),
-    (Canonical(0.02, Fraction(2, 3), neighbours="swap"), Fraction(1, 3)),
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    ("mechanism", "part"),
+    [
+        (Canonical(0.01), Fraction(1, 2)),
+        (Canonical(0.01, 0), Fraction(1)),
+        (Canonical(0.02, Fraction(2, 3), neighbours="swap"), Fraction(1, 3)),
+    ],
+    ids=repr,
+)
 def test_the_rate_of_a_loss_by_the_largest_count_left_out(mechanism: Mechanism, part: Fraction) -> None:
     """Half as many items as are asked for have the high count: an answer that leaves one out loses part of the gap."""
     k = 40

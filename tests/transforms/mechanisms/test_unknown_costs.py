@@ -38,11 +38,14 @@ from tests.transforms.mechanisms import test_unknown_domain as unknown
 from tests.transforms.mechanisms.unknown_laws import Counts, passes, phantoms, top
 
 KINDS: dict[type, unknown.UnknownContract] = {
-    LimitDomain: unknown.TestLimitDomain(), LaplaceLimitDomain: unknown.TestLaplaceLimitDomain(),
-    TopStable: unknown.TestTopStable(), RestrictedGumbel: unknown.TestRestrictedGumbel(),
-    RestrictedLaplace: unknown.TestRestrictedLaplace(), RestrictedNormal: unknown.TestRestrictedNormal(),
+    LimitDomain: unknown.TestLimitDomain(),
+    LaplaceLimitDomain: unknown.TestLaplaceLimitDomain(),
+    TopStable: unknown.TestTopStable(),
+    RestrictedGumbel: unknown.TestRestrictedGumbel(),
+    RestrictedLaplace: unknown.TestRestrictedLaplace(),
+    RestrictedNormal: unknown.TestRestrictedNormal(),
     RestrictedPnf: unknown.TestRestrictedPnf(),
-}  # fmt: skip
+}
 
 Stopped = dict[object, float]
 NONE = "none"
@@ -80,8 +83,15 @@ def pairs(mechanism: UnknownDomainMechanism, k: int, grid: list[Counts]) -> Iter
             yield stopped(mechanism, counts, other, k), stopped(mechanism, other, counts, k)
 
 
-SEEN = {LimitDomain: 0.9, LaplaceLimitDomain: 0.35, TopStable: 0.05, RestrictedGumbel: 0.1, RestrictedLaplace: 0.1,
-        RestrictedNormal: 0.1, RestrictedPnf: 0.15}  # fmt: skip
+SEEN = {
+    LimitDomain: 0.9,
+    LaplaceLimitDomain: 0.35,
+    TopStable: 0.05,
+    RestrictedGumbel: 0.1,
+    RestrictedLaplace: 0.1,
+    RestrictedNormal: 0.1,
+    RestrictedPnf: 0.15,
+}
 """The least part of rho that has to show. It is small where there are tests, of which no more than purity is used."""
 
 EQUAL = (90, 90, 90, 90, 1)

@@ -329,8 +329,10 @@ class TestWeightedGaussian(Contract):
         ranks = prepared.ranks(ALL, RandomBits.keyed(key))
         assert 1000 < len(ranks) < 2000 and ranks.tolist() == prepared.ranks(3000, RandomBits.keyed(key)).tolist()
         draw, totals = RandomBits.keyed(key).draw(), named.histogram.counts_at(ranks).tolist()
-        scores = [Fraction(float(noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))().mid()))
-                  for total, rank in zip(totals, ranks.tolist(), strict=True)]  # fmt: skip
+        scores = [
+            Fraction(float(noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))().mid()))
+            for total, rank in zip(totals, ranks.tolist(), strict=True)
+        ]
         assert min(scores) * scale > bar and sorted(scores, reverse=True) == scores
         weights = mechanism.noisy_weights(named.histogram, ranks, RandomBits.keyed(key).draw())
         assert weights.tolist() == [math.floor(score * scale * 100 / UNIT + Fraction(1, 2)) for score in scores]

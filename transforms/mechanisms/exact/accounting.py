@@ -16,11 +16,6 @@ from flint import arb
 from private_topk.transforms.errors import Refusal
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
 
-__all__ = [
-    "at_most", "bounded_range_epsilon", "epsilon_within", "exponential_share", "gaussian_delta", "gaussian_epsilon",
-    "gaussian_scale", "largest", "largest_delta_q", "order_reach", "rho_within", "smallest",
-]  # fmt: skip
-
 _MOST_PRECISION = 1 << 13
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 _LARGEST_EXACT = 1000  # a delta of the next one has thousands of digits

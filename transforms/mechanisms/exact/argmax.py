@@ -39,8 +39,6 @@ from private_topk.transforms.mechanisms.exact.noise import (
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision, relative_float
 
-__all__ = ["Levels", "Shuffles", "largest_ranks", "noisy_ranks", "normal_quantile"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["Draw", "RandomBits", "below", "uniform_subset"]
-
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
 _FEW, _MANY = 8, 2048  # blocks that are cheaper otherwise

@@ -16,8 +16,6 @@ from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import precision
 
-__all__ = ["Classes", "Rectangle", "TopK"]
-
 Indices = NDArray[np.int64]
 
 _PRECISION = 96
@@ -122,8 +120,19 @@ class Rectangle:
     Without an `end_tail` they go on to the last run, however many there are.
     """
 
-    __slots__ = ("_known", "classes", "end_head", "end_tail", "first_head", "first_tail", "h", "h_end", "least_loss",
-                 "t", "t_end")  # fmt: skip
+    __slots__ = (
+        "_known",
+        "classes",
+        "end_head",
+        "end_tail",
+        "first_head",
+        "first_tail",
+        "h",
+        "h_end",
+        "least_loss",
+        "t",
+        "t_end",
+    )
 
     def __init__(self, classes: Classes, first_head: int, end_head: int, first_tail: int, end_tail: int | None) -> None:
         self.classes = classes
@@ -148,8 +157,13 @@ class Rectangle:
         known = self._known
         if known is None or known[0] != ctx.prec:
             within, last, before = self.classes.within_ball, self.t_end - 1, self.t - 1
-            known = (ctx.prec, within(last, self.h), within(last, self.h_end),
-                     within(before, self.h), within(before, self.h_end))  # fmt: skip
+            known = (
+                ctx.prec,
+                within(last, self.h),
+                within(last, self.h_end),
+                within(before, self.h),
+                within(before, self.h_end),
+            )
             self._known = known
         return known
 
@@ -195,9 +209,12 @@ class Rectangle:
             t = _least(self.t, self.t_end - 1, number, self._up_to, lambda t: c.without_ball(t, *heads) - before)
             number -= self._up_to(t - 1)
             h = _least(
-                self.h, self.h_end - 1, number, lambda h: self._ending_at(t, h),
+                self.h,
+                self.h_end - 1,
+                number,
+                lambda h: self._ending_at(t, h),
                 lambda h: c.without_ball(t, self.h, h + 1) - c.without_ball(t - 1, self.h, h + 1),
-            )  # fmt: skip
+            )
         body = uniform_subset(draw, t - h - 2, k - 1 - h)
         return np.array([*range(h), *(h + 1 + i for i in body), t - 1])
 

@@ -42,8 +42,6 @@ from private_topk.transforms.mechanisms.exact.reals import (
     uniform,
 )
 
-__all__ = ["FlipRounds"]
-
 Indices = NDArray[np.int64]
 
 _LANE = 0

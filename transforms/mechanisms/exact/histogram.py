@@ -22,9 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from private_topk.transforms.errors import Refusal
 
-__all__ = ["Blocks", "CountLookup", "Histogram", "Named", "Picks", "check_counts", "even_cuts", "rising_cuts"]
-
-
 Indices = NDArray[np.int64]
 _COUNTED = 1 << 16  # counts below it are counted in a table and not sorted
 _FEW = 1 << 12

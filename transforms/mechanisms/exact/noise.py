@@ -26,13 +26,6 @@ from private_topk.transforms.errors import Refusal, verbatim
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, relative_float, uniform
 
-__all__ = [
-    "COUNT_ERROR", "LEAST", "LIPSCHITZ_NOISES", "MOST", "NOISES", "NOISE_ERROR", "QUERY_LANE", "THRESHOLD_LANE",
-    "Noise", "above_bottom", "certified_top", "check_noise", "exponential_real", "first_crossing",
-    "float_rate", "gamma_real", "log_threshold", "noise_real", "noisy_score", "noisy_top", "of_exponential",
-    "standard_noise",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -29,8 +29,6 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import of_exponential
 from private_topk.transforms.mechanisms.exact.reals import ball, greater, precision, uniform
 
-__all__ = ["LossInterval", "Losses", "Race", "Region"]
-
 _LANE = 0
 _PRECISION = 96
 _PREFETCH = 256

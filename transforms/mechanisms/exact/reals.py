@@ -17,10 +17,6 @@ from flint import arb, ctx, fmpq, fmpz
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
-__all__ = [
-    "LOG2_E", "Real", "ball", "below_powers_of_two", "floor", "greater", "precision", "relative_float", "uniform",
-]  # fmt: skip
-
 Real = Callable[[], arb]
 
 _START_PRECISION = 96

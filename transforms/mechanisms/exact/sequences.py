@@ -19,8 +19,6 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import greater, precision, uniform
 
-__all__ = ["SequenceLosses"]
-
 Indices = NDArray[np.int64]
 
 _LEAVING_LANE = 1

@@ -41,8 +41,6 @@ from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import Real, precision, uniform
 
-__all__ = ["Segment", "SetLosses", "SetsBetween", "number_in_band", "row_of_binomials"]
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

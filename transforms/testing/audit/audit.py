@@ -34,8 +34,6 @@ from private_topk.transforms.testing.audit.distinguish import (
 from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
 from private_topk.transforms.windows import WindowBounds
 
-__all__ = ["Finding", "Sampler", "answer_of", "audit_case", "dependence", "finding_of", "wrong_counts"]
-
 _FINALISTS = 3
 _CHOOSING = 0.4
 """The share of the draws used to choose the pair and the guess."""
@@ -184,8 +182,7 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
     spec, epsilon = case.spec, cast(dict[str, Any], {"epsilon": 0.5})
     domain = PublicDomain.of(LABELS[:2]) if spec.domain.is_public else spec.domain
     mechanism = replace(spec.mechanism, **epsilon)
-    case = replace(case, spec=replace(
-        spec, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))  # fmt: skip
+    case = replace(case, spec=replace(spec, k=1, domain=domain, mechanism=mechanism, publish_counts=CountBudget(0.5)))
     dataset, name = Dataset((401, 400)), f"noise {case.spec.parameters()}"
 
     def sides(half: str) -> tuple[Drawn, Drawn]:
@@ -200,8 +197,10 @@ def dependence(case: Case, sampler: Sampler, draws: int, risk: float) -> float:
     guess = choose_guess(one[: len(other)], other[: len(one)], 0.0)
     one, other = sides("tested")
     (right, wrong), (wrong_too, right_too) = guess.made(one), guess.made(other)
-    return max(epsilon_at_least(Tally(right, len(one)), Tally(wrong_too, len(other)), 0.0, risk / 2),
-               epsilon_at_least(Tally(right_too, len(other)), Tally(wrong, len(one)), 0.0, risk / 2))  # fmt: skip
+    return max(
+        epsilon_at_least(Tally(right, len(one)), Tally(wrong_too, len(other)), 0.0, risk / 2),
+        epsilon_at_least(Tally(right_too, len(other)), Tally(wrong, len(one)), 0.0, risk / 2),
+    )
 
 
 def wrong_counts(sampler: Sampler) -> Iterator[str]:
@@ -213,13 +212,18 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     """
     amounts = Amounts.of(_CAP * RESOLUTION, RESOLUTION)
     counted: dict[str, tuple[Amounts | None, Groups | None]] = {
-        "": (None, None), "amounts, ": (amounts, None), "one group a user, ": (None, Groups.of(GROUPS)),
+        "": (None, None),
+        "amounts, ": (amounts, None),
+        "one group a user, ": (None, Groups.of(GROUPS)),
         "amounts in two groups a user, ": (amounts, Groups.of(GROUPS, 2)),
-    }  # fmt: skip
+    }
     domains: dict[str, Domain] = {"public": PublicDomain.of(LABELS[:4]), "unknown": UnknownDomain()}
-    datasets = {"one of many": Dataset((3, 2, 2, 5), (1,)), "an item of one's own": Dataset((3, 2, 0, 5), (2, 3)),
-                "all items": Dataset((3, 3, 3, 3), (0, 1, 2, 3)),
-                "nobody else": Dataset((0, 0, 0, 0), (0, 2, 3))}  # fmt: skip
+    datasets = {
+        "one of many": Dataset((3, 2, 2, 5), (1,)),
+        "an item of one's own": Dataset((3, 2, 0, 5), (2, 3)),
+        "all items": Dataset((3, 3, 3, 3), (0, 1, 2, 3)),
+        "nobody else": Dataset((0, 0, 0, 0), (0, 2, 3)),
+    }
     for (kind, domain), limit, (of, what), (name, dataset) in product(
         domains.items(), (None, 1), counted.items(), datasets.items()
     ):

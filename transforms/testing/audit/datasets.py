@@ -19,15 +19,27 @@ from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 
-__all__ = [
-    "GROUPS", "LABELS", "RESOLUTION", "TARGET", "Asked", "Case", "Dataset", "Neighbours", "Row", "cases_for",
-    "cases_of", "public_neighbours", "rows_of", "threshold_of", "two_release_neighbours", "unknown_neighbours",
-]  # fmt: skip
-
 Items = tuple[int, ...]
 
-LABELS = ("A", "a", "a ", "a\u0301", "b", "b\u200b", "null", "ss", "\u00df", "\u00e9", "\u0438\u0306", "\u0439",
-          "\u65e5", "\u65e5\u672c", "\u672c", "\uff21", "\U0001f600")  # fmt: skip
+LABELS = (
+    "A",
+    "a",
+    "a ",
+    "a\u0301",
+    "b",
+    "b\u200b",
+    "null",
+    "ss",
+    "\u00df",
+    "\u00e9",
+    "\u0438\u0306",
+    "\u0439",
+    "\u65e5",
+    "\u65e5\u672c",
+    "\u672c",
+    "\uff21",
+    "\U0001f600",
+)
 """Items that are easily taken for each other, in the order of their bytes."""
 
 GROUPS = ("n", "N")
@@ -101,13 +113,17 @@ def rows_of(dataset: Dataset, groups: int = 1) -> tuple[list[Row], list[Row]]:
     labels = dataset.labels()
     others = [
         Row(f"{TARGET}{item}{n}{group}", labels[item], GROUPS[group], RESOLUTION)
-        for group in range(groups) for item, users in enumerate(dataset.others) for n in range(users)
-    ]  # fmt: skip
+        for group in range(groups)
+        for item, users in enumerate(dataset.others)
+        for n in range(users)
+    ]
     often = [_OFTEN if group == min(dataset.group, groups - 1) else _SELDOM for group in range(groups)]
     target = [
         Row(TARGET, labels[item], GROUPS[group], _ADDED[n % len(_ADDED)])
-        for group in range(groups) for n in range(often[group]) for item in dataset.target
-    ]  # fmt: skip
+        for group in range(groups)
+        for n in range(often[group])
+        for item in dataset.target
+    ]
     return others, target
 
 
@@ -118,8 +134,12 @@ def public_neighbours(swap: bool, size: int) -> Iterator[Neighbours]:
     gap, chasm = (tuple(6 + width * (n >= size // 2) for n in range(size)) for width in (2, 50))
     one = ("one item for another", (0,), (1,)) if swap else ("one item", (), (0,))
     if swap:
-        changes = [one, ("half for the other half", half, rest), ("one item for all others", (0,), everything[1:]),
-                   ("nothing for all", (), everything)]  # fmt: skip
+        changes = [
+            one,
+            ("half for the other half", half, rest),
+            ("one item for all others", (0,), everything[1:]),
+            ("nothing for all", (), everything),
+        ]
         tried: dict[str, list[tuple[str, Items, Items]]] = {
             "ties": changes,
             "a gap": changes,
@@ -127,8 +147,12 @@ def public_neighbours(swap: bool, size: int) -> Iterator[Neighbours]:
             "a chasm": [one],
         }
     else:
-        tried = {"ties": [("all items", (), everything), ("all but one", (), everything[1:]), one],
-                 "a gap": [("the lower half", (), half), one], "nobody else": [one], "a chasm": [one]}  # fmt: skip
+        tried = {
+            "ties": [("all items", (), everything), ("all but one", (), everything[1:]), one],
+            "a gap": [("the lower half", (), half), one],
+            "nobody else": [one],
+            "a chasm": [one],
+        }
     counts = {"ties": tied, "a gap": gap, "nobody else": nobody, "a chasm": chasm}
     for place, changes in tried.items():
         yield from (_pair(f"{name}, {place}", counts[place], before, after) for name, before, after in changes)
@@ -165,10 +189,12 @@ def two_release_neighbours(unknown: bool, others: Items, target: Items) -> Itera
     The releases of each pair differ in one thing that the noise depends on, and the target joins the second only.
     """
     first = Dataset(others)
-    seconds = {"one key and id, other counts": replace(first, others=tuple(n + 1 for n in others)),
-               "one key and id, another window": replace(first, window=1),
-               "one key, another id": replace(first, id=" again"),
-               "one id, another key": replace(first, key=1)}  # fmt: skip
+    seconds = {
+        "one key and id, other counts": replace(first, others=tuple(n + 1 for n in others)),
+        "one key and id, another window": replace(first, window=1),
+        "one key, another id": replace(first, id=" again"),
+        "one id, another key": replace(first, key=1),
+    }
     if unknown:
         seconds["one key and id, the same counts of other items"] = replace(first, renamed=True)
     for name, second in seconds.items():
@@ -289,14 +315,21 @@ def _spec(
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
     arguments: dict[str, Any] = {
-        **own, "epsilon": epsilon, "delta": delta, "neighbours": neighbours,
-        "max_items_per_user": unknown_size // 2 if counted else 1, "kbar": unknown_size - 2,
-    }  # fmt: skip
+        **own,
+        "epsilon": epsilon,
+        "delta": delta,
+        "neighbours": neighbours,
+        "max_items_per_user": unknown_size // 2 if counted else 1,
+        "kbar": unknown_size - 2,
+    }
     parameters = parameters_of(kind)
     missing = [name for name, parameter in parameters.items() if parameter.required and name not in arguments]
     if missing:
-        raise Refusal("mechanism", f"{kind.about.name} cannot be audited here: it needs {missing[0]}",
-                      "give that parameter a default")  # fmt: skip
+        raise Refusal(
+            "mechanism",
+            f"{kind.about.name} cannot be audited here: it needs {missing[0]}",
+            "give that parameter a default",
+        )
     bound = parameters.get("max_items_per_user")
     if bound is None or not bound.required:
         del arguments["max_items_per_user"]

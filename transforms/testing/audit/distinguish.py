@@ -14,11 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import arb
 
-__all__ = [
-    "Answer", "Drawn", "Guess", "Tally", "choose_guess", "epsilon_at_least", "epsilon_of", "features",
-    "probability_at_least", "probability_at_most",
-]  # fmt: skip
-
 _SIGMAS = 1.5
 """A bound of some 4.6 standard deviations on the draws that test a guess is about this many on those that choose it."""
 _PLACES = {"least": 0.0, "lower": 0.25, "middle": 0.5, "upper": 0.75, "largest": 1.0}
@@ -44,8 +39,9 @@ def features(answers: tuple[Answer, ...]) -> dict[str, Hashable]:
     if noisy:
         ordered, counts = sorted(noisy), dict(zip(items, noisy, strict=True))
         values |= {"the sum of noisy counts": sum(noisy), "the first noisy count": noisy[0]}
-        values |= {f"the {name} noisy count": ordered[round(share * (len(ordered) - 1))]
-                  for name, share in _PLACES.items()}  # fmt: skip
+        values |= {
+            f"the {name} noisy count": ordered[round(share * (len(ordered) - 1))] for name, share in _PLACES.items()
+        }
         values |= {f"the noisy count of item {item}": counts[item] for item in (0, 1) if item in counts}
         if 0 in counts and 1 in counts:
             values["the difference of two noisy counts"] = counts[1] - counts[0]

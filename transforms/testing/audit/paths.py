@@ -22,8 +22,6 @@ from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Datas
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows, assign
 
-__all__ = ["PATHS", "Path", "count_blocks", "prepared_counts", "rankings_of"]
-
 _DAY, _MINUTE = timedelta(days=1), 60_000_000
 _START = datetime(2026, 1, 5, tzinfo=timezone.utc)
 _DAYS = 3

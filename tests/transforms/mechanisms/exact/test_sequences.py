@@ -34,8 +34,13 @@ def listed(counts: tuple[int, ...], k: int, skew: Fraction, cut_off: int | None 
 
 
 def cases() -> list[tuple[tuple[int, ...], int, Fraction, int | None]]:
-    return [(counts, k, skew, cut_off) for counts in WIDE for k in range(1, min(3, len(counts)) + 1) for skew in SKEWS
-            for cut_off in ((None, 1, 3) if skew == SKEWS[0] else (None,))]  # fmt: skip
+    return [
+        (counts, k, skew, cut_off)
+        for counts in WIDE
+        for k in range(1, min(3, len(counts)) + 1)
+        for skew in SKEWS
+        for cut_off in ((None, 1, 3) if skew == SKEWS[0] else (None,))
+    ]
 
 
 @pytest.mark.parametrize(("counts", "k", "skew", "cut_off"), cases())
@@ -107,8 +112,9 @@ def test_work_hardly_follows_the_counts(k: int, epsilon: float) -> None:
         losses = SequenceLosses(Histogram.of(counts), k, Fraction(1, 2))
         for seed in range(5):
             losses._numbers.clear()
-            Race([LossInterval.of_all(losses)], Fraction(epsilon) / 2, "gumbel", RandomBits.keyed(bytes([seed])).draw()
-                 ).winner()  # fmt: skip
+            Race(
+                [LossInterval.of_all(losses)], Fraction(epsilon) / 2, "gumbel", RandomBits.keyed(bytes([seed])).draw()
+            ).winner()
             asked.append(len(losses._numbers))
     assert max(asked) <= 2 * (16 + 2 * math.isqrt(k))
 

@@ -23,8 +23,6 @@ from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dep
 from private_topk.transforms.testing.audit.datasets import Case, cases_of
 from private_topk.transforms.windows import assign
 
-__all__ = ["DEFECTS", "Defect", "finds"]
-
 Plant = Callable[[pytest.MonkeyPatch], object]
 
 
@@ -131,27 +129,33 @@ class Defect(NamedTuple):
 
 DEFECTS: dict[str, Defect] = {
     "the bar reads 0": Defect(head_one_short, "case", 1, False, "limit-domain", 400, "EXCEEDED: ties at the bar"),
-    "counts bounded by one": Defect(
-        counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all"),
+    "counts bounded by one": Defect(counts_bounded_by_one, "case", 1, True, "laplace", 600, "EXCEEDED: all"),
     "one draw for both": Defect(
-        counts_from_the_draw_of_the_selection, "noise", 1, True, "pnf-peeling", 1000, "EXCEEDED: noise of counts"),
+        counts_from_the_draw_of_the_selection, "noise", 1, True, "pnf-peeling", 1000, "EXCEEDED: noise of counts"
+    ),
     "no labels in the digest": Defect(
-        a_digest_without_labels, "case", 2, False, "limit-domain", 1000, "same counts of other items"),
+        a_digest_without_labels, "case", 2, False, "limit-domain", 1000, "same counts of other items"
+    ),
     "no digest in the seed": Defect(
-        a_seed_without_digest, "case", 2, True, "laplace", 400, "one key and id, other counts"),
+        a_seed_without_digest, "case", 2, True, "laplace", 400, "one key and id, other counts"
+    ),
     "repeated rows count": Defect(
-        repeated_rows_count, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound"),
+        repeated_rows_count, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound"
+    ),
     "the limit and one more": Defect(
-        one_item_too_many, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, at most 1"),
+        one_item_too_many, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, at most 1"
+    ),
     "others make one late": Defect(
-        lateness_by_the_latest_of_all_rows, "counts", 1, False, "laplace", 20, "WRONG counts: public"),
+        lateness_by_the_latest_of_all_rows, "counts", 1, False, "laplace", 20, "WRONG counts: public"
+    ),
     "a user counts in every group": Defect(
-        every_group_counts, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound, one group"),
+        every_group_counts, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound, one group"
+    ),
     "amounts above the cap": Defect(
-        amounts_without_a_cap, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound, amounts"),
-    "noise for one unit": Defect(
-        noise_for_one_unit, "case", 1, False, "laplace", 400, "EXCEEDED: ", "amounts"),
-}  # fmt: skip
+        amounts_without_a_cap, "counts", 1, False, "laplace", 20, "WRONG counts: public domain, no bound, amounts"
+    ),
+    "noise for one unit": Defect(noise_for_one_unit, "case", 1, False, "laplace", 400, "EXCEEDED: ", "amounts"),
+}
 
 
 def finds(defect: Defect, mechanism: str, draws: int, seed: str, risk: float) -> bool | None:

@@ -61,8 +61,7 @@ def test_of_two_releases_the_target_is_in_the_second_alone(unknown: bool) -> Non
 
 def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None:
     cases = cases_of()
-    seen = {(case.spec.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of)
-            for case in cases}  # fmt: skip
+    seen = {(case.spec.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of) for case in cases}
     uncounted = sum(kind.guarantee.metric == "weights" for kind in MECHANISMS.values())
     assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted
     for case in cases:
@@ -92,6 +91,11 @@ def test_nothing_is_wrong_with_the_counts() -> None:
 def test_a_choice_that_hangs_on_the_order_of_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by the code of an item, which in an unknown domain is the order of arrival."""
     real = user_shards.kept_pairs
-    monkeypatch.setattr(user_shards, "kept_pairs", lambda ranks, codes, users, words, limit: real(
-        ranks, codes, users * 0, None if words is None else words * 0, limit))  # fmt: skip
+    monkeypatch.setattr(
+        user_shards,
+        "kept_pairs",
+        lambda ranks, codes, users, words, limit: real(
+            ranks, codes, users * 0, None if words is None else words * 0, limit
+        ),
+    )
     assert any("is not the same on every path" in fault for fault in wrong_counts(Sampler(b"order")))

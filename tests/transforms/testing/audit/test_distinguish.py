@@ -138,9 +138,17 @@ def test_what_is_certain_shows_without_end_and_what_delta_explains_not_at_all() 
 
 @pytest.mark.parametrize(
     ("declared", "draws", "seen"),
-    [(2.0, 500, 2.72), (2.0, 1000, 2.48), (2.0, 2000, 2.33), (2.0, 5000, 2.22),
-     (1.25, 500, 1.78), (1.25, 1000, 1.6), (1.25, 2000, 1.5), (1.25, 5000, 1.41)],
-)  # fmt: skip
+    [
+        (2.0, 500, 2.72),
+        (2.0, 1000, 2.48),
+        (2.0, 2000, 2.33),
+        (2.0, 5000, 2.22),
+        (1.25, 500, 1.78),
+        (1.25, 1000, 1.6),
+        (1.25, 2000, 1.5),
+        (1.25, 5000, 1.41),
+    ],
+)
 def test_the_least_loss_that_so_many_draws_show(declared: float, draws: int, seen: float) -> None:
     """docs/audit.md has these: in an audit of all mechanisms, of an answer that tells by its odds whether one user is
     there, when it comes as often as is expected of it. Three fifths of the draws test it.

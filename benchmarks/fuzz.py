@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz --inputs 20000               # all formats, zipped ones included
     python -m benchmarks.fuzz --inputs 5000 --format .avro --seed 7
 
-A reader may give rows or one sentence (Refusal); anything else, and more than ten seconds for one small file, is
-told with its seed, and the exit status is 1. In the text formats a file is also broken within one line, and of messages
-one is broken: then the others must give the same rows as before. Half of the inputs are read with groups and amounts.
-Lists of items, which are read whole or not at all, are fuzzed as `list.txt` and as a column of every format.
+A reader may give rows or one sentence (InvalidArgument); anything else, and more than ten seconds for one small file,
+is told with its seed, and the exit status is 1. In the text formats a file is also broken within one line, and of
+messages one is broken: then the others must give the same rows as before. Half of the inputs are read with groups and
+amounts. Lists of items, which are read whole or not at all, are fuzzed as `list.txt` and as a column of every format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from private_topk.pipelines.sources import Columns, reader_of
 from private_topk.pipelines.sources.columns import Rows, block_of
 from private_topk.pipelines.sources.domain import read_domain
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 FILES, MESSAGES, LIST = (".avro", ".parquet", ".csv", ".jsonl"), ("avro message", "json message"), "list.txt"
 ENDINGS = (*(ending + zipped for ending in (*FILES, LIST) for zipped in ("", ".gz")), *MESSAGES)
@@ -213,7 +213,7 @@ def _problem(read: Callable[[], Any], others: list[int], expected: list[tuple]) 
     started = time.monotonic()
     try:
         rows = read()
-    except Refusal:
+    except InvalidArgument:
         return "a row refused the file" if others else None
     except BaseException as error:
         return f"{type(error).__name__}: {error}"

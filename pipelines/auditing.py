@@ -19,7 +19,7 @@ from private_topk.pipelines.sinks.files import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import prepare
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import mechanism_by_name
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
@@ -74,11 +74,11 @@ class Audit:
         for name in self.mechanisms:
             mechanism_by_name(name)
         if self.draws < _LEAST:
-            raise Refusal("draws", f"must be at least {_LEAST}, got {self.draws}")
+            raise InvalidArgument("draws", f"must be at least {_LEAST}, got {self.draws}")
         if self.beam_draws < 0 or 0 < self.beam_draws < _LEAST:
-            raise Refusal("beam_draws", f"must be 0 or at least {_LEAST}, got {self.beam_draws}")
+            raise InvalidArgument("beam_draws", f"must be 0 or at least {_LEAST}, got {self.beam_draws}")
         if not 0 < self.confidence < 1:
-            raise Refusal("confidence", f"must be between 0 and 1, got {self.confidence}")
+            raise InvalidArgument("confidence", f"must be between 0 and 1, got {self.confidence}")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from importlib.metadata import distribution
 from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 _OURS = "private-topk"
 _LEAST_SPACE, _USUAL_SPACE = 1 << 28, 1 << 31
@@ -164,7 +164,7 @@ def _key(reference: str) -> Finding:
         if key.elsewhere:
             return Finding("release key", "ok", "is kept by a secret manager: only workers read it, so a run has to")
         named = f"can be read; its id is {key.key_id()}"
-    except Refusal as error:
+    except InvalidArgument as error:
         return Finding("release key", "wrong", error.shown(lambda _: "the release key"))
     kind, _, path = reference.partition(":")
     others = stat.S_IMODE(os.stat(path).st_mode) & 0o077 if kind == "file" else 0
@@ -179,6 +179,6 @@ def _ledger(url: str) -> Finding:
 
     try:
         books = Ledger(url).read()
-    except Refusal as error:
+    except InvalidArgument as error:
         return Finding("ledger", "wrong", error.shown(lambda _: "the ledger"))
     return Finding("ledger", "ok", f"can be charged: {len(books.budgets)} budgets, {len(books.charges)} charges")

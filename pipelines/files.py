@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from private_topk.pipelines.process import level
-from private_topk.transforms.errors import Refusal, printable, refused, verbatim
+from private_topk.transforms.errors import InvalidArgument, printable, refused, verbatim
 
 PATIENCE = 5.0
 """Seconds without an answer from a store or another process before a message is printed."""
@@ -33,10 +33,10 @@ class FileInfo(NamedTuple):
 
 
 def match(pattern: str) -> list[FileInfo]:
-    """The files of a path or a glob, sorted by path. Raises Refusal if there are none."""
+    """The files of a path or a glob, sorted by path. Raises InvalidArgument if there are none."""
     try:
         files = match_any(pattern, strict=True)
-    except Refusal:
+    except InvalidArgument:
         raise
     except Exception as error:  # every file system raises its own kind
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
@@ -47,7 +47,7 @@ def match(pattern: str) -> list[FileInfo]:
 
 
 def refuse_folder(pattern: str) -> None:
-    """Raise Refusal for the path of a folder, where paths of files are wanted."""
+    """Raise InvalidArgument for the path of a folder, where paths of files are wanted."""
     if is_local(pattern) and os.path.isdir(pattern):
         found = [name for name in sorted(os.listdir(pattern)) if "." in name[1:]]
         ending = found[0].rpartition(".")[2] if found else "avro"
@@ -58,7 +58,7 @@ def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
     """The files of a path or a glob, sorted by path; there may be none. Raises what a file system raises.
 
     Args:
-        strict: raise Refusal if a broken link, a pipe or a device is among them. Folders are ignored.
+        strict: raise InvalidArgument if a broken link, a pipe or a device is among them. Folders are ignored.
     """
     if is_local(pattern):
         paths = dict.fromkeys([pattern] if os.path.isfile(pattern) else _below(*_literal(pattern)))
@@ -92,13 +92,13 @@ def why(error: Exception) -> str:
 
 
 def refuse_special(path: str, field: str = "") -> None:
-    """Raise Refusal of the field if a path of this machine is a broken link, a pipe or a device: these cannot be read
-    again, and opening one may block for ever.
+    """Raise InvalidArgument of the field if a path of this machine is a broken link, a pipe or a device: these cannot
+    be read again, and opening one may block for ever.
     """
     if not is_local(path) or not os.path.lexists(path) or os.path.isfile(path) or os.path.isdir(path):
         return
     what = "a pipe, a socket or a device" if os.path.exists(path) else "a link that leads nowhere"
-    raise Refusal(field, f"{verbatim(path)} is {what}", "give a file")
+    raise InvalidArgument(field, f"{verbatim(path)} is {what}", "give a file")
 
 
 def names_in(folder: str) -> set[str]:
@@ -110,12 +110,12 @@ def names_in(folder: str) -> set[str]:
 
 
 def as_path(place: str, field: str) -> str:
-    """A place as a path that can be opened: file:///a%20b is /a b, others stay. Raises Refusal of the field."""
+    """A place as a path that can be opened: file:///a%20b is /a b, others stay. Raises InvalidArgument of the field."""
     if not place.startswith("file://"):
         return place
     host, slash, path = place.removeprefix("file://").partition("/")
     if host not in ("", "localhost") or not path:
-        raise Refusal(field, f"must be a path or file:///PATH, got {verbatim(place)}")
+        raise InvalidArgument(field, f"must be a path or file:///PATH, got {verbatim(place)}")
     return slash + unquote(path)
 
 
@@ -189,7 +189,10 @@ def unpacked_name(path: str) -> str:
 
 @contextmanager
 def open_content(path: str) -> Iterator[IO[bytes]]:
-    """The content of a file, unzipped if its name ends with .gz or .zst. Raises Refusal if that stream is broken."""
+    """The content of a file, unzipped if its name ends with .gz or .zst.
+
+    Raises InvalidArgument if that stream is broken.
+    """
     packing = packing_of(path)
     with open_file(path) as stored:
         if not packing:
@@ -243,7 +246,7 @@ class _Zstd(io.RawIOBase):
         return size
 
 
-def _not_whole(path: str) -> Refusal:
+def _not_whole(path: str) -> InvalidArgument:
     return refused(f"{path} is not a whole {packing_of(path)} file: write or copy it again")
 
 
@@ -297,14 +300,14 @@ def _tell_of(path: str) -> None:
 
 
 def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:
-    """Raise Refusal of the field if an output is one of the files that are read or kept, by whatever name: a link,
-    another spelling or a file:// address. Writing would replace that file.
+    """Raise InvalidArgument of the field if an output is one of the files that are read or kept, by whatever name: a
+    link, another spelling or a file:// address. Writing would replace that file.
     """
     others = {_same_file(path): path for path in kept if path}
     for path in outputs:
         if (other := others.get(_same_file(path))) is not None:
             rule = f"{verbatim(path)} would replace {verbatim(other)}, which is read"
-            raise Refusal(field, rule, "give another path")
+            raise InvalidArgument(field, rule, "give another path")
 
 
 def protected_files(asked: Mapping[str, Any]) -> list[str]:
@@ -317,7 +320,7 @@ def protected_files(asked: Mapping[str, Any]) -> list[str]:
 
 
 def ledger_file(url: str) -> str | None:
-    """The file of a ledger, or None if it is no file. Raises Refusal for an invalid URL."""
+    """The file of a ledger, or None if it is no file. Raises InvalidArgument for an invalid URL."""
     from private_topk.pipelines.budget.tables import Database
 
     return Database(url).file

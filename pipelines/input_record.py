@@ -20,7 +20,7 @@ from typing import Any
 
 from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.release.store import replace_file
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 
 FOLDER = ".private-topk-input"
@@ -45,7 +45,7 @@ class InputRecord:
 
     @property
     def place(self) -> str:
-        """Its folder. Raises Refusal of `release_key` if the key cannot be read here."""
+        """Its folder. Raises InvalidArgument of `release_key` if the key cannot be read here."""
         name = json.dumps([self._release.id, self._release.key.key_id()])
         return f"{self._output}/{FOLDER}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
@@ -55,7 +55,7 @@ class InputRecord:
         return hmac.digest(key, json.dumps(facts).encode(), "sha256").hex()[:16]
 
     def read(self) -> list[Entry]:
-        """All entries, of this run and of earlier ones. Raises Refusal if a page cannot be understood."""
+        """All entries, of this run and of earlier ones. Raises InvalidArgument if a page cannot be understood."""
         if self._known is None:
             pages = match_any(f"{self.place}/*.jsonl") if exists(self.place) or "://" in self.place else []
             self._known = {_text(entry): entry for page in pages for entry in _read(page.path)}
@@ -86,4 +86,4 @@ def _read(page: str) -> list[Entry]:
             return [dict(json.loads(line)) for line in source.read().splitlines()]
         except (ValueError, TypeError):
             rule = f"{verbatim(page)}, the record of what this release has read, is damaged"
-            raise Refusal("output", rule, "bring it back from a copy, or take a new {release_id}") from None
+            raise InvalidArgument("output", rule, "bring it back from a copy, or take a new {release_id}") from None

@@ -18,7 +18,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.transforms.counters import told_roughly
 from private_topk.transforms.domain import CodedDomain
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, from_microseconds
@@ -92,11 +92,14 @@ class Look:
 
 
 def look_at(report: Report) -> Look:
-    """Read the input once, here. Cost: about that of reading it in a run. Raises Refusal if only a run can read it."""
+    """Read the input once, here. Cost: about that of reading it in a run.
+
+    Raises InvalidArgument if only a run can read it.
+    """
     period, domain = report.question.reads, report.question.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
-        raise Refusal(
+        raise InvalidArgument(
             "show_dropped_rows",
             f"cannot look at {verbatim(report.source.place)} before a run",
             "files can be looked at; a run tells afterwards",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _KINDS = (".png", ".svg", ".pdf")
 
@@ -39,24 +39,26 @@ class Picture:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the drawing as an .svg file of its own, with its colours."""
         if not os.fspath(path).endswith(".svg"):
-            raise Refusal("path", f"must end with .svg, got {verbatim(os.fspath(path))}", "other tools convert it")
+            raise InvalidArgument(
+                "path", f"must end with .svg, got {verbatim(os.fspath(path))}", "other tools convert it"
+            )
         inside = self.svg.replace(">", f' class="ptk"><style>{self.style}</style>', 1)
         with open(path, "w", encoding="utf-8") as sink:
             sink.write(inside)
 
 
 def check_plot(path: str | None) -> None:
-    """Raise Refusal for a file of no kind of picture, or where nothing is there to draw with."""
+    """Raise InvalidArgument for a file of no kind of picture, or where nothing is there to draw with."""
     if path is not None and not path.lower().endswith(_KINDS):
-        raise Refusal("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
+        raise InvalidArgument("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
     if find_spec("matplotlib") is None:
-        raise Refusal("plot", "needs matplotlib: pip install 'private-topk[plot]'")
+        raise InvalidArgument("plot", "needs matplotlib: pip install 'private-topk[plot]'")
 
 
 @contextmanager
 def figure_in(path: str | os.PathLike[str] | None, width: float, height: float) -> Iterator[Any]:
-    """A figure of so many inches, which is written when the block ends, if there is a path. Raises Refusal if it cannot
-    be.
+    """A figure of so many inches, which is written when the block ends, if there is a path. Raises InvalidArgument if
+    it cannot be.
     """
     path = None if path is None else os.fspath(path)
     check_plot(path)
@@ -69,4 +71,4 @@ def figure_in(path: str | os.PathLike[str] | None, width: float, height: float) 
     try:
         figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
     except (OSError, ValueError) as error:
-        raise Refusal("plot", verbatim(f"{path} cannot be written: {error}")) from None
+        raise InvalidArgument("plot", verbatim(f"{path} cannot be written: {error}")) from None

@@ -22,7 +22,7 @@ from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _CLOCKS = ("log", "event")
 
@@ -45,7 +45,8 @@ def source_of(
     Args:
         watch: rows are read as they come, window by window, instead of those that exist now.
 
-    None leaves an option to the source. Raises Refusal of `input`, or of an option that is wrong or does not apply.
+    None leaves an option to the source. Raises InvalidArgument of `input`, or of an option that is wrong or does not
+    apply.
     """
     given = {
         "payload": payload,
@@ -60,10 +61,10 @@ def source_of(
     place = _place(place, "input")
     scheme = place.partition("://")[0] if "://" in place else ""
     if clock is not None and clock not in _CLOCKS:
-        raise Refusal("clock", f"must be one of {', '.join(_CLOCKS)}, got {verbatim(clock)}")
+        raise InvalidArgument("clock", f"must be one of {', '.join(_CLOCKS)}, got {verbatim(clock)}")
     if scheme in ("kafka", "pubsub"):
         if not watch:
-            raise Refusal(
+            raise InvalidArgument(
                 "input",
                 f"{verbatim(place)} is a stream, which does not end by itself",
                 "`private-topk stream` takes it with the same arguments",
@@ -92,7 +93,7 @@ def sink_of(
         format: of the files in a folder; None for avro.
         batch: a path that ends like a file is one file; otherwise every path is a folder.
 
-    Raises Refusal of `output` or of an option that does not apply.
+    Raises InvalidArgument of `output` or of an option that does not apply.
     """
     place = _place(place, "output")
     scheme = place.partition("://")[0] if "://" in place else ""
@@ -106,7 +107,7 @@ def sink_of(
         _only({"output_format": format} if format else {}, place)
         return ToFile(place, overwrite)
     if batch and not (place.endswith("/") or (is_local(place) and os.path.isdir(place))):
-        raise Refusal(
+        raise InvalidArgument(
             "output",
             f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
             "folder, where every window gets a file of its own",
@@ -118,7 +119,7 @@ def _place(place: object, field: str) -> str:
     """An address as a text; paths are ones too."""
     address = os.fspath(place) if isinstance(place, os.PathLike) else place
     if not isinstance(address, str) or not address.strip():
-        raise Refusal(field, f"must be a path or an address, got {verbatim(repr(place))}")
+        raise InvalidArgument(field, f"must be a path or an address, got {verbatim(repr(place))}")
     return address
 
 
@@ -132,21 +133,21 @@ def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
 
 def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:
     if options.pop("clock", "log") == "event":
-        raise Refusal("clock", "event does not apply to pubsub://: its clock is that of publication")
+        raise InvalidArgument("clock", "event does not apply to pubsub://: its clock is that of publication")
     _only(options, place, "payload")
     return PubSub(place, columns, options.get("payload", JsonPayload()))
 
 
 def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
     if watch:
-        raise Refusal(
+        raise InvalidArgument(
             "input",
             f"{verbatim(place)} is a table, which is all there",
             "`private-topk run` takes it with the same arguments",
         )
     _only(options, place, "snapshot")
     if "snapshot" not in options:
-        raise Refusal(
+        raise InvalidArgument(
             "snapshot",
             "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
             "so that a repeated report reads the same",
@@ -157,4 +158,4 @@ def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]
 def _only(options: dict[str, Any], place: str, *names: str) -> None:
     for name in options:
         if name not in names:
-            raise Refusal(name, f"does not apply to {verbatim(place)}: leave it out")
+            raise InvalidArgument(name, f"does not apply to {verbatim(place)}: leave it out")

@@ -25,7 +25,7 @@ _HEARD: list[int] = []
 """The signals that asked this process to end: they are the process's own, whatever runs in it."""
 
 
-class Unfinished(Exception):
+class RunFailed(Exception):
     """The error of a run that failed; its text tells what is published and how to go on, its cause is the failure."""
 
 

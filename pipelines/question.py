@@ -18,7 +18,7 @@ from private_topk.pipelines.budget.sharing import (
     windows_of_a_user,
 )
 from private_topk.pipelines.identity import identity_of, not_in_fingerprint
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
@@ -54,7 +54,7 @@ class Question:
         held: the total in a ledger, where that parts the budget.
 
     Raises:
-        Refusal: a field breaks its rule; nothing has been looked at or charged.
+        InvalidArgument: a field breaks its rule; nothing has been looked at or charged.
 
     Cost: 10 to 100 ms where a total is split.
     """
@@ -89,21 +89,21 @@ class Question:
     def _check_numbers(self) -> None:
         horizon, spare = self.horizon, self.spare_delta
         if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
-            raise Refusal("horizon", f"must be a whole number, got {verbatim(horizon)}")
+            raise InvalidArgument("horizon", f"must be a whole number, got {verbatim(horizon)}")
         if spare is not None and not isinstance(spare, Fraction | float | int):
-            raise Refusal("delta", f"must be a number, got {verbatim(repr(spare))}")
+            raise InvalidArgument("delta", f"must be a number, got {verbatim(repr(spare))}")
 
     def _check_bound(self) -> None:
-        """Raise Refusal if a bound on the windows of a user has no effect, or cannot be enforced."""
+        """Raise InvalidArgument if a bound on the windows of a user has no effect, or cannot be enforced."""
         if self.privacy_unit != "user":
-            raise Refusal(
+            raise InvalidArgument(
                 "max_windows_per_user",
                 "needs {privacy_unit} user",
                 "with user-window every window has its own budget, and a bound makes none of them larger",
             )
         self.asked.check_windows(self.period, bounded=True)
         if self.period is not None and self.horizon not in (None, len(self.period)):
-            raise Refusal(
+            raise InvalidArgument(
                 "horizon",
                 f"{self.horizon} does not go with {{max_windows_per_user}} in a run of {len(self.period)} windows",
                 "the windows of a user are chosen among all of the horizon: "
@@ -174,11 +174,11 @@ class Question:
         return identity_of(self)
 
     def with_k(self, k: int) -> Question:
-        """The same with another k. Raises Refusal."""
+        """The same with another k. Raises InvalidArgument."""
         return replace(self, asked=replace(self.asked, k=k))
 
     def with_epsilon(self, epsilon: Fraction | float) -> Question:
-        """The same with another epsilon of the rankings. Raises Refusal."""
+        """The same with another epsilon of the rankings. Raises InvalidArgument."""
         budget: dict[str, Any] = {"epsilon": epsilon}
         return replace(self, asked=replace(self.asked, mechanism=replace(self.asked.mechanism, **budget)))
 
@@ -191,7 +191,7 @@ class Question:
             parameters: those that the mechanism takes; others are left aside.
 
         Raises:
-            Refusal: the mechanism does not answer this question.
+            InvalidArgument: the mechanism does not answer this question.
         """
         kind, own, asked = mechanism_by_name(name), self.asked.mechanism, self.asked
         known = parameters_of(kind)
@@ -209,7 +209,7 @@ class Question:
 
     @classmethod
     def of(cls, options: Options, held: Total | None = None, lists: Lists | None = None) -> Question:
-        """The question that options ask. Raises Refusal.
+        """The question that options ask. Raises InvalidArgument.
 
         Args:
             lists: in place of those that the options name, whose files are read otherwise.
@@ -237,11 +237,11 @@ class Question:
 
 
 def amounts_of(options: Options) -> Amounts | None:
-    """The amounts that are added up, or None where users are counted. Raises Refusal."""
+    """The amounts that are added up, or None where users are counted. Raises InvalidArgument."""
     if "max_value" not in options:
         for name in ("value_column", "value_resolution"):
             if name in options:
-                raise Refusal(
+                raise InvalidArgument(
                     name,
                     "needs {max_value}: the most that one user adds to an item",
                     "choose it without a look at the data: docs/amounts.md says how",
@@ -251,19 +251,23 @@ def amounts_of(options: Options) -> Amounts | None:
 
 
 def _risers_of(options: Options) -> Risers | None:
-    """The risers by which windows are ranked, or None where each is ranked by itself. Raises Refusal."""
+    """The risers by which windows are ranked, or None where each is ranked by itself. Raises InvalidArgument."""
     if "against" not in options:
         if "against_weight" in options:
-            raise Refusal("against_weight", "needs {against} previous: it says how much of the window before counts")
+            raise InvalidArgument(
+                "against_weight", "needs {against} previous: it says how much of the window before counts"
+            )
         return None
     return Risers(options.get("against_weight", 1), options.get("against_from"))
 
 
 def _release_of(options: Options) -> Release:
-    """The release: its key and id, new ones by default. Raises Refusal if the key cannot be read."""
+    """The release: its key and id, new ones by default. Raises InvalidArgument if the key cannot be read."""
     if "release_key" not in options:
         if "release_id" in options:
-            raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
+            raise InvalidArgument(
+                "release_id", "needs {release_key}", "an id repeats a release only under the same key"
+            )
         return Release.fresh()
     key = ReleaseKey.parse(options["release_key"])
     if not key.elsewhere:
@@ -272,16 +276,18 @@ def _release_of(options: Options) -> Release:
 
 
 def counts_of(options: Options) -> CountBudget | None:
-    """The budget of the noisy counts, or None if they are not published. Raises Refusal."""
+    """The budget of the noisy counts, or None if they are not published. Raises InvalidArgument."""
     epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
         for name in ("publish_counts_delta", "publish_others", "round_counts", "hide_counts_below"):
             if name in options:
-                raise Refusal(name, "needs {publish_counts}: the epsilon of the noisy counts")
+                raise InvalidArgument(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
     check_epsilon(epsilon, "publish_counts")
     if delta is not None and not delta:
-        raise Refusal("publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none")
+        raise InvalidArgument(
+            "publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none"
+        )
     try:
         return CountBudget(
             epsilon,
@@ -290,23 +296,25 @@ def counts_of(options: Options) -> CountBudget | None:
             options.get("hide_counts_below"),
             options.get("publish_others"),
         )
-    except Refusal as error:
+    except InvalidArgument as error:
         if error.field in ("publish_others", "round_counts", "hide_counts_below"):
             raise
-        raise Refusal("publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule) from None
+        raise InvalidArgument(
+            "publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule
+        ) from None
 
 
 def declared_period(options: Options) -> Period | None:
-    """The declared period, or None where all rows are ranked together. Raises Refusal."""
+    """The declared period, or None where all rows are ranked together. Raises InvalidArgument."""
     try:
         period = period_of(options)
-    except Refusal as error:
+    except InvalidArgument as error:
         if error.field:
             raise
-        raise Refusal("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
+        raise InvalidArgument("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
     for name in ("slide", "time_zone"):
         if period is None and name in options:
-            raise Refusal(
+            raise InvalidArgument(
                 name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"
             )
     return period

@@ -35,7 +35,7 @@ from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, as_domain, check_digits
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
@@ -134,16 +134,18 @@ def rank(
     Guarantee: the mechanism's, plus that of `publish_counts`, for one user's rows; what it covers is in the result.
 
     Raises:
-        Refusal: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
+        InvalidArgument: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
     """
     check_kinds(release=release)
     if not isinstance(show_dropped_rows, bool | None):
-        raise Refusal("show_dropped_rows", f"must be True, False or None, got {type(show_dropped_rows).__name__}")
+        raise InvalidArgument(
+            "show_dropped_rows", f"must be True, False or None, got {type(show_dropped_rows).__name__}"
+        )
     account = account_of(
         {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
     )
     if account is not None and (release is None or release.key.in_memory):
-        raise Refusal(
+        raise InvalidArgument(
             "release",
             "must have a key and an id that stay, or calling again is charged again",
             'give Release(ReleaseKey.parse("file:key"), "an id")',
@@ -151,7 +153,7 @@ def rank(
     if isinstance(mechanism, str):
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif isinstance(mechanism, Mechanism) and epsilon is not None:
-        raise Refusal("epsilon", "is of a mechanism that is given by its name", "the object has its own")
+        raise InvalidArgument("epsilon", "is of a mechanism that is given by its name", "the object has its own")
     listed = as_domain(domain, names_of("item", "item", item))
     fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     question = Question(
@@ -188,9 +190,9 @@ def rank(
 
 
 def _column(role: str, name: Any, partner: str, its: object) -> Any:  # noqa: ANN401 - a name, or several
-    """The name of a column that is read where its partner is given. Raises Refusal for a name without it."""
+    """The name of a column that is read where its partner is given. Raises InvalidArgument for a name without it."""
     if its is None and name is not None:
-        raise Refusal(role, f"needs {{{partner}}}", "give both, or neither")
+        raise InvalidArgument(role, f"needs {{{partner}}}", "give both, or neither")
     return None if its is None else role if name is None else name
 
 
@@ -236,9 +238,9 @@ class Rankings:
 
     @property
     def items(self) -> tuple[Any, ...]:
-        """The items of the only window. Raises Refusal where there are several."""
+        """The items of the only window. Raises InvalidArgument where there are several."""
         if len(self) != 1:
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 f"items are those of one window, and there are {len(self)}",
                 "take one, such as rankings[0].items, or .to_polars()",
@@ -263,27 +265,33 @@ class Rankings:
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Raises Refusal where pandas is not installed."""
+        """Raises InvalidArgument where pandas is not installed."""
         try:
             return self.table.to_pandas()
         except ImportError:
-            raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
+            raise InvalidArgument(
+                "", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()"
+            ) from None
 
     def plot(self, group: str | None = None) -> Picture:
-        """Places over the windows; of one window its published counts with their noise. Raises Refusal otherwise.
+        """Places over the windows; of one window its published counts with their noise.
+
+        Raises InvalidArgument otherwise.
 
         Args:
             group: whose, where there are several.
         """
         by_group = self.report().by_group()
         if group not in by_group:
-            raise Refusal("group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a picture is of one")
+            raise InvalidArgument(
+                "group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a picture is of one"
+            )
         listings = by_group[group]
         if has_places(listings):
             return Picture(bump_chart(listings, "places"), STYLE)
         if len(listings) == 1 and listings[0].counted:
             return Picture(count_chart(listings[0], "counts"), STYLE)
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "of one window without counts there is nothing to draw but its order",
             "give publish_counts, or a period with several windows",
@@ -294,7 +302,10 @@ class Rankings:
         return page(self.report())
 
     def write(self, path: str, overwrite: bool = False) -> None:
-        """A ranking file and its manifest, as `private-topk run` writes them. Raises Refusal where one stands."""
+        """A ranking file and its manifest, as `private-topk run` writes them.
+
+        Raises InvalidArgument where one stands.
+        """
         path = as_path(path, "path")
         rows = format_of(path).encode(self.to_rows(), Shape.of(self.manifest))
         publish(path, rows, self.manifest, overwrite)

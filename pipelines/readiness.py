@@ -27,7 +27,7 @@ def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
     With a ledger the input is read once, for its identity.
 
     Raises:
-        Refusal: the report would be refused.
+        InvalidArgument: the report would be refused.
     """
     check(report, launch)
     question = report.question

@@ -22,7 +22,7 @@ from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.domain import check_columns
-from private_topk.transforms.errors import NotYet, Refusal, literal, printable, verbatim
+from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
 from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import DRAWS
 from private_topk.transforms.stated import number
@@ -75,7 +75,9 @@ class Report:
             check_columns("groups", columns.group, groups.labels)
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
-            raise Refusal("expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}")
+            raise InvalidArgument(
+                "expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}"
+            )
 
     def reads(self) -> list[str]:
         """The places and files that are read or keep something: no output may replace them."""
@@ -94,23 +96,23 @@ class Report:
 
     def integer_items(self) -> bool:
         """Whether items are published as integers: where the rows have no others by their schema, and the list too. No
-        row decides it. Raises Refusal.
+        row decides it. Raises InvalidArgument.
         """
         return self.source.integer_items and self.question.top_k.domain.holds_integers()
 
     def request(self) -> Request:
         """What the account is asked to pay for, told by all of the question and the source. Reads files once, for their
-        identity; needs the release key here. Raises Refusal.
+        identity; needs the release key here. Raises InvalidArgument.
         """
         assert self.account is not None
         question, reads = self.question, self.question.reads
         try:
             key_id, identity = question.release.key.key_id(), self._fingerprint()
-        except Refusal as error:
+        except InvalidArgument as error:
             if error.field != "release_key":
                 raise
             rule = "needs the release key where the run is launched: {release_key} "
-            raise Refusal("ledger", rule + error.rule) from None
+            raise InvalidArgument("ledger", rule + error.rule) from None
         return Request(
             dataset=self.account.dataset,
             unit=question.privacy_unit,
@@ -143,7 +145,7 @@ class Report:
         return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.unit}
 
     def check_complete(self) -> None:
-        """Raise NotYet if the success file does not exist yet.
+        """Raise InputNotReady if the success file does not exist yet.
 
         How many rows there are is private, even that there are none: so the existence of a public file has to
         distinguish an empty input from one that has not come yet.
@@ -153,26 +155,26 @@ class Report:
         try:
             path = as_path(self.success_file, "success_file")
             there = os.path.isfile(path) if is_local(path) else exists(path)
-        except Refusal:
+        except InvalidArgument:
             raise
         except Exception as error:  # every file system raises its own kind
             rule = f"{verbatim(self.success_file)} cannot be looked for: {verbatim(why(error))}"
-            raise Refusal("success_file", rule) from None
+            raise InvalidArgument("success_file", rule) from None
         if not there:
-            raise NotYet(
+            raise InputNotReady(
                 "success_file",
                 f"{verbatim(self.success_file)} is not there yet, so the input may still be on its way",
                 "nothing was done; call it again",
             )
 
     def check_rows(self) -> None:
-        """Raise Refusal if there are fewer rows than expected. Reads as many as it takes to decide."""
+        """Raise InvalidArgument if there are fewer rows than expected. Reads as many as it takes to decide."""
         wanted, period = self.expect_rows_at_least, self.question.period
         if wanted is None:
             return
         parts = self.source.rows(period)
         if parts is None:
-            raise Refusal(
+            raise InvalidArgument(
                 "expect_rows_at_least",
                 f"does not apply to {verbatim(self.source.place)}",
                 "only files can be counted before a run",
@@ -183,7 +185,7 @@ class Report:
             wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())
             if wanted <= 0:
                 return
-        raise Refusal(
+        raise InvalidArgument(
             "expect_rows_at_least",
             f"{self.expect_rows_at_least}: fewer rows are there",
             "nothing was done; --dry-run --show-dropped-rows tells an operator more",
@@ -205,9 +207,9 @@ class Report:
 
 
 def check_shards(shards: int | None) -> None:
-    """Raise Refusal for an invalid number of user shards. None is valid: the number is chosen later."""
+    """Raise InvalidArgument for an invalid number of user shards. None is valid: the number is chosen later."""
     if shards is not None and shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
-        raise Refusal("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
+        raise InvalidArgument("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
 
 
 def report_of(options: Options, *, watch: bool = False, account: Account | None = None) -> Report:
@@ -218,7 +220,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
         account: that which the options name, where it is open already.
 
     Raises:
-        Refusal: naming the field, the rule and the remedy.
+        InvalidArgument: naming the field, the rule and the remedy.
     """
     require(options, "input", "output", "mechanism", "epsilon")
     sink, account = sink_for(options, watch=watch), account or account_of(options)
@@ -236,7 +238,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
 
 
 def _held(account: Account, options: Options) -> Total:
-    """The total that a ledger holds. Raises Refusal, with the command that opens a budget for these options."""
+    """The total that a ledger holds. Raises InvalidArgument, with the command that opens a budget for these options."""
     unit = options.get("privacy_unit", "user-window")
     try:
         return account.budget(unit).total
@@ -254,11 +256,11 @@ def _held(account: Account, options: Options) -> Total:
         }
         flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
         remedy = f"open one with `private-topk budget create {printable(flags)}`"
-        raise Refusal(error.field, error.rule, literal(remedy)) from None
+        raise InvalidArgument(error.field, error.rule, literal(remedy)) from None
 
 
 def source_for(options: Options, *, watch: bool = False) -> Source:
-    """The source of the rows. Reads the schema of Avro messages. Raises Refusal."""
+    """The source of the rows. Reads the schema of Avro messages. Raises InvalidArgument."""
     place = options["input"]
     columns = _columns_of(options)
     arguments: dict[str, Any] = {field: options[field] for field in _OF_SOURCES if field in options}  # type: ignore[literal-required]
@@ -267,24 +269,24 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
     if _is_kafka(place):
         arguments["kafka_config"] = options.get("kafka_config", ())
     elif "kafka_config" in options and not _is_kafka(options["output"]):
-        raise Refusal(
+        raise InvalidArgument(
             "kafka_config", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
         )
     return source_of(place, columns, watch, **arguments)
 
 
 def _columns_of(options: Options) -> Columns:
-    """The columns that were asked for, with that of the time. Raises Refusal."""
+    """The columns that were asked for, with that of the time. Raises InvalidArgument."""
     names: dict[str, Any] = {field: options[field] for field in _COLUMNS if field in options}  # type: ignore[literal-required]
     if "max_value" in options and "value_column" not in options:
-        raise Refusal("max_value", "needs {value_column}: the column of the amounts")
+        raise InvalidArgument("max_value", "needs {value_column}: the column of the amounts")
     columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
     columns.check_apart(declared_period(options))
     return columns
 
 
 def sink_for(options: Options, *, watch: bool = False) -> Sink:
-    """The sink of the rankings. Raises Refusal."""
+    """The sink of the rankings. Raises InvalidArgument."""
     place = options["output"]
     arguments: dict[str, Any] = {"kafka_config": options.get("kafka_config", ())} if _is_kafka(place) else {}
     return sink_of(place, options.get("output_format"), options.get("overwrite", False), not watch, **arguments)
@@ -295,10 +297,10 @@ def _is_kafka(place: str) -> bool:
 
 
 def account_of(options: Options) -> Account | None:
-    """The account that is charged, or None. Raises Refusal if half of it is missing."""
+    """The account that is charged, or None. Raises InvalidArgument if half of it is missing."""
     ledger, dataset = options.get("ledger"), options.get("dataset")
     if ledger is None and dataset is None:
         return None
     if ledger is None or dataset is None:
-        raise Refusal("ledger", "and {dataset} go together: where spending is kept, and whose budget it is")
+        raise InvalidArgument("ledger", "and {dataset} go together: where spending is kept, and whose budget it is")
     return Account(ledger, dataset, options.get("report_name"))

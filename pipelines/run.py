@@ -21,7 +21,7 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.pipelines.budget.ledger import Request, charge
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun, RecordPublished
-from private_topk.pipelines.process import Interrupted, Unfinished, check_signals, heard
+from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, heard
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.progress import (
@@ -44,7 +44,7 @@ from private_topk.transforms.counters import (
     read_whether_rows_are_left,
 )
 from private_topk.transforms.domain import check_digits
-from private_topk.transforms.errors import Refusal, did_you_mean, refusal_told, refused, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, refusal_told, refused, verbatim
 from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
@@ -115,12 +115,12 @@ def _manifest(report: Report, launch: Launch) -> Manifest:
 
 
 def check(report: Report, launch: Launch) -> None:
-    """Check the places of a report, and that the runner can run it. Raises Refusal; changes nothing."""
+    """Check the places of a report, and that the runner can run it. Raises InvalidArgument; changes nothing."""
     question = report.question
     if not launch.remote:
         check_key(question.release.key, launch.runner, launch.options)
     if launch.deferred and report.account is not None:
-        raise Refusal(
+        raise InvalidArgument(
             "ledger",
             "does not go with a classic template, which is charged when it is made and not when it runs",
             "use the flex template (docs/dataflow.md), whose every run is charged",
@@ -155,7 +155,7 @@ def _check_record(report: Report) -> None:
     try:
         with about_the_input():
             report.source.check_record(record)
-    except Refusal:
+    except InvalidArgument:
         if count_published(report) != len(report.question.period or ()):
             raise
 
@@ -176,11 +176,11 @@ def run(
         say: takes a line for each window of a stream that is published.
         health_file: where to write the progress of a stream, every second.
         show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
-        once_checked: is called when nothing is in the way, and before anything is charged; may raise Refusal.
+        once_checked: is called when nothing is in the way, and before anything is charged; may raise InvalidArgument.
 
     Raises:
-        Refusal: before anything was charged or started.
-        Unfinished, Interrupted: the run failed or was ended, with what is published by then. Also where a worker met
+        InvalidArgument: before anything was charged or started.
+        RunFailed, Interrupted: the run failed or was ended, with what is published by then. Also where a worker met
             bad input: its refusal is the cause.
     """
     check(report, launch)
@@ -210,7 +210,7 @@ def run(
                     job.wait_until_finish()
                     if not launch.deferred:
                         check_all_published(report, again, before)
-        except Unfinished:
+        except RunFailed:
             raise
         except (Exception, KeyboardInterrupt) as error:
             stop, refusal = interruption_in(error), refusal_in(error)
@@ -222,7 +222,7 @@ def run(
                 raise Interrupted(state, stop) from None
             if started and request is not None:
                 state = f"{state}; the charge to {request.dataset} stays"
-            raise Unfinished(state) from (refusal or loss_in(error) or error)
+            raise RunFailed(state) from (refusal or loss_in(error) or error)
         finally:
             live.close()
     return Done(report, job, launch.deferred)
@@ -242,7 +242,7 @@ def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRu
     try:
         with _no_notebook():
             build(pipeline, report, launch, live, record)
-    except Refusal:
+    except InvalidArgument:
         raise
     except ValueError as error:  # Beam's own check of a place; there is no data yet that it could show
         raise refused(error) from None
@@ -315,11 +315,11 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     return heard() if chain is None else chain
 
 
-def refusal_in(error: BaseException) -> Refusal | None:
+def refusal_in(error: BaseException) -> InvalidArgument | None:
     """The refusal that a runner has wrapped in an error of its own, or None. Runners pass on text only."""
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, Refusal):
+        if isinstance(chain, InvalidArgument):
             said, wrapped, _ = str(chain).partition(" [while running ")
             return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
@@ -340,26 +340,26 @@ def _local_places(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _check_remote(report: Report) -> None:
-    """Raise Refusal unless workers elsewhere can read and write all that the report names."""
+    """Raise InvalidArgument unless workers elsewhere can read and write all that the report names."""
     _check_key(report.question.release.key)
     for field, path in _local_places(report):
         rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
-        raise Refusal(field, rule, "copy it to a bucket and give gs://BUCKET/...")
+        raise InvalidArgument(field, rule, "copy it to a bucket and give gs://BUCKET/...")
 
 
 def _check_absolute(report: Report) -> None:
-    """Raise Refusal for a path that workers would look for in a working folder of their own."""
+    """Raise InvalidArgument for a path that workers would look for in a working folder of their own."""
     key = report.question.release.key.source
     named = [("release_key", key.removeprefix("file:"))] if key.startswith("file:") else []
     for field, path in (*_local_places(report), *named):
         if not os.path.isabs(path):
             rule = f"{verbatim(path)} is relative, and the workers may run in another folder"
-            raise Refusal(field, rule, f"give {verbatim(os.path.abspath(path))}")
+            raise InvalidArgument(field, rule, f"give {verbatim(os.path.abspath(path))}")
 
 
 def _check_key(key: ReleaseKey) -> None:
     if key.in_memory:
-        raise Refusal(
+        raise InvalidArgument(
             "release_key",
             "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner",
             "a random one stays in the memory of this process",
@@ -367,13 +367,13 @@ def _check_key(key: ReleaseKey) -> None:
     if not key.source.startswith("gcp-secret:"):
         rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
         remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"
-        raise Refusal("release_key", rule, remedy)
+        raise InvalidArgument("release_key", rule, remedy)
 
 
 def reach_files(words: Sequence[str], options: Options) -> None:
     """Apply Beam's options of file systems, such as credentials and endpoints, before any file is read.
 
-    Raises Refusal if a place is Google's and there are no credentials: Beam would look for them for minutes.
+    Raises InvalidArgument if a place is Google's and there are no credentials: Beam would look for them for minutes.
     """
     with _explained():
         beams = PipelineOptions(list(words))
@@ -386,7 +386,7 @@ def reach_files(words: Sequence[str], options: Options) -> None:
 
             if has_credentials():
                 continue
-            raise Refusal(
+            raise InvalidArgument(
                 field,
                 f"{verbatim(place)} needs Google credentials, and there are none here",
                 "`gcloud auth application-default login`, or --no_auth for a public bucket",
@@ -394,16 +394,16 @@ def reach_files(words: Sequence[str], options: Options) -> None:
 
 
 def check_words(runner: str, words: Sequence[str]) -> None:
-    """Raise Refusal unless the runner exists, and every word is an option of Beam or of the runner."""
+    """Raise InvalidArgument unless the runner exists, and every word is an option of Beam or of the runner."""
     if short_name(runner) not in RUNNERS:
         rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
-        raise Refusal("runner", rule, did_you_mean(short_name(runner), RUNNERS))
+        raise InvalidArgument("runner", rule, did_you_mean(short_name(runner), RUNNERS))
     with _explained():
         check_arguments(runner, words)
 
 
 def launch_of(runner: str, words: Sequence[str], *, streaming: bool = False) -> Launch:
-    """The runner, checked and ready. Raises Refusal with what it lacks."""
+    """The runner, checked and ready. Raises InvalidArgument with what it lacks."""
     check_words(runner, words)
     with _explained():
         return prepare(runner, [*words, "--streaming"] if streaming else words)
@@ -415,10 +415,10 @@ def _explained() -> Iterator[None]:
     try:
         with redirect_stderr(said):  # Beam's own parser prints all of its options before what is wrong
             yield
-    except (Refusal, UnknownArgument):
+    except (InvalidArgument, UnknownArgument):
         raise
     except ValueError as error:
         raise refused(error) from None
     except SystemExit:
         reason = said.getvalue().strip().rpartition("\n")[2].partition("error: ")[2]
-        raise Refusal("", f"Beam's options cannot be read: {verbatim(reason)}") from None
+        raise InvalidArgument("", f"Beam's options cannot be read: {verbatim(reason)}") from None

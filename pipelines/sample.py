@@ -12,7 +12,7 @@ from typing import NamedTuple
 import fastavro
 import numpy as np
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
@@ -87,7 +87,7 @@ def write_sample(folder: str) -> dict[str, str]:
             )
             fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     except OSError as error:
-        raise Refusal("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
+        raise InvalidArgument("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
     return {
         f"{folder}/plays.avro": f"{EVENTS:,} plays from {START:%Y-%m-%d} on, {WEEKS} weeks",
         f"{folder}/catalogue.txt": f"{len(catalogue):,} tracks, the public domain",

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -81,10 +81,10 @@ class Launch:
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def check_size(self, stored: int) -> None:
-        """Raise Refusal for a batch of so many stored bytes that its tasks could not hold their output."""
+        """Raise InvalidArgument for a batch of so many stored bytes that its tasks could not hold their output."""
         wanted = -(-stored // _STORED_PER_TASK)
         if self.holding_tasks < wanted:
-            raise Refusal(
+            raise InvalidArgument(
                 "input",
                 f"has {stored / 1e9:.1f} GB, and {self.name} is given {self.holding_tasks} tasks: a "
                 f"task holds what it puts out until its end, and more than a gigabyte stalls it",
@@ -132,7 +132,7 @@ def check_arguments(name: str, arguments: Sequence[str]) -> None:
 
 def _module(name: str) -> ModuleType:
     if short_name(name) not in RUNNERS:
-        raise Refusal("runner", f"must be one of {', '.join(RUNNERS)}, got {verbatim(name)}")
+        raise InvalidArgument("runner", f"must be one of {', '.join(RUNNERS)}, got {verbatim(name)}")
     return import_module(RUNNERS[short_name(name)])
 
 

@@ -23,7 +23,7 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 _MOST_WORKERS = 20
 _LEAST_SETUPTOOLS = 77
@@ -49,13 +49,15 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job, or with --template_location a classic template. The workers see nothing of this machine."""
     if not _googles_libraries():
-        raise Refusal("runner", "dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
+        raise InvalidArgument("runner", "dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     google = options.view_as(GoogleCloudOptions)
     missing = [f"--{name}" for name in ("project", "region", "temp_location") if not getattr(google, name)]
     if missing:
-        raise Refusal("runner", f"dataflow needs {', '.join(missing)}: see docs/dataflow.md for an empty project")
+        raise InvalidArgument(
+            "runner", f"dataflow needs {', '.join(missing)}: see docs/dataflow.md for an empty project"
+        )
     if not google.temp_location.startswith("gs://"):
         raise ValueError(
             f"--temp_location must be a folder of a bucket, gs://BUCKET/FOLDER, got {google.temp_location}"

@@ -39,7 +39,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer
 from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
-from private_topk.transforms.errors import Refusal, refusal_told, verbatim
+from private_topk.transforms.errors import InvalidArgument, refusal_told, verbatim
 
 FLINK_VERSION = "1.19"
 """The mini cluster's default version: the one that the tests run on."""
@@ -216,7 +216,7 @@ def _check_java(launcher: str) -> None:
         pass
     if match is None or int(match[1]) < _LEAST_JAVA:
         has = f"{launcher} is Java {match[1]}" if match else f"there is no {launcher}"
-        raise Refusal(
+        raise InvalidArgument(
             "runner",
             f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
             "`apt install default-jre-headless`), or give --job_server_java_launcher PATH",
@@ -239,7 +239,7 @@ def _job_server_jar(options: PipelineOptions) -> str:
     try:
         return server.local_jar(url, options.view_as(JobServerOptions).jar_cache_dir)
     except (OSError, RuntimeError):
-        raise Refusal(
+        raise InvalidArgument(
             "runner",
             f"flink needs Beam's job server, and {verbatim(url)} cannot be downloaded from here",
             "package it with `python -m benchmarks.servers.flink job-server`, or fetch it in another way and "
@@ -463,7 +463,7 @@ class JobManager:
                 return False
         return bool(tasks)
 
-    def failures(self, job: str) -> list[tuple[int, str, Refusal | None]]:
+    def failures(self, job: str) -> list[tuple[int, str, InvalidArgument | None]]:
         """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, kind and refusal.
 
         Flink remembers sixteen of them. Their texts may hold data, except refusals, so they are left out.
@@ -527,7 +527,7 @@ class Watch(threading.Thread):
         self._since: dict[str, float] = {}
         self._stopping = ""
         self._said: set[str] = set()
-        self.refusal: Refusal | None = None
+        self.refusal: InvalidArgument | None = None
 
     def run(self) -> None:
         state = ""

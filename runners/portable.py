@@ -30,7 +30,7 @@ from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners import Launch, refuse_unknown
 from private_topk.runners.child import ending_with_us
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
@@ -41,7 +41,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     options = PipelineOptions(list(arguments))
     portable = options.view_as(PortableOptions)
     if not portable.job_endpoint:
-        raise Refusal("runner", "portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
+        raise InvalidArgument("runner", "portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
     if portable.job_endpoint != "embed" and not reachable(portable.job_endpoint):
         raise ValueError(
             f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "

@@ -16,7 +16,7 @@ from typing import Any
 import apache_beam as beam
 
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal, did_you_mean
+from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.metric import Amounts, Risers
@@ -69,7 +69,7 @@ class RankRows(beam.PTransform):
         given = {"k": k, "mechanism": mechanism, "epsilon": epsilon, "domain": domain, **others}
         try:
             self._rank = _rank({name: value for name, value in given.items() if value is not None})
-        except Refusal as refusal:
+        except InvalidArgument as refusal:
             raise ValueError(refusal.shown(_shown)) from None
         self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
@@ -90,7 +90,7 @@ _OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any
 
 
 def _rank(given: Mapping[str, Any]) -> PrivateTopK:
-    """The transform of parameters, each read by its row of the table. Raises Refusal, ValueError."""
+    """The transform of parameters, each read by its row of the table. Raises InvalidArgument, ValueError."""
     options: dict[str, Any] = {}
     in_period = {f"{_PERIOD}{name}": value for name, value in given.get("period", {}).items()}
     for name, value in {**given, **in_period}.items():
@@ -99,9 +99,9 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         elif name not in _OTHERS:
             raise ValueError(_unknown(name))
     if "release_id" in options and "release_key" not in options:
-        raise Refusal("release_id", "needs {release_key}", "an id repeats a release only under the same key")
+        raise InvalidArgument("release_id", "needs {release_key}", "an id repeats a release only under the same key")
     if "domain" in options and "domain_range" in options:
-        raise Refusal("", "give {domain} or {domain_range}: one of the two")
+        raise InvalidArgument("", "give {domain} or {domain_range}: one of the two")
     domain = options.get("domain", UnknownDomain())
     if "domain_range" in options:
         domain = RangeDomain.parse(options["domain_range"])
@@ -131,12 +131,12 @@ def _amounts(options: Options) -> Amounts | None:
     if "value_column" in options and "max_value" in options:
         return Amounts.of(options["max_value"], options.get("value_resolution"))
     if "value_column" in options:
-        raise Refusal(
+        raise InvalidArgument(
             "value_column",
             "needs {max_value}: the most that one user adds to an item, chosen without a look at the data",
         )
     if "max_value" in options or "value_resolution" in options:
-        raise Refusal("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
+        raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
     return None
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,18 +40,18 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> Name
         what: a column is called in a refusal.
 
     Raises:
-        Refusal: a name is no text or given twice, or that of another published column.
+        InvalidArgument: a name is no text or given twice, or that of another published column.
     """
     names = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise Refusal(field, f"must be the name of a {what}, got {verbatim(repr(given))}")
+        raise InvalidArgument(field, f"must be the name of a {what}, got {verbatim(repr(given))}")
     if len(names) == 1:
         return str(names[0])
     if len(set(names)) < len(names):
-        raise Refusal(field, f"must name every {what} once, got {verbatim(', '.join(names))}")
+        raise InvalidArgument(field, f"must name every {what} once, got {verbatim(', '.join(names))}")
     taken = [name for name in names if role and name.lower() in _PUBLISHED - {role}]
     if taken:
-        raise Refusal(
+        raise InvalidArgument(
             field,
             f"has a {what} {verbatim(taken[0])}, and what is published has something else of that name",
             "rename it",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.composite import Names, are_composite, composite_column
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import (
     DomainIndex,
     are_integers,
@@ -59,7 +59,9 @@ class UnknownDomain:
         if self.catalogue is not None:
             listed = as_domain(self.catalogue)
             if not isinstance(listed, PublicDomain) or isinstance(listed, DomainByGroup):
-                raise Refusal("domain", "must have a list of items as its catalogue", "one for all groups, no range")
+                raise InvalidArgument(
+                    "domain", "must have a list of items as its catalogue", "one for all groups, no range"
+                )
             object.__setattr__(self, "catalogue", listed)
 
     def prepare(self) -> None:
@@ -120,14 +122,14 @@ class PublicDomain:
         return PublicDomain(_Embedded(labels), digest_of(labels), len(labels))
 
     def index(self) -> DomainIndex:
-        """The look-up table, made once per process. Raises Refusal if the list changed since the launch."""
+        """The look-up table, made once per process. Raises InvalidArgument if the list changed since the launch."""
         return _once(_INDEXES, self.digest, self._indexed)
 
     def _indexed(self) -> DomainIndex:
         labels = as_labels(self.load())
         if labels.null_count or digest_of(labels) != self.digest:
             check_items(labels)
-            raise Refusal("domain", "changed since the launch: keep the file unchanged until the job has ended")
+            raise InvalidArgument("domain", "changed since the launch: keep the file unchanged until the job has ended")
         return DomainIndex(labels)
 
     def prepare(self) -> None:
@@ -163,7 +165,7 @@ class PublicDomain:
         return has_digits(self.index().labels)
 
     def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
-        """This domain where these groups are ranked, and which they are. Raises Refusal."""
+        """This domain where these groups are ranked, and which they are. Raises InvalidArgument."""
         return self, groups
 
     def describe(self) -> dict[str, object]:
@@ -182,7 +184,7 @@ class RangeDomain:
     integer: 5, but neither 05 nor +5.
 
     Raises:
-        Refusal: start and stop are no integers of at most 18 digits, or hold no item or more than 2**40.
+        InvalidArgument: start and stop are no integers of at most 18 digits, or hold no item or more than 2**40.
     """
 
     identity_tag: ClassVar[str] = "range-domain"
@@ -197,9 +199,9 @@ class RangeDomain:
     def __post_init__(self) -> None:
         for end in (self.start, self.stop):
             if isinstance(end, bool) or not isinstance(end, int) or abs(end) >= 10**18:
-                raise Refusal("domain_range", "must be given by two integers of at most 18 digits")
+                raise InvalidArgument("domain_range", "must be given by two integers of at most 18 digits")
         if not 0 < self.size <= self.LONGEST:
-            raise Refusal(
+            raise InvalidArgument(
                 "domain_range",
                 f"must hold 1 to 2**40 items, got {self.start}:{self.stop}",
                 "give the first integer and the one after the last, such as 0:4294967296",
@@ -207,10 +209,10 @@ class RangeDomain:
 
     @classmethod
     def parse(cls, text: str) -> RangeDomain:
-        """The range START:STOP. Raises Refusal for any other text."""
+        """The range START:STOP. Raises InvalidArgument for any other text."""
         match = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
         if not match:
-            raise Refusal(
+            raise InvalidArgument(
                 "domain_range",
                 f"must be a text START:STOP, got {verbatim(str(text))}",
                 "give the first integer and the one after the last, such as 0:4294967296",
@@ -290,17 +292,20 @@ class DomainByGroup(PublicDomain):
 
     @classmethod
     def by_group(cls, lists: Mapping[Any, Iterable[Any]]) -> DomainByGroup:
-        """The domain of lists that travel in the pipeline, as in `{"FR": ["tea"], "DE": ["tea"]}`. Raises Refusal."""
+        """The domain of lists that travel in the pipeline, as in `{"FR": ["tea"], "DE": ["tea"]}`.
+
+        Raises InvalidArgument.
+        """
         parts = [(PublicDomain.of([group]), PublicDomain.of(items)) for group, items in lists.items()]
         if not parts:
-            raise Refusal("domain", "must have a list of items for every group, got none")
+            raise InvalidArgument("domain", "must have a list of items for every group, got none")
         groups = pa.concat_arrays([pa.concat_arrays([group.load()] * items.size) for group, items in parts])
         items = pa.concat_arrays([items.load() for _, items in parts])
         return cls.of_pairs(_Embedded((groups, items)), PublicDomain.of(groups.unique()))
 
     @classmethod
     def of_pairs(cls, load: Callable[[], Pairs], groups: PublicDomain) -> DomainByGroup:
-        """The domain of pairs, loaded where they are needed. Raises Refusal unless every group has a list."""
+        """The domain of pairs, loaded where they are needed. Raises InvalidArgument unless every group has a list."""
         in_groups, items = (as_labels(column) for column in load())
         distinct = check_items(items.unique())
         rest = cls(_Distinct(load), digest_of(distinct), len(distinct), groups, load, "", 0)
@@ -308,7 +313,7 @@ class DomainByGroup(PublicDomain):
         sizes = np.bincount(keys // rest.size, minlength=groups.size)
         if not sizes.all():
             group = verbatim(repr(groups.labels(np.flatnonzero(sizes == 0)[:1])[0].as_py()))
-            raise Refusal("domain", f"must have items for every group, and has none for {group}")
+            raise InvalidArgument("domain", f"must have items for every group, and has none for {group}")
         digest = hashlib.sha256(f"{rest.digest} {groups.digest} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
         return cls(rest.load, rest.digest, rest.size, groups, load, digest, int(sizes.min()))
 
@@ -336,7 +341,7 @@ class DomainByGroup(PublicDomain):
         same = groups is None or groups.digest == self.groups.digest
         domain = self if same else DomainByGroup.of_pairs(self.load_pairs, cast(PublicDomain, groups))
         if k > domain.least:
-            raise Refusal(
+            raise InvalidArgument(
                 "k",
                 f"must be at most the number of items of every group, got k = {k} and a group of {domain.least} items",
             )
@@ -359,10 +364,10 @@ class DomainByGroup(PublicDomain):
         numbers = self.groups.encode(groups)
         if len(numbers) and numbers.min() < 0:
             group = verbatim(repr(groups[int(np.argmin(numbers))].as_py()))
-            raise Refusal("domain", f"has items of a group that {{groups}} does not list, such as {group}")
+            raise InvalidArgument("domain", f"has items of a group that {{groups}} does not list, such as {group}")
         keys = np.sort(numbers * self.size + self.encode(items))
         if np.any(keys[1:] == keys[:-1]):
-            raise Refusal("domain", "must hold every item of a group once, and holds some twice")
+            raise InvalidArgument("domain", "must hold every item of a group once, and holds some twice")
         return keys
 
 
@@ -374,7 +379,7 @@ Domain = CodedDomain | UnknownDomain
 
 @singledispatch
 def as_domain(given: Any, column: Names | None = None) -> Domain:  # noqa: ANN401 - more than one may say beforehand
-    """A domain; a list of items is a public one, and a dict of lists one by group. Raises Refusal.
+    """A domain; a list of items is a public one, and a dict of lists one by group. Raises InvalidArgument.
 
     Transforms read no files: paths are registered by `pipelines.sources`, which does.
 
@@ -390,16 +395,17 @@ def as_domain(given: Any, column: Names | None = None) -> Domain:  # noqa: ANN40
         known = list(getattr(given, "column_names", given.columns))
         missing = [name for name in column if name not in known]
         if missing:
-            raise Refusal("domain", f"must have the column {verbatim(missing[0])}, as the rows have")
+            raise InvalidArgument("domain", f"must have the column {verbatim(missing[0])}, as the rows have")
         return PublicDomain.of(composite_column([column_of(given[name]) for name in column]))
     if isinstance(column, str) and isinstance(given, list | tuple | set | frozenset):
         if any(isinstance(item, list | tuple) for item in given):
-            raise Refusal("domain", "holds items of several columns, and {item} names one", "name them all")
+            raise InvalidArgument("domain", "holds items of several columns, and {item} names one", "name them all")
     return PublicDomain.of(given)
 
 
 def check_columns(field: str, names: Names, listed: Domain) -> None:
-    """Raise Refusal unless a list for rows of several columns holds a value for each. One that is not known holds none.
+    """Raise InvalidArgument unless a list for rows of several columns holds a value for each. One that is not known
+    holds none.
 
     Cost: a look at every byte of the list, where there are several columns.
     """
@@ -408,7 +414,7 @@ def check_columns(field: str, names: Names, listed: Domain) -> None:
     known = listed.catalogue if isinstance(listed, UnknownDomain) else listed
     if known is not None and (isinstance(known, RangeDomain) or not are_composite(known.index().labels, len(names))):
         field = "domain_range" if isinstance(known, RangeDomain) else field
-        raise Refusal(
+        raise InvalidArgument(
             field,
             f"must hold a value for each of {verbatim(', '.join(names))}",
             "give a table with these columns, or in Python a list of tuples",
@@ -416,9 +422,11 @@ def check_columns(field: str, names: Names, listed: Domain) -> None:
 
 
 def check_digits(field: str, kind: Kind | None, listed: Domain) -> None:
-    """Raise Refusal of a list without a whole number, where the type of the rows says that they have nothing else."""
+    """Raise InvalidArgument of a list without a whole number, where the type of the rows says that they have nothing
+    else.
+    """
     if kind is not None and kind.digits and not listed.has_digits():
-        raise Refusal(
+        raise InvalidArgument(
             field,
             "has no whole number, and by their type the rows have nothing else, so that none would count",
             "give the ids in place of the names, or name another field or column",

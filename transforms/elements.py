@@ -33,7 +33,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.composite import Names, composite, names_of
-from private_topk.transforms.errors import Refusal, literal, verbatim
+from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL
 from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
@@ -76,16 +76,16 @@ class Shape:
             if role in ("item", "group") and given is not None:
                 object.__setattr__(self, role, names_of(role, role, given, "field"))
             elif given is not None and (not isinstance(given, str) or not given):
-                raise Refusal(role, f"must be the name of a field, got {verbatim(repr(given))}")
+                raise InvalidArgument(role, f"must be the name of a field, got {verbatim(repr(given))}")
         if self.value is not None and not self.amounts:
-            raise Refusal("value", "needs {amounts}: the most that one user adds to an item")
+            raise InvalidArgument("value", "needs {amounts}: the most that one user adds to an item")
         if self.group is not None and not self.groups:
-            raise Refusal("group", "needs {groups}: the public list of groups")
+            raise InvalidArgument("group", "needs {groups}: the public list of groups")
         if self._names[0] in self._names_of("item"):
             rule = "must be another field than {item}"
-            raise Refusal("user", rule, "the one says who a row is of, the other what is ranked")
+            raise InvalidArgument("user", rule, "the one says who a row is of, the other what is ranked")
         if len(set(self._names)) < len(self._names):
-            raise Refusal("value" if self.amounts else "group", "must be another field than {user} and {item}")
+            raise InvalidArgument("value" if self.amounts else "group", "must be another field than {user} and {item}")
 
     def _names_of(self, role: str) -> tuple[str, ...]:
         names = getattr(self, role) or role
@@ -169,8 +169,8 @@ class Shape:
         """The kinds of users, items, groups and amounts, by role, as far as the type of the elements says; of those
         that are one field.
 
-        Raises Refusal if no element of the type can have this shape. Types that Beam does not know pass; their elements
-        are checked at run time.
+        Raises InvalidArgument if no element of the type can have this shape. Types that Beam does not know pass; their
+        elements are checked at run time.
         """
         found, roles = self._parts(convert_to_beam_type(kind)), {name: role for role, name in self._fields}
         kinds = {name: _kind_of_part(part, roles[name]) for name, part in found.items()}
@@ -218,7 +218,7 @@ class Shape:
             raise self._refusal(f"row of {', '.join(types)}")
         return {name: types[name] for name in self._names}
 
-    def _refusal(self, shown: str) -> Refusal:
+    def _refusal(self, shown: str) -> InvalidArgument:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"
         kind = {2: "pairs", 3: "triples"}.get(len(self._roles), "tuples")
         tuples = f"({', '.join(self._roles)}) {kind}"
@@ -227,7 +227,7 @@ class Shape:
         more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
         remedy = f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"
-        return Refusal("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
+        return InvalidArgument("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
 
 
 def _field(element: Any, name: str) -> Any:  # noqa: ANN401
@@ -277,7 +277,10 @@ _CONTAINERS = (typehints.TupleConstraint, typehints.DictConstraint, typehints.Se
 
 
 def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
-    """The kind of what has a role, or None where its type does not say. Raises Refusal where no value can be read."""
+    """The kind of what has a role, or None where its type does not say.
+
+    Raises InvalidArgument where no value can be read.
+    """
     kind = convert_to_beam_type(kind)
     if isinstance(kind, typehints.UnionConstraint):
         members = [member for member in kind.union_types if member is not NoneType]
@@ -285,7 +288,7 @@ def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
         for member in members:
             try:
                 kinds.append(_kind_of_part(member, role))
-            except Refusal as error:
+            except InvalidArgument as error:
                 refusals.append(error)
         if members and not kinds:
             raise refusals[0]
@@ -300,7 +303,7 @@ def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
     return known
 
 
-def _no_part(shown: str, role: str) -> Refusal:
+def _no_part(shown: str, role: str) -> InvalidArgument:
     wanted = "amounts that are numbers" if role == "value" else "users and items that are texts, whole numbers or UUIDs"
     got = f"got {_WHATS[role]} of type {verbatim(shown)}"
-    return Refusal("", f"PrivateTopK takes {wanted}, {got}", "map it to one of these first")
+    return InvalidArgument("", f"PrivateTopK takes {wanted}, {got}", "map it to one of these first")

@@ -12,7 +12,7 @@ from typing import Any
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
 
-class Refusal(ValueError):
+class InvalidArgument(ValueError):
     """The error of a field that breaks a rule: nothing was done, and the text says what to do. Holds no data.
 
     A field has one name, as Python spells it. Each door shows it by its own: `publish_counts` is `--publish-counts` on
@@ -35,7 +35,7 @@ class Refusal(ValueError):
         sentence = _OTHER.sub(lambda match: name(match[1]) if match[1] else match[0][0], template)
         return f"{name(self.field)} {sentence}" if self.field else sentence
 
-    def renamed(self, name: Callable[[str], str]) -> Refusal:
+    def renamed(self, name: Callable[[str], str]) -> InvalidArgument:
         """The same refusal, with every field by another name."""
         rule, remedy = (
             _OTHER.sub(lambda match: f"{{{name(match[1])}}}" if match[1] else match[0], text)
@@ -48,11 +48,11 @@ class Refusal(ValueError):
         others = [match[1] for match in _OTHER.finditer(self.rule + self.remedy) if match[1]]
         return [self.field, *others] if self.field else others
 
-    def __reduce__(self) -> tuple[type[Refusal], tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type[InvalidArgument], tuple[str, str, str]]:
         return type(self), (self.field, self.rule, self.remedy)
 
 
-class NotYet(Refusal):
+class InputNotReady(InvalidArgument):
     """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
 
 
@@ -74,15 +74,15 @@ def literal(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def refused(sentence: object) -> Refusal:
+def refused(sentence: object) -> InvalidArgument:
     """A refusal of no one field, such as of a broken file: the sentence, shown as it is."""
-    return Refusal("", verbatim(sentence))
+    return InvalidArgument("", verbatim(sentence))
 
 
-_TOLD = re.compile(r"(?:^|\n)(?:[\w.]*\.)?Refusal: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
+_TOLD = re.compile(r"(?:^|\n)(?:[\w.]*\.)?InvalidArgument: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
-def refusal_told(text: str) -> Refusal | None:
+def refusal_told(text: str) -> InvalidArgument | None:
     """The refusal of a worker in the text that a runner makes of it, or None."""
     match = _TOLD.search(text)
     return refused(match.group(1)) if match else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
@@ -32,7 +32,7 @@ class Groups:
         labels: the public list, as a `PublicDomain` or any iterable of labels. It must not come from the data.
 
     Raises:
-        Refusal: an argument breaks its rule.
+        InvalidArgument: an argument breaks its rule.
     """
 
     identity_tag: ClassVar[str] = "groups"
@@ -42,7 +42,7 @@ class Groups:
 
     @classmethod
     def of(cls, labels: Groups | PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
-        """The groups of a list. Raises Refusal."""
+        """The groups of a list. Raises InvalidArgument."""
         return labels if isinstance(labels, Groups) else cls(labels, per_user)  # type: ignore[arg-type]
 
     @classmethod
@@ -57,15 +57,15 @@ class Groups:
     def __post_init__(self) -> None:
         given: Any = self.labels
         if isinstance(given, str | bytes):
-            raise Refusal("groups", "must be a list of groups, got a single text")
+            raise InvalidArgument("groups", "must be a list of groups, got a single text")
         try:
             object.__setattr__(self, "labels", PublicDomain.of(given))
-        except Refusal as error:
-            raise Refusal("groups", error.rule, error.remedy) from None
+        except InvalidArgument as error:
+            raise InvalidArgument("groups", error.rule, error.remedy) from None
         try:
             object.__setattr__(self, "per_user", check_parameter("max_items_per_user", self.per_user))
-        except Refusal as error:
-            raise Refusal("groups_per_user", error.rule) from None
+        except InvalidArgument as error:
+            raise InvalidArgument("groups_per_user", error.rule) from None
 
     @property
     def size(self) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels, sorted_with_order, sorted_words
 from private_topk.transforms.composite import composite
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.types import label_of
 
@@ -95,26 +95,26 @@ def check_items(items: pa.Array) -> pa.Array:
     try:
         labels = as_labels(items)
     except TypeError as error:
-        raise Refusal("domain", f"must hold labels: {verbatim(error)}") from None
+        raise InvalidArgument("domain", f"must hold labels: {verbatim(error)}") from None
     if not len(labels):
-        raise Refusal("domain", "must hold at least one item, got an empty list")
+        raise InvalidArgument("domain", "must hold at least one item, got an empty list")
     longest = pc.max(pc.binary_length(labels)).as_py() or 0
     labels, bad = only_labels(labels)
     if longest > LONGEST_LABEL:
-        raise Refusal(
+        raise InvalidArgument(
             "domain",
             f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
             "no row with a longer one is counted",
             "leave it out",
         )
     if bad is not None:
-        raise Refusal(
+        raise InvalidArgument(
             "domain",
             f"must not hold NUL characters, got {pc.sum(bad).as_py()} items with one",
             "leave them out: no row with one is counted",
         )
     if labels.null_count:
-        raise Refusal("domain", f"must not hold empty items, got {labels.null_count}: remove them")
+        raise InvalidArgument("domain", f"must not hold empty items, got {labels.null_count}: remove them")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
     if np.any(words[1:] == words[:-1]):
         _refuse_repeated(labels)
@@ -122,11 +122,11 @@ def check_items(items: pa.Array) -> pa.Array:
 
 
 def _refuse_repeated(labels: pa.Array) -> None:
-    """Raise Refusal if two of the labels are equal. Cost: that of counting them."""
+    """Raise InvalidArgument if two of the labels are equal. Cost: that of counting them."""
     tally = pc.value_counts(labels)
     repeated = tally.filter(pc.greater(tally.field("counts"), 1))
     if len(repeated):
-        raise Refusal("domain", f"must hold every item once, got {len(repeated):,} repeated", _CATALOGUE)
+        raise InvalidArgument("domain", f"must hold every item once, got {len(repeated):,} repeated", _CATALOGUE)
 
 
 def _list_key(attempt: int) -> bytes:
@@ -144,7 +144,7 @@ def digest_of(labels: pa.Array) -> str:
 
 def column_of(items: Iterable[Any]) -> pa.Array:
     """A collection of items as a column, by the table of `types.py`; tuples and lists of items are composites. Raises
-    Refusal for other types.
+    InvalidArgument for other types.
     """
     try:
         if isinstance(items, Mapping | str | bytes | type):  # the letters of a text are no items
@@ -161,14 +161,14 @@ def column_of(items: Iterable[Any]) -> pa.Array:
             if path
             else "the list is public: it is never made from the rows"
         )
-        raise Refusal("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
+        raise InvalidArgument("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
     if not {type(value) for value in values} <= {str, int}:
         kinds = {type(value) for value in values if not _is_label(value)}
         if kinds:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise Refusal("domain", f"must hold texts, whole numbers or UUIDs, got {names}")
+            raise InvalidArgument("domain", f"must hold texts, whole numbers or UUIDs, got {names}")
     return pa.array(map(_label_of, values), pa.large_string())
 
 
@@ -192,7 +192,7 @@ def _is_label(value: object) -> bool:
 def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arrow
     names = list(getattr(frame, "column_names", frame.columns))
     if len(names) != 1:
-        raise Refusal("domain", f"must be one column, got a frame of {len(names)}", _CATALOGUE)
+        raise InvalidArgument("domain", f"must be one column, got a frame of {len(names)}", _CATALOGUE)
     return frame[names[0]]
 
 

@@ -41,7 +41,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes
-from private_topk.transforms.errors import Refusal, plain
+from private_topk.transforms.errors import InvalidArgument, plain
 from private_topk.transforms.mechanisms.parameters import check_decimal
 from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
 from private_topk.transforms.windows import Period
@@ -86,13 +86,13 @@ class Amounts:
         units = self.max_value / self.value_resolution
         got = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
         if units.denominator != 1:
-            raise Refusal("max_value", f"must be a whole multiple of {{value_resolution}}, {got}")
+            raise InvalidArgument("max_value", f"must be a whole multiple of {{value_resolution}}, {got}")
         if units > _MOST_UNITS:
-            raise Refusal(
+            raise InvalidArgument(
                 "max_value", f"must be at most 2**30 times {{value_resolution}}, {got}", "count in coarser units"
             )
         if max(self.max_value, 1 / self.value_resolution) >= 2**52:
-            raise Refusal("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
+            raise InvalidArgument("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
 
     @property
     def cap(self) -> int:
@@ -141,7 +141,7 @@ def _positive(field: str, value: object) -> Fraction:
     except (ValueError, ZeroDivisionError):
         number = None
     if number is None or number <= 0:
-        raise Refusal(field, f"must be a positive number, got {plain(value)!r}")
+        raise InvalidArgument(field, f"must be a positive number, got {plain(value)!r}")
     return number
 
 
@@ -202,7 +202,7 @@ class Risers:
     def __post_init__(self) -> None:
         weight = check_decimal("against_weight", self.weight, Fraction(0), Fraction(1))
         if weight.denominator > _MOST_PARTS:
-            raise Refusal(
+            raise InvalidArgument(
                 "against_weight",
                 f"must have a denominator of at most {_MOST_PARTS}, got {weight}",
                 "round it, such as to 2/3",
@@ -246,7 +246,7 @@ class Risers:
         )
 
     def reads(self, period: Period) -> Period:
-        """The windows whose rows are read: those of the period and the one before it. Raises Refusal."""
+        """The windows whose rows are read: those of the period and the one before it. Raises InvalidArgument."""
         return period.with_one_before(self.since)
 
     def describe(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.texts import (
@@ -1107,7 +1107,7 @@ def rows(own: Iterable[str] = ()) -> Iterator[Option]:
         own: names of mechanisms of one's own, module:Class; others are there in any case.
 
     Raises:
-        Refusal: a mechanism of one's own cannot be loaded.
+        InvalidArgument: a mechanism of one's own cannot be loaded.
     """
     for option in OPTIONS:
         yield option
@@ -1139,10 +1139,10 @@ def _parameters(kinds: Iterable[type[Mechanism]]) -> Iterator[Option]:
 
 
 def require(options: Options, *names: str) -> None:
-    """Raise Refusal unless every one of the options was given."""
+    """Raise InvalidArgument unless every one of the options was given."""
     missing = [f"{{{name}}}" for name in names if name not in options]
     if missing:
-        raise Refusal("", f"{', '.join(missing)} must be given")
+        raise InvalidArgument("", f"{', '.join(missing)} must be given")
 
 
 def names_a_file(like: object) -> bool:
@@ -1151,7 +1151,7 @@ def names_a_file(like: object) -> bool:
 
 
 def mechanism_from_options(options: Options) -> tuple[Mechanism, Fraction | float | None]:
-    """The mechanism with the whole budget, and the delta if it has no use for one itself. Raises Refusal."""
+    """The mechanism with the whole budget, and the delta if it has no use for one itself. Raises InvalidArgument."""
     return with_budget(
         options["mechanism"],
         options["epsilon"],

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from private_topk.transforms.composite import Label, Names, as_columns, composite, parts_of
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.windows import WindowBounds
 
 
@@ -158,12 +158,14 @@ class ReleaseKey:
 
     @classmethod
     def parse(cls, text: str) -> ReleaseKey:
-        """The key behind a reference. Raises Refusal for any other text, without repeating it."""
+        """The key behind a reference. Raises InvalidArgument for any other text, without repeating it."""
         kind, _, rest = str(text).partition(":")
         if kind not in ("file", "env", "gcp-secret") or not rest:
-            raise Refusal("release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line")
+            raise InvalidArgument(
+                "release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line"
+            )
         if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
-            raise Refusal("release_key", "must name a version: gcp-secret:projects/P/secrets/S/versions/V")
+            raise InvalidArgument("release_key", "must name a version: gcp-secret:projects/P/secrets/S/versions/V")
         return cls(text)
 
     @classmethod
@@ -186,7 +188,7 @@ class ReleaseKey:
         return self.source.startswith("gcp-secret:")
 
     def secret(self) -> bytes:
-        """The key. Raises Refusal if it cannot be read or is shorter than 16 bytes."""
+        """The key. Raises InvalidArgument if it cannot be read or is shorter than 16 bytes."""
         if self.source == _KNOWN:
             return _KNOWN_KEY
         kind, _, name = self.source.partition(":")
@@ -195,7 +197,7 @@ class ReleaseKey:
         secret = _READERS[kind](name).strip()
         if len(secret) < _LEAST_BYTES:
             rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
-            raise Refusal("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
+            raise InvalidArgument("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
         return secret
 
     def derive(self, purpose: str) -> bytes:
@@ -221,9 +223,11 @@ class Release:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, ReleaseKey):
-            raise Refusal("release_key", f"must be a ReleaseKey (ReleaseKey.parse), got {type(self.key).__name__}")
+            raise InvalidArgument(
+                "release_key", f"must be a ReleaseKey (ReleaseKey.parse), got {type(self.key).__name__}"
+            )
         if not isinstance(self.id, str) or not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
-            raise Refusal("release_id", "must be 1 to 500 printable characters, and not all blanks")
+            raise InvalidArgument("release_id", "must be 1 to 500 printable characters, and not all blanks")
 
     @classmethod
     def fresh(cls) -> Release:
@@ -252,16 +256,16 @@ def _from_file(path: str) -> bytes:
         with open(path, "rb") as source:
             secret = source.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise Refusal("release_key", f"file:{verbatim(path)} cannot be read: {error.strerror}") from None
+        raise InvalidArgument("release_key", f"file:{verbatim(path)} cannot be read: {error.strerror}") from None
     if len(secret) > _MOST_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
-        raise Refusal("release_key", f"file:{verbatim(path)} must have at most {_MOST_BYTES:,} bytes")
+        raise InvalidArgument("release_key", f"file:{verbatim(path)} must have at most {_MOST_BYTES:,} bytes")
     return secret
 
 
 def _from_environment(name: str) -> bytes:
     value = os.environ.get(name)
     if value is None:
-        raise Refusal(
+        raise InvalidArgument(
             "release_key",
             f"env:{verbatim(name)} is not set",
             f"export {verbatim(name)}, here and where the workers run",
@@ -273,21 +277,21 @@ def _from_secret_manager(name: str) -> bytes:
     try:
         from google.cloud import secretmanager
     except ImportError:
-        raise Refusal("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
+        raise InvalidArgument("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
     try:
         return secretmanager.SecretManagerServiceClient().access_secret_version(name=name).payload.data
     except Exception as error:  # Google's layers raise a dozen kinds
-        raise Refusal(
+        raise InvalidArgument(
             "release_key",
             f"gcp-secret:{verbatim(name)} cannot be read here ({type(error).__name__})",
             "`gcloud auth application-default login`, and roles/secretmanager.secretAccessor on the secret",
         ) from None
 
 
-def not_here() -> Refusal:
+def not_here() -> InvalidArgument:
     """The refusal of a key in memory, where workers are other processes."""
     rule = "must be given where workers are other processes: only the process that makes a random one has it"
-    return Refusal("release_key", rule, f"give {_FORMS}, which the workers can read")
+    return InvalidArgument("release_key", rule, f"give {_FORMS}, which the workers can read")
 
 
 def _from_memory(name: str) -> bytes:

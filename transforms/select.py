@@ -32,7 +32,7 @@ from private_topk.transforms.completeness import (
 )
 from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
@@ -111,7 +111,7 @@ class _SelectDoFn(beam.DoFn):
         """All counts of a window group: of all its windows at once, or, where these have too many, of some after the
         others, for which Beam goes through them again. None before it is known that all are there.
 
-        Raises IncompleteDataError if any are missing or doubled, and Refusal if a single window has too many.
+        Raises IncompleteDataError if any are missing or doubled, and InvalidArgument if a single window has too many.
         """
         windows = self._plan.counts.group(group)
         held, tables, receipt, fingerprint = np.zeros(len(windows), np.int64), list[pa.RecordBatch](), NOTHING, 0
@@ -146,7 +146,7 @@ def _rows_of_windows(table: pa.RecordBatch, windows: range) -> Codes:
 def _parts(held: Codes, windows: range) -> Iterator[range]:
     """The windows, as many that follow each other at a time as hold `MOST_HELD` items together."""
     if held.max() > MOST_HELD:
-        raise Refusal(
+        raise InvalidArgument(
             "",
             f"more than {MOST_HELD:,} different items are held in a window, or in a group of rows of it: "
             "one worker holds the counts of no more",

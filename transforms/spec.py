@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from private_topk.transforms.domain import Domain, PublicDomain, as_domain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -57,7 +57,7 @@ class TopK:
         risers: the ranking is by how scores rise against the window before; None ranks by the scores themselves.
 
     Raises:
-        Refusal, TypeError: naming the field, the rule and the remedy.
+        InvalidArgument, TypeError: naming the field, the rule and the remedy.
     """
 
     identity_tag: ClassVar[str] = "selection"
@@ -79,14 +79,14 @@ class TopK:
         self._set("groups", None if self.groups is None else Groups.of(self.groups))
         about, guarantee = self.mechanism.about, self.mechanism.guarantee
         if not self.domain.is_public and guarantee.domain == "public":
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism",
                 f"{about.name} needs a public domain: over an unknown one, that an item appears "
                 "at all would tell that somebody holds it",
                 "give the public list of items, or use an unknown-domain mechanism such as limit-domain with a delta",
             )
         if self.catalogue is not None and not guarantee.takes_catalogue:
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism",
                 f"{about.name} takes no list of items beside an unknown domain",
                 "leave the list out, or take weighted-gaussian",
@@ -100,7 +100,7 @@ class TopK:
         self._check_scores()
         bound = self.mechanism.parameter("max_items_per_user")
         if None not in (bound, self.max_items_per_user) and bound != self.max_items_per_user:
-            raise Refusal(
+            raise InvalidArgument(
                 "max_items_per_user", f"must be the mechanism's own bound, got {self.max_items_per_user} and {bound}"
             )
         items = bound if self.max_items_per_user is None else self.max_items_per_user
@@ -129,57 +129,61 @@ class TopK:
         name, counts = self.mechanism.about.name, self.publish_counts
         weighs_users = self.mechanism.guarantee.metric == "weights"
         if self.amounts is not None and weighs_users:
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism",
                 f"{name} adds up weights of users, and no amounts",
                 "rank without amounts, or take another mechanism",
             )
         if self.amounts is not None and counts is not None and counts.round_to > 1:
-            raise Refusal("round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out")
+            raise InvalidArgument(
+                "round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out"
+            )
         if weighs_users and counts is not None:
-            raise Refusal(
+            raise InvalidArgument(
                 "publish_counts", f"does not go with {name}, which adds up weights and counts nobody", "leave it out"
             )
         if counts is not None and counts.others is not None:
             if not self.domain.is_public:
-                raise Refusal(
+                raise InvalidArgument(
                     "publish_others",
                     "needs a public domain: of an unknown one not all counts come together",
                     "leave it out",
                 )
             if self.max_items_per_user is None and self.mechanism.parameter("max_items_per_user") is None:
-                raise Refusal("publish_others", "needs {max_items_per_user}: a user is in the sum once for every item")
+                raise InvalidArgument(
+                    "publish_others", "needs {max_items_per_user}: a user is in the sum once for every item"
+                )
 
     def _check_risers(self, risers: Risers, units: int) -> None:
         if not self.domain.is_public:
-            raise Refusal(
+            raise InvalidArgument(
                 "against",
                 "needs a public domain: over an unknown one thresholds tell items that few hold, "
                 "and scores may lie below 0, where nobody holds an item",
                 "give the public list",
             )
         if not self.mechanism.guarantee.ranks_risers:
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism",
                 f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
                 "move all counts one way, and one who was here before moves some down",
                 "take a mechanism whose guarantee says `translation_invariant` and `swap_costs_one_draw`",
             )
         if self.publish_counts is not None:
-            raise Refusal(
+            raise InvalidArgument(
                 "publish_counts",
                 "does not go with {against}: the noise of counts is proved for users who move them one way",
                 "leave it out, or publish each window with its counts",
             )
         if self.max_windows_per_user is not None:
-            raise Refusal(
+            raise InvalidArgument(
                 "max_windows_per_user",
                 "does not go with {against}: a user who counts in one of two "
                 "windows would rise or fall in all of their items",
                 "leave it out",
             )
         if risers.width * units > _MOST_UNITS:
-            raise Refusal(
+            raise InvalidArgument(
                 "against_weight",
                 f"{risers.weight} is too fine for a {{max_value}} of {units} units",
                 "round it, or count amounts in coarser units",
@@ -201,28 +205,30 @@ class TopK:
         }
 
     def reads(self, period: Period | None) -> Period | None:
-        """The windows whose rows are read to rank those of a period. Raises Refusal."""
+        """The windows whose rows are read to rank those of a period. Raises InvalidArgument."""
         if self.risers is None:
             return period
         if period is None:
-            raise Refusal("against", "needs a declared period: without windows there is none before")
+            raise InvalidArgument("against", "needs a declared period: without windows there is none before")
         return self.risers.reads(period)
 
     def check_windows(self, period: Period | None, bounded: bool) -> None:
-        """Raise Refusal if rows of several windows are needed at once, and the input cannot provide them."""
+        """Raise InvalidArgument if rows of several windows are needed at once, and the input cannot provide them."""
         if self.max_windows_per_user is not None and period is None:
-            raise Refusal("max_windows_per_user", "needs a declared period, in so many of whose windows a user counts")
+            raise InvalidArgument(
+                "max_windows_per_user", "needs a declared period, in so many of whose windows a user counts"
+            )
         if bounded:
             return
         remedy = "rank files with `run`, once the horizon is over"
         if self.max_windows_per_user is not None:
-            raise Refusal(
+            raise InvalidArgument(
                 "max_windows_per_user",
                 "needs all windows at once, to choose among those of a user; a stream is published window by window",
                 remedy,
             )
         if self.risers is not None:
-            raise Refusal(
+            raise InvalidArgument(
                 "against",
                 "needs a window and the one before at once; a stream is published window by "
                 "window, and what was counted is not kept",
@@ -352,11 +358,11 @@ class TopK:
 
 
 def check_kinds(**given: object) -> None:
-    """Raise Refusal unless each is what its name says, or None."""
+    """Raise InvalidArgument unless each is what its name says, or None."""
     for name, value in given.items():
         kind, remedy = _KINDS[name]
         if value is not None and not isinstance(value, kind):
-            raise Refusal(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
+            raise InvalidArgument(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
 
 
 def noise_size(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import mechanism_by_name
 from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.calendar import time_zone
@@ -138,8 +138,8 @@ def mechanism(text: str) -> str:
 def _accepted(read: Callable[[], Any]) -> Any:  # noqa: ANN401
     try:
         return read()
-    except Refusal as error:
-        raise ValueError(str(Refusal("", error.rule, error.remedy))) from None
+    except InvalidArgument as error:
+        raise ValueError(str(InvalidArgument("", error.rule, error.remedy))) from None
 
 
 class OneOf:

@@ -16,7 +16,7 @@ from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.domain import Domain, as_domain, check_columns, check_digits
 from private_topk.transforms.elements import Shape
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
@@ -135,9 +135,11 @@ class PrivateTopK(beam.PTransform):
         if isinstance(mechanism, str):
             mechanism, unused = with_budget(mechanism, epsilon, delta, max_items_per_user)
             if unused is not None:
-                raise Refusal("delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out")
+                raise InvalidArgument(
+                    "delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out"
+                )
         elif isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
-            raise Refusal(
+            raise InvalidArgument(
                 "delta" if epsilon is None else "epsilon",
                 "is of a mechanism that is given by its name",
                 "the object has its own",
@@ -148,9 +150,11 @@ class PrivateTopK(beam.PTransform):
             ("exact_counters", exact_counters),
         ):
             if not isinstance(flag, bool):
-                raise Refusal(name, f"must be True or False, got {type(flag).__name__}")
+                raise InvalidArgument(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
-            raise Refusal("reveal_active_windows", "does not go with {period}, of which every window is published")
+            raise InvalidArgument(
+                "reveal_active_windows", "does not go with {period}, of which every window is published"
+            )
         items = "item" if item is None else names_of("item", "item", item, "field")
         in_groups = "group" if group is None else names_of("group", "group", group, "field")
         fields = (

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -28,7 +28,7 @@ def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
     def refusing(*args: _P.args, **given: _P.kwargs) -> _T:
         try:
             return call(*args, **given)
-        except Refusal as refusal:
+        except InvalidArgument as refusal:
             told = refusal.renamed(lambda name: _ARGUMENTS.get(name, name.removesuffix("_column")))
         raise told  # outside the handler, so that it has no context
 
@@ -36,8 +36,8 @@ def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:
-    """Raise Refusal for a key in the memory of this process if the workers are plainly other processes. If that only
-    shows on a worker, the worker raises.
+    """Raise InvalidArgument for a key in the memory of this process if the workers are plainly other processes. If that
+    only shows on a worker, the worker raises.
     """
     workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
     if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
@@ -45,10 +45,10 @@ def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineO
 
 
 def check_lists(spec: TopK, runner: PipelineRunner | None) -> None:
-    """Raise Refusal if workers that are plainly other machines would look for a list in a file of this one."""
+    """Raise InvalidArgument if workers that are plainly other machines would look for a list in a file of this one."""
     for field, path in spec.listed() if type(runner).__name__ == "DataflowRunner" else ():
         if "://" not in path:
-            raise Refusal(
+            raise InvalidArgument(
                 field,
                 f"{verbatim(path)} is a file of this machine, which the workers do not see",
                 "copy it to a bucket and give gs://BUCKET/...",
@@ -59,7 +59,7 @@ def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, w
     """Raise unless every window fires once, exists whoever is active in it, and is available when it is needed."""
     refuse_second_firings(rows)
     if not windows_are_public and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
-        raise Refusal(
+        raise InvalidArgument(
             "period",
             "must be given for input that is windowed: of its windows only those that somebody "
             "was active in would be published, which tells of a user who is alone in one",
@@ -83,4 +83,4 @@ def refuse_second_firings(rows: beam.PCollection) -> None:
             "who is alone in one: use fixed windows"
         )
     if not rows.is_bounded and isinstance(windowing.windowfn, window.GlobalWindows):
-        raise Refusal("period", "must be given for an unbounded input: its global window never ends")
+        raise InvalidArgument("period", "must be given for an unbounded input: its global window never ends")

@@ -13,7 +13,7 @@ import numpy as np
 
 from private_topk.pipelines.budget.composition import UNITS, Total, check_delta, check_epsilon, rho_within
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
@@ -98,7 +98,7 @@ class Charge:
         return min(2 * overlapping, 2 * most, self.windows.number if overlapping else 0)
 
 
-class NoBudget(Refusal):
+class NoBudget(InvalidArgument):
     """The error of a budget that was never opened."""
 
 
@@ -207,7 +207,7 @@ class Budget:
         unit: a key of `UNITS`.
 
     Raises:
-        Refusal: the dataset's name, the unit or the neighbours break their rule.
+        InvalidArgument: the dataset's name, the unit or the neighbours break their rule.
     """
 
     dataset: str
@@ -218,13 +218,13 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, str) or not self.dataset.isprintable() or not 0 < len(self.dataset) <= 200:
-            raise Refusal("dataset", "must be 1 to 200 printable characters")
+            raise InvalidArgument("dataset", "must be 1 to 200 printable characters")
         for field, value, known in (
             ("privacy_unit", self.unit, tuple(UNITS)),
             ("neighbours", self.neighbours, get_args(Neighbours)),
         ):
             if value not in known:
-                raise Refusal(field, f"must be one of {', '.join(known)}, got {verbatim(value)}")
+                raise InvalidArgument(field, f"must be one of {', '.join(known)}, got {verbatim(value)}")
 
     @classmethod
     def of(
@@ -240,12 +240,12 @@ class Budget:
         """A checked budget. By default half of delta is kept for releases' own deltas.
 
         Raises:
-            Refusal: a number, a name or a choice breaks its rule.
+            InvalidArgument: a number, a name or a choice breaks its rule.
         """
         check_epsilon(epsilon)
         check_delta(delta)
         if release_delta is not None and not 0 <= release_delta <= delta:
-            raise Refusal("release_delta", f"must be from 0 to {{delta}}, got {float(release_delta):g}")
+            raise InvalidArgument("release_delta", f"must be from 0 to {{delta}}, got {float(release_delta):g}")
         kept = Fraction(delta) / 2 if release_delta is None else Fraction(release_delta)
         return cls(dataset, unit, Total(Fraction(epsilon), Fraction(delta), kept), neighbours)
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost, at_least_0
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
@@ -60,7 +60,7 @@ class Total:
             them better than by adding up. By default what suits the mechanism and the accounting.
 
     Raises:
-        Refusal: a number is negative, or no finite number.
+        InvalidArgument: a number is negative, or no finite number.
     """
 
     identity_tag: ClassVar[str] = "total"
@@ -195,25 +195,27 @@ def _exponent(value: Fraction) -> int:
 
 
 def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:
-    """Raise Refusal unless a total epsilon is from 1e-100 to 1e6: beyond these it is a slip of the pen."""
+    """Raise InvalidArgument unless a total epsilon is from 1e-100 to 1e6: beyond these it is a slip of the pen."""
     if not 0 < epsilon < inf:
-        raise Refusal(field, f"must be a positive finite number, got {plain(epsilon)}")
+        raise InvalidArgument(field, f"must be a positive finite number, got {plain(epsilon)}")
     if epsilon > _MOST:
-        raise Refusal(field, f"must be at most 1e+06, got {plain(epsilon)}", "beyond 10 or so little is promised")
+        raise InvalidArgument(
+            field, f"must be at most 1e+06, got {plain(epsilon)}", "beyond 10 or so little is promised"
+        )
     if epsilon < _LEAST:
-        raise Refusal(field, f"must be at least 1e-100, got {plain(epsilon)}")
+        raise InvalidArgument(field, f"must be at least 1e-100, got {plain(epsilon)}")
 
 
 def check_delta(delta: Fraction | float, field: str = "delta") -> None:
-    """Raise Refusal unless a total delta is 0, or from 1e-100 to below 1."""
+    """Raise InvalidArgument unless a total delta is 0, or from 1e-100 to below 1."""
     if not 0 <= delta < 1:
-        raise Refusal(field, f"must be at least 0 and below 1, got {plain(delta)}")
+        raise InvalidArgument(field, f"must be at least 0 and below 1, got {plain(delta)}")
     if 0 < delta < _LEAST:
-        raise Refusal(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
+        raise InvalidArgument(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
 
 
 def check_windows(windows: int, field: str) -> None:
-    """Raise Refusal unless a number of windows is from 1 to 10**15."""
+    """Raise InvalidArgument unless a number of windows is from 1 to 10**15."""
     if not 1 <= windows <= _MOST_WINDOWS:
         least = f"at least 1, got {windows}" if windows < 1 else "at most 10**15"
-        raise Refusal(field, f"must be {least}")
+        raise InvalidArgument(field, f"must be {least}")

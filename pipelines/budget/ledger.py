@@ -28,7 +28,7 @@ from private_topk.pipelines.budget.accounting import (
 )
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.transforms.errors import Refusal, literal, verbatim
+from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import utc_text
 
@@ -137,16 +137,16 @@ class Ledger:
         self._database = Database(url)
 
     def create(self, budget: Budget) -> None:
-        """Open a budget. Raises Refusal if the dataset has one for that unit."""
+        """Open a budget. Raises InvalidArgument if the dataset has one for that unit."""
         self._database.make()
         with self._database.locked() as connection:
             if any(other.unit == budget.unit for other in connection.books(budget.dataset).budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
-                raise Refusal("", f"{which}: it cannot be changed, since releases were promised under it")
+                raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
             connection.add(replace(budget, created=_told(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:
-        """The budget of one unit. Raises Refusal, naming what there is, if it was never created."""
+        """The budget of one unit. Raises InvalidArgument, naming what there is, if it was never created."""
         with self._database.locked() as connection:
             return _own(connection, connection.books(dataset), dataset, unit)
 
@@ -164,8 +164,8 @@ class Ledger:
         """Charge a release before it starts; recognise a repeat, which costs nothing.
 
         Raises:
-            Refusal: the budget does not suffice (with the arithmetic), there is none of the request's unit, the id was
-                used for other input, or the rows are read otherwise than by the dataset's first charge.
+            InvalidArgument: the budget does not suffice (with the arithmetic), there is none of the request's unit, the
+                id was used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
         with self._database.locked() as connection:
             found = _settled(connection, request)
@@ -177,7 +177,7 @@ class Ledger:
 
     def quote(self, request: Request) -> ChargeReceipt | Fraction | None:
         """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
-        part of the budget that would be used, None where that cannot be said. Raises Refusal as `charge` does.
+        part of the budget that would be used, None where that cannot be said. Raises InvalidArgument as `charge` does.
         """
         with self._database.locked() as connection:
             found = _settled(connection, request)
@@ -186,13 +186,13 @@ class Ledger:
     def reserve(self, asked: Reservation, neighbours: str = "add-remove") -> None:
         """Reserve for a report what its whole horizon costs (`budget_usage`).
 
-        Raises Refusal if that does not fit, or something is reserved for it.
+        Raises InvalidArgument if that does not fit, or something is reserved for it.
         """
         with self._database.locked() as connection:
             books, now = connection.books(asked.dataset), connection.now()
             if found := _reserved(books, asked.report_name):
                 rule = f"{verbatim(asked.report_name)} has a reservation of {found[0].reserved}"
-                raise Refusal("", rule, "give it back first")
+                raise InvalidArgument("", rule, "give it back first")
             own = _own(connection, books, asked.dataset, "user")
             _check_clock(now, books.renewals)
             _check_neighbours([own], neighbours)
@@ -200,18 +200,18 @@ class Ledger:
             connection.add(_best_reading(asked, "user", [own], books)[0])
 
     def give_back(self, dataset: str, report_name: str) -> None:
-        """Give back what is reserved for a report and not spent. Raises Refusal if nothing is."""
+        """Give back what is reserved for a report and not spent. Raises InvalidArgument if nothing is."""
         with self._database.locked() as connection:
             found = _reserved(connection.books(dataset), report_name)
             if not found:
-                raise Refusal("", f"nothing is reserved for {verbatim(report_name)}")
+                raise InvalidArgument("", f"nothing is reserved for {verbatim(report_name)}")
             connection.give_back(found[0].id, _told(connection.now()))
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:
         """Begin a new period of a budget, in which the whole of it can be spent again.
 
-        Raises Refusal unless the last one has lasted so long by the database's clock, or where that clock is not to be
-        trusted since it lies before a charge; and for another length than that of the first renewal.
+        Raises InvalidArgument unless the last one has lasted so long by the database's clock, or where that clock is
+        not to be trusted since it lies before a charge; and for another length than that of the first renewal.
         """
         with self._database.locked() as connection:
             books, now = connection.books(dataset), connection.now()
@@ -219,11 +219,11 @@ class Ledger:
             said = str(length).removesuffix(", 0:00:00")
             if last.length is not None and last.length != length:
                 first = f"{last.length / timedelta(days=1):g}d"
-                raise Refusal("period", f"must be {first}, as in the first renewal, got {said}")
+                raise InvalidArgument("period", f"must be {first}, as in the first renewal, got {said}")
             _check_clock(now, [*books.charges, *books.reservations, *books.renewals])
             if now < moment(last.since) + length:
                 rule = f"is not over: it began on {last.since} and lasts {said}"
-                raise Refusal("period", rule, "earlier a period would hold more than one budget")
+                raise InvalidArgument("period", rule, "earlier a period would hold more than one budget")
             last_charge = connection.next_id(Entry) - 1
             connection.add(Renewal(dataset, unit, _told(now), length, last_charge, connection.next_id(Renewal)))
 
@@ -249,11 +249,11 @@ class Account:
 
     @cached_property
     def books(self) -> Ledger:
-        """The ledger itself, opened once. Raises Refusal."""
+        """The ledger itself, opened once. Raises InvalidArgument."""
         return Ledger(self.ledger)
 
     def budget(self, unit: str) -> Budget:
-        """The budget of one unit. Raises Refusal if there is none."""
+        """The budget of one unit. Raises InvalidArgument if there is none."""
         return self.books.budget(self.dataset, unit)
 
 
@@ -281,16 +281,16 @@ def charge(
         ledger: the ledger, or its database's URL.
         tell: takes one line for the operator.
         resume: what the operator is told if the block fails.
-        check: raises a Refusal where the block must not run again, by the receipt of an earlier charge. A new charge
-            stays.
+        check: raises InvalidArgument where the block must not run again, by the receipt of an earlier charge. A new
+            charge stays.
 
     Yields:
         The receipt: whether this is a new charge or the repeat of an earlier one.
 
     Raises:
-        Refusal: before the block runs: the budget does not suffice, or the id was used for other input. A ledger that
-            cannot be written to when the block has ended changes nothing of how it ended: the operator is told, and
-            the charge stays as one that was started.
+        InvalidArgument: before the block runs: the budget does not suffice, or the id was used for other input. A
+            ledger that cannot be written to when the block has ended changes nothing of how it ended: the operator is
+            told, and the charge stays as one that was started.
 
     Cost: two transactions of some milliseconds each.
     """
@@ -310,7 +310,7 @@ def charge(
 def _note(books: Ledger, receipt: ChargeReceipt, outcome: str, tell: Callable[[str], None]) -> None:
     try:
         books.finish(receipt.entry, outcome)
-    except Refusal as error:  # what is out is out, and what went wrong is not this
+    except InvalidArgument as error:  # what is out is out, and what went wrong is not this
         again = "the same again costs nothing, and notes it"
         tell(f"that it was {outcome} could not be noted, and it stays as started: {error}; {again}")
 
@@ -326,7 +326,7 @@ def _let_through(request: Request, receipt: ChargeReceipt) -> str:
 
 def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[Entry, Fraction | None]:
     """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
-    much of its budget is used then. Raises Refusal as `charge` does.
+    much of its budget is used then. Raises InvalidArgument as `charge` does.
     """
     asked = _legible(request.entry)
     for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
@@ -348,11 +348,11 @@ _Asked = TypeVar("_Asked", Entry, Reservation)
 
 
 def _legible(make: Callable[[], _Asked]) -> _Asked:
-    """What is to be written down. Raises Refusal unless it says the same when a later charge reads it."""
+    """What is to be written down. Raises InvalidArgument unless it says the same when a later charge reads it."""
     try:
         check_legible(record := make())
-    except (*BROKEN, Refusal):
-        raise Refusal(
+    except (*BROKEN, InvalidArgument):
+        raise InvalidArgument(
             "request",
             "must be one that a ledger can hold: parameters that are JSON, with texts as names; costs from 0 to 10^30 "
             "and deltas up to 1, of up to 4,000 digits; `windows_of_a_user` of 1 up to the number of windows",
@@ -384,7 +384,7 @@ def _told(now: datetime) -> str:
 
 
 def _check_clock(now: datetime, held: Iterable[Entry | Reservation | Renewal]) -> None:
-    """Raise Refusal where the clock lies before what it noted.
+    """Raise InvalidArgument where the clock lies before what it noted.
 
     A clock that is ahead cannot be told from the truth. But a period that began by such a clock is not spent from
     before its time has come, and none begins by a clock that its charges contradict.
@@ -399,11 +399,13 @@ def _check_clock(now: datetime, held: Iterable[Entry | Reservation | Renewal]) -
         if moment(noted) > now + _APART:
             what = f"when it noted {verbatim(what)} of {verbatim(each.dataset)}"
             rule = f"has a clock that stands at {_told(now)}, and stood at {noted} {what}"
-            raise Refusal("ledger", rule, "set the database's clock right; if it was ahead then, wait for that time")
+            raise InvalidArgument(
+                "ledger", rule, "set the database's clock right; if it was ahead then, wait for that time"
+            )
 
 
-def _other_input(request: Request, earlier: Entry) -> Refusal:
-    return Refusal(
+def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
+    return InvalidArgument(
         "release_id",
         f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
         f"another output (dataset {verbatim(earlier.dataset)}). Whether two answers under one id differ would tell "
@@ -412,19 +414,22 @@ def _other_input(request: Request, earlier: Entry) -> Refusal:
 
 
 def _check_rows(asked: Entry, charges: list[Entry]) -> None:
-    """Raise Refusal where the rows are read otherwise than before: the sums are over the same users and times only."""
+    """Raise InvalidArgument where the rows are read otherwise than before: the sums are over the same users and times
+    only.
+    """
     for name, given in asked.rows.items():
         for entry in charges:
             kept = entry.rows.get(name, given)
             if kept != given:
                 rule = f"must be {kept} for dataset {asked.dataset}, as in its charge of {entry.charged}, got {given}"
                 remedy = "read otherwise, the same rows would be charged as if they were others"
-                raise Refusal(name, verbatim(rule), remedy)
+                raise InvalidArgument(name, verbatim(rule), remedy)
 
 
 def _check_parts(asked: Entry, charges: list[Entry]) -> None:
-    """Raise Refusal where a window cuts through a window of the same or another release, in which a bound decides what
-    counts of a user: without the rows of the one, the user is replaced in the other, which no add-remove covers.
+    """Raise InvalidArgument where a window cuts through a window of the same or another release, in which a bound
+    decides what counts of a user: without the rows of the one, the user is replaced in the other, which no add-remove
+    covers.
     """
     pairs = [(asked, asked, "each other")]
     for entry in charges:
@@ -434,14 +439,14 @@ def _check_parts(asked: Entry, charges: list[Entry]) -> None:
         if one.bounded_windows is not None and one.bounded_windows.cut_by(other.windows):
             rule = f"must not cut through {whose}: a bound on what counts of a user then lets other rows count, and "
             remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} swap"
-            raise Refusal("window", verbatim(rule + "the user is replaced there"), remedy)
+            raise InvalidArgument("window", verbatim(rule + "the user is replaced there"), remedy)
 
 
 def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
     for budget in budgets:
         if budget.neighbours != neighbours:
             rule = f"must be {budget.neighbours}, as in the {budget.unit} budget of {budget.dataset}, got {neighbours}"
-            raise Refusal("neighbours", verbatim(rule), "their epsilons do not add up")
+            raise InvalidArgument("neighbours", verbatim(rule), "their epsilons do not add up")
 
 
 def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books) -> tuple[_Asked, Fraction | None]:
@@ -451,7 +456,7 @@ def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books)
     down stays, whatever comes after.
 
     Raises:
-        Refusal: no reading fits every budget.
+        InvalidArgument: no reading fits every budget.
     """
     found: list[tuple[_Asked, Fraction | None]] = []
     refusals = []
@@ -459,7 +464,7 @@ def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books)
         read = replace(asked, cost=cost)
         try:
             used = {budget.unit: _used_with(budget, books, read) for budget in budgets}
-        except Refusal as error:
+        except InvalidArgument as error:
             refusals.append(error)
         else:
             found.append((read, used.get(unit)))
@@ -469,7 +474,10 @@ def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books)
 
 
 def _used_with(budget: Budget, books: Books, asked: Entry | Reservation) -> Fraction:
-    """The part of the budget that is used or reserved with what is asked. Raises Refusal if that is too much."""
+    """The part of the budget that is used or reserved with what is asked.
+
+    Raises InvalidArgument if that is too much.
+    """
     if isinstance(asked, Reservation):
         usage = budget_usage(budget, books._replace(reservations=[*books.reservations, asked]))
         charges = [*usage.charges, *usage.reserved.values()]
@@ -480,5 +488,5 @@ def _used_with(budget: Budget, books: Books, asked: Entry | Reservation) -> Frac
     if not budget.fits(Cost.sum(reached)):
         before, more, after = (Cost.sum(part) for part in (reached[:-1], reached[-1:], reached))
         others = [name for name in usage.reserved if name != asked.report_name]
-        raise Refusal("", literal(explain(budget, before, more, after, others)))
+        raise InvalidArgument("", literal(explain(budget, before, more, after, others)))
     return budget.used(Cost.sum(heaviest(budget, charges)))

@@ -24,7 +24,7 @@ from private_topk.pipelines.budget.composition import (
     share_under,
     shares,
 )
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Cost, Mechanism
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
@@ -120,16 +120,18 @@ class Composition:
     bounded: bool = False
 
     def of(self) -> int:
-        """How many windows there are in all. Raises Refusal for a horizon that breaks its rule."""
+        """How many windows there are in all. Raises InvalidArgument for a horizon that breaks its rule."""
         if self.horizon is not None and self.unit == "user-window":
-            raise Refusal("horizon", "needs {privacy_unit} user", "with user-window every window has its own budget")
+            raise InvalidArgument(
+                "horizon", "needs {privacy_unit} user", "with user-window every window has its own budget"
+            )
         if self.horizon is not None and self.horizon < self.windows:
             rule = f"must be at least the {self.windows} windows of this run, got {self.horizon}"
-            raise Refusal("horizon", rule)
+            raise InvalidArgument("horizon", rule)
         return self.windows if self.horizon is None else self.horizon
 
     def paid_for(self, mechanism: Mechanism) -> int:
-        """How many rankings share one budget. Raises Refusal where a number breaks its rule."""
+        """How many rankings share one budget. Raises InvalidArgument where a number breaks its rule."""
         of = self.of()
         if self.unit == "user-window":
             return self.overlap * self.rankings
@@ -154,17 +156,17 @@ def share_out(
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
 
     Raises:
-        Refusal: a parameter is missing, breaks its rule or does not apply.
+        InvalidArgument: a parameter is missing, breaks its rule or does not apply.
 
     Cost: 10 to 100 ms where a total is split.
     """
     unit = composition.unit
     if unit not in UNITS:
-        raise Refusal("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
+        raise InvalidArgument("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
     _check_sizes(mechanism, counts, spare_delta, held)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
     if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:
-        raise Refusal(
+        raise InvalidArgument(
             "neighbours",
             "must be swap where windows overlap and {max_items_per_user} or groups bound what "
             "counts of a user: without the rows of one window others of the user count in the next",
@@ -173,7 +175,7 @@ def share_out(
     number = composition.paid_for(mechanism)
     if unit == "user-window" and number == 1:
         if spare_delta is not None:
-            raise Refusal("delta", f"does not apply to {mechanism.about.name}", "leave it out")
+            raise InvalidArgument("delta", f"does not apply to {mechanism.about.name}", "leave it out")
         return Shared(Privacy(), mechanism, counts)
     check_windows(number, "horizon")
     split = Split(mechanism, k, counts, spare_delta)
@@ -225,7 +227,7 @@ def plan(
         counts: the total of the noisy counts, where these are published.
 
     Raises:
-        Refusal: a parameter breaks its rule.
+        InvalidArgument: a parameter breaks its rule.
 
     Cost: 10 to 100 ms.
     """
@@ -256,7 +258,7 @@ def windows_of_a_user(
         So many windows of `each` rankings as hold all that change.
 
     Raises:
-        Refusal: `most` is no number of windows.
+        InvalidArgument: `most` is no number of windows.
     """
     most = check_parameter("max_windows_per_user", most)
     if most is None or most >= windows:
@@ -270,12 +272,14 @@ def windows_of_a_user(
 def _check_sizes(
     mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None, held: Total | None = None
 ) -> None:
-    """Raise Refusal for numbers that no arithmetic on budgets should have to bear, or for a delta above a ledger's."""
+    """Raise InvalidArgument for numbers that no arithmetic on budgets should have to bear, or for a delta above a
+    ledger's.
+    """
     check_epsilon(mechanism.parameter("epsilon"))
     delta = mechanism.parameter("delta", spare_delta)
     if delta is not None:
         if not 0 < delta < 1:
-            raise Refusal("delta", f"must lie strictly between 0 and 1, got {plain(delta)}")
+            raise InvalidArgument("delta", f"must lie strictly between 0 and 1, got {plain(delta)}")
         check_delta(delta)
     if counts is not None:
         check_epsilon(counts.epsilon, "publish_counts")
@@ -283,7 +287,7 @@ def _check_sizes(
         check_epsilon(counts.total, "publish_others")
     given = Fraction(delta or 0) + Fraction(counts.delta if counts else 0)
     if held is not None and float(given) > float(held.delta):  # as floats: 1e-05 is a little more than the decimal
-        raise Refusal(
+        raise InvalidArgument(
             "delta",
             f"must be at most {plain(held.delta)} with that of the noisy counts, the delta of the "
             f"ledger's budget, got {plain(given)}",
@@ -294,7 +298,7 @@ class Split:
     """How a total is parted between ranking and noisy counts: by the same ratio in every window.
 
     Raises:
-        Refusal: at construction, for a delta that breaks its rule, or a mechanism that has no epsilon to part.
+        InvalidArgument: at construction, for a delta that breaks its rule, or a mechanism that has no epsilon to part.
     """
 
     def __init__(
@@ -302,11 +306,13 @@ class Split:
     ) -> None:
         names = {field.name for field in fields(mechanism)}
         if "epsilon" not in names:
-            raise Refusal("mechanism", f"{mechanism.about.name} has no epsilon of its own to split over windows")
+            raise InvalidArgument(
+                "mechanism", f"{mechanism.about.name} has no epsilon of its own to split over windows"
+            )
         self._approximate = "delta" in names
         own = mechanism.parameter("delta") if self._approximate else spare_delta
         if k < 1:
-            raise Refusal("k", f"must be at least 1, got {k}")
+            raise InvalidArgument("k", f"must be at least 1, got {k}")
         self._mechanism, self._k, self._counts = mechanism, k, counts
         of_counts = (counts.epsilon, counts.others or 0) if counts else (0, 0)
         epsilons = [Fraction(part) for part in (mechanism.parameter("epsilon"), *of_counts)]
@@ -317,7 +323,9 @@ class Split:
         epsilons, deltas = ([min(part, Fraction(float(part))) for part in parts] for parts in (epsilons, deltas))
         self.spendable = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
         if not self.total.delta < 1:
-            raise Refusal("delta", f"must be below 1 with that of the noisy counts, got {float(self.total.delta):g}")
+            raise InvalidArgument(
+                "delta", f"must be below 1 with that of the noisy counts, got {float(self.total.delta):g}"
+            )
         releases = [deltas[0] if self._approximate else Fraction(0), deltas[1]]
         self._epsilons = [part / self.spendable.epsilon for part in epsilons]
         self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]

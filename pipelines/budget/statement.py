@@ -62,7 +62,7 @@ def in_numbers(stated: dict[str, Fraction]) -> str:
 
 
 def plot(books: Books, path: str) -> None:
-    """Draw the used part of every budget after each charge. Raises Refusal if it cannot be drawn or written."""
+    """Draw the used part of every budget after each charge. Raises InvalidArgument if it cannot be drawn or written."""
     with figure_in(path, 8, 4.5) as figure:
         axes = figure.subplots()
         for budget in books.budgets:

@@ -15,7 +15,7 @@ import sqlalchemy as sql
 
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal, Reservation
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _STEPS = {
     2: """
@@ -115,7 +115,7 @@ _KINDS = {
 
 
 class Connection:
-    """What is read and written within one transaction of a ledger. Raises Refusal for a damaged row."""
+    """What is read and written within one transaction of a ledger. Raises InvalidArgument for a damaged row."""
 
     def __init__(self, connection: sql.Connection, ledger: str) -> None:
         self._connection, self._ledger = connection, ledger
@@ -172,7 +172,7 @@ class Connection:
         except BROKEN:
             name = f"the {row.unit} budget" if kind is Budget else f"{_TABLES[kind][:-1]} {row.id}"
             rule = f"{self._ledger} is damaged: {name} of dataset {row.dataset} cannot be read"
-            raise Refusal(
+            raise InvalidArgument(
                 "ledger",
                 verbatim(f"{rule}, so what was spent is not known"),
                 "restore the row from a backup of the ledger",
@@ -190,7 +190,7 @@ class Database:
             kind = _KINDS.get(parsed.get_backend_name())
             if kind is None:
                 rule = f"must be in SQLite or PostgreSQL, got {verbatim(parsed.get_backend_name())}"
-                raise Refusal(
+                raise InvalidArgument(
                     "ledger",
                     rule,
                     "in no other is it tested that charges at once cannot overspend: give "
@@ -198,18 +198,18 @@ class Database:
                 )
             if parsed.get_backend_name() == "sqlite" and (parsed.query or not parsed.database or parsed.host):
                 shown = verbatim(parsed.render_as_string())
-                raise Refusal(
+                raise InvalidArgument(
                     "ledger",
                     f"must be sqlite:///PATH and no more, got {shown}",
                     "a ledger is a file that is read and written",
                 )
             self._engine = sql.create_engine(parsed, poolclass=sql.pool.NullPool, **kind.engine)
         except (sql.exc.NoSuchModuleError, ImportError) as error:
-            raise Refusal(
+            raise InvalidArgument(
                 "ledger", f"{verbatim(parsed.drivername)}: its driver is not installed ({verbatim(error)})", _DRIVERS
             ) from None
         except sql.exc.ArgumentError:
-            raise Refusal("ledger", "must be a database URL such as sqlite:///budget.db") from None
+            raise InvalidArgument("ledger", "must be a database URL such as sqlite:///budget.db") from None
         self.name = parsed.render_as_string(hide_password=True)
         self._said = verbatim(self.name)
         self.file = parsed.database if parsed.get_backend_name() == "sqlite" else None
@@ -250,16 +250,21 @@ class Database:
             raise self._unusable(error) from None
 
     def _bring_up_to_date(self, connection: sql.Connection) -> None:
-        """Take the ledger's lock, and the steps that are left. Raises Refusal for a version that is not known."""
+        """Take the ledger's lock, and the steps that are left.
+
+        Raises InvalidArgument for a version that is not known.
+        """
         version = connection.scalar(sql.select(_LEDGER.c.version).with_for_update())
         if version not in (0, *_STEPS):
             rule = f"{self._said} has tables of version {version}, and this private-topk reads version {max(_STEPS)}"
-            raise Refusal("ledger", rule, "use the private-topk that made it, or open its budgets in a new ledger")
+            raise InvalidArgument(
+                "ledger", rule, "use the private-topk that made it, or open its budgets in a new ledger"
+            )
         for number in range(max(version + 1, min(_STEPS)), max(_STEPS) + 1):
             for statement in _STEPS[number].split(";"):
                 connection.execute(sql.text(statement))
             connection.execute(_LEDGER.update().values(version=number))
 
-    def _unusable(self, error: sql.exc.DBAPIError) -> Refusal:
+    def _unusable(self, error: sql.exc.DBAPIError) -> InvalidArgument:
         reason = str(error.orig).strip().partition("\n")[0]
-        return Refusal("ledger", f"{self._said} cannot be used: {verbatim(reason)}")
+        return InvalidArgument("ledger", f"{self._said} cannot be used: {verbatim(reason)}")

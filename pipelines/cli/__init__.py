@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from private_topk.pipelines.cli.output import guarded, leave, open_streams, told
 from private_topk.pipelines.cli.parser import Parser
 from private_topk.pipelines.process import as_json, heed_signals
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.cli.arguments import Command
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     try:  # the format of stderr applies from the first line on
         given, words = Parser(add_help=False).read(list(sys.argv[1:] if argv is None else argv))
-    except Refusal as error:
+    except InvalidArgument as error:
         return told(error)
     with as_json() if getattr(given, "log_format", "text") == "json" else nullcontext():
         return guarded(lambda: _dispatch(words))
@@ -79,7 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> None:
     if not words:
-        raise Refusal("", f"a command must be given: {', '.join(COMMANDS)}", "`private-topk --help` says what they do")
+        raise InvalidArgument(
+            "", f"a command must be given: {', '.join(COMMANDS)}", "`private-topk --help` says what they do"
+        )
     name, *rest = words
     if name == "help" and rest and rest[0] in COMMANDS:
         name, rest = rest[0], ["--help"]
@@ -92,7 +94,7 @@ def _dispatch(words: list[str]) -> None:
 
         print(f"private-topk {__version__}")
     elif name not in COMMANDS:
-        raise Refusal(
+        raise InvalidArgument(
             "",
             f"{verbatim(name)} is no command of private-topk",
             did_you_mean(name, COMMANDS, f"there are {', '.join(COMMANDS)}"),

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from private_topk.pipelines.cli.parser import Arguments, Parser, Value, flag
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.options import OPTIONS, Option, Options, require, rows
 from private_topk.transforms.texts import listed
 
@@ -96,7 +96,7 @@ def called(name: str, command: Command, words: list[str]) -> None:
     if others:
         raise parser.unknown(others[0])
     if command.alone and not getattr(arguments, command.alone[0].lower()):
-        raise Refusal("", f"{command.alone[0]} must be given: {command.takes}")
+        raise InvalidArgument("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
     command.execute(arguments, others)
 

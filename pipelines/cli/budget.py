@@ -15,7 +15,7 @@ from private_topk.pipelines.budget.statement import in_numbers, plot, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
-from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ ACTIONS = {
 def _budget(arguments: Namespace, others: list[str]) -> None:
     """Refuse a call without an action, or with an unknown one."""
     got = "" if arguments.action is None else f"; got {verbatim(repr(arguments.action))}"
-    raise Refusal(
+    raise InvalidArgument(
         "",
         f"`private-topk budget` must be followed by {', '.join(ACTIONS)}{got}",
         did_you_mean(arguments.action or "", ACTIONS),
@@ -65,7 +65,7 @@ def _budget(arguments: Namespace, others: list[str]) -> None:
 
 
 def _create(arguments: Namespace, others: list[str]) -> None:
-    """Open a budget. Raises Refusal for numbers that break a rule, or if there is one already."""
+    """Open a budget. Raises InvalidArgument for numbers that break a rule, or if there is one already."""
     budget = Budget.of(
         arguments.dataset,
         arguments.epsilon,
@@ -239,7 +239,7 @@ def _ledger(url: str) -> Ledger:
 def _read(arguments: Namespace) -> Books:
     books = _ledger(arguments.ledger).read(arguments.dataset)
     if arguments.dataset is not None and not books.budgets:
-        raise Refusal("dataset", f"{verbatim(arguments.dataset)} has no budget in this ledger")
+        raise InvalidArgument("dataset", f"{verbatim(arguments.dataset)} has no budget in this ledger")
     return books
 
 

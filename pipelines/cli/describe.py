@@ -16,7 +16,7 @@ from private_topk.pipelines.cli import main, parser_of
 from private_topk.pipelines.cli.arguments import Command, shown
 from private_topk.pipelines.cli.parser import Parser, flag
 from private_topk.runners import RUNNERS
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import count, whole
@@ -46,7 +46,7 @@ def _completion(arguments: Namespace, others: list[str]) -> None:
 
     if arguments.shell not in _SHELLS:
         rule = f"SHELL must be one of {', '.join(_SHELLS)}; got {verbatim(repr(arguments.shell))}"
-        raise Refusal("", rule, did_you_mean(arguments.shell, _SHELLS))
+        raise InvalidArgument("", rule, did_you_mean(arguments.shell, _SHELLS))
     print(shtab.complete(_every_command(), arguments.shell))
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.process import Unfinished
-from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
+from private_topk.pipelines.process import RunFailed
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.auditing import Check
@@ -41,7 +41,7 @@ _HEAD = ("mechanism", "domain", "neighbours", "of", "counts", "releases", "decla
 
 
 def _audit(arguments: Namespace, others: list[str]) -> None:
-    """Print a line for every check as it is done. Raises Unfinished where one fails."""
+    """Print a line for every check as it is done. Raises RunFailed where one fails."""
     from private_topk.pipelines.auditing import Audit, audit
 
     given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -50,7 +50,7 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
     stop, as_json = given.pop("stop", False), given.pop("json", False)
     report = given.pop("report", None)
     if report is not None and "mechanism" in given:
-        raise Refusal("report", "does not go with {mechanism}: the file names its own", "leave one of them out")
+        raise InvalidArgument("report", "does not go with {mechanism}: the file names its own", "leave one of them out")
     asked, left_out = (None, []) if report is None else _asked(report)
     how = Audit(mechanisms=given.pop("mechanism", ()), asked=asked, **given)
     if not as_json:
@@ -79,7 +79,7 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
             f"{how.beam_draws} through Beam"
         )
     if failed:
-        raise Unfinished(
+        raise RunFailed(
             f"the audit found {failed} of {len(checks)} checks failing: see the lines marked EXCEEDED or WRONG"
         )
     if not as_json:
@@ -136,14 +136,14 @@ _STATES = {"ok": "ok", "missing": "not installed (optional)", "wrong": "must be 
 
 
 def _doctor(arguments: Namespace, others: list[str]) -> None:
-    """Print what was found. Raises Unfinished where something is wrong."""
+    """Print what was found. Raises RunFailed where something is wrong."""
     from private_topk.pipelines.doctor import examine
     from private_topk.runners import RUNNERS
 
     runner = arguments.runner or "direct"
     if runner not in RUNNERS:
         rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
-        raise Refusal("runner", rule, did_you_mean(runner, RUNNERS))
+        raise InvalidArgument("runner", rule, did_you_mean(runner, RUNNERS))
     findings = list(examine(runner, arguments.ledger, arguments.release_key))
     wrong = [finding.name for finding in findings if finding.state == "wrong"]
     if arguments.json:
@@ -153,7 +153,7 @@ def _doctor(arguments: Namespace, others: list[str]) -> None:
         print_lines(f"{_STATES[each.state]:<24} {each.name:<{width}}  {printable(each.says)}" for each in findings)
     if wrong:
         more = f" (without {flag('json')} each is explained)" if arguments.json else ""
-        raise Unfinished(f"{', '.join(wrong)} must be fixed{more}")
+        raise RunFailed(f"{', '.join(wrong)} must be fixed{more}")
 
 
 COMMANDS = {

@@ -18,8 +18,8 @@ from fractions import Fraction
 from typing import Any, NoReturn, TextIO
 
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.process import Interrupted, Stopped, Unfinished, heard, level, unheed_signals
-from private_topk.transforms.errors import NotYet, Refusal, printable
+from private_topk.pipelines.process import Interrupted, RunFailed, Stopped, heard, level, unheed_signals
+from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import utc_text
 
@@ -67,9 +67,9 @@ def told(error: BaseException, about: str = "private-topk: ") -> int:
 
 
 def _told(error: BaseException, about: str, stream: TextIO) -> int:
-    if isinstance(error, Refusal):
+    if isinstance(error, InvalidArgument):
         print(f"{about}{error.shown(flag)}", file=stream)
-        return NOT_YET if isinstance(error, NotYet) else BAD_INPUT
+        return NOT_YET if isinstance(error, InputNotReady) else BAD_INPUT
     if isinstance(error, KeyboardInterrupt):
         name, number = (
             ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
@@ -77,13 +77,13 @@ def _told(error: BaseException, about: str, stream: TextIO) -> int:
         state = printable(error.state) if isinstance(error, Interrupted) else ""
         print(f"{about}{name}{'; ' if state else ''}{state}", file=stream)
         return _OF_A_SIGNAL + number
-    state = printable(str(error)) if isinstance(error, Unfinished) else ""
+    state = printable(str(error)) if isinstance(error, RunFailed) else ""
     cause = error.__cause__ if state else error
     if cause is None:
         print(f"{about}{state}", file=stream)
         return FAILED
-    if isinstance(cause, Refusal) or getattr(cause, "shows_no_data", False):
-        why = (cause.shown(flag) if isinstance(cause, Refusal) else str(cause)).rstrip(".")
+    if isinstance(cause, InvalidArgument) or getattr(cause, "shows_no_data", False):
+        why = (cause.shown(flag) if isinstance(cause, InvalidArgument) else str(cause)).rstrip(".")
         print(f"{about}failed: {why}. {state[:1].upper()}{state[1:]}", file=stream)
         return FAILED
     # Its text may hold data, so only its kind and place are shown.
@@ -117,7 +117,7 @@ def _heard_in(error: BaseException) -> BaseException:
     stop = heard()
     if stop is None or isinstance(error, KeyboardInterrupt):
         return error
-    return Interrupted(str(error) if isinstance(error, Unfinished) else "", stop)
+    return Interrupted(str(error) if isinstance(error, RunFailed) else "", stop)
 
 
 def _number(error: KeyboardInterrupt) -> int:

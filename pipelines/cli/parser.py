@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from private_topk.pipelines.process import FORMATS
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
 _FLAGS = {"period_from": "--from", "period_to": "--to"}
 LOG_FORMAT = "--log-format"
@@ -55,12 +55,12 @@ class Value(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, text: Any, option: str | None = None) -> None:  # noqa: ANN401
         held = getattr(namespace, self.dest, None)
         if held is not None and not self.many:
-            raise Refusal(self.dest, "must be given once, got it twice")
+            raise InvalidArgument(self.dest, "must be given once, got it twice")
         text = text if isinstance(text, str) else "--"  # argparse removes two dashes, as if there were no value
         try:
             value = self.read(text)
         except ValueError as error:
-            raise Refusal(self.dest, verbatim(error)) from None
+            raise InvalidArgument(self.dest, verbatim(error)) from None
         setattr(namespace, self.dest, (*(held or ()), value) if self.many else value)
         namespace.texts.setdefault(self.dest, []).append(text)
 
@@ -82,30 +82,32 @@ class Parser(argparse.ArgumentParser):
         )
 
     def read(self, words: Sequence[str]) -> tuple[Arguments, list[str]]:
-        """The arguments, and the words that are none of them. Raises Refusal."""
+        """The arguments, and the words that are none of them. Raises InvalidArgument."""
         try:
             return self.parse_known_args(list(words), Arguments())
         except argparse.ArgumentError as error:
             name = str(error.argument_name)
             action = self._option_string_actions.get(name)
             if action is not None and action.nargs == 0:
-                raise Refusal("", f"{name} stands alone: it takes no value") from None
-            raise Refusal("", f"{name} needs a value; one that starts with a dash is given as {name}=-1") from None
+                raise InvalidArgument("", f"{name} stands alone: it takes no value") from None
+            raise InvalidArgument(
+                "", f"{name} needs a value; one that starts with a dash is given as {name}=-1"
+            ) from None
 
-    def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> Refusal:
+    def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> InvalidArgument:
         """The refusal of a word that is no argument here, nor one of the others, which are known elsewhere."""
         if not word.startswith("-"):
             rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
-            return Refusal("", rule, "those with spaces are quoted, and globs are too")
+            return InvalidArgument("", rule, "those with spaces are quoted, and globs are too")
         name, known = word.partition("=")[0], [*self._option_string_actions, *others]
-        return Refusal(
+        return InvalidArgument(
             "",
             f"{verbatim(name)} is no argument of `{self.prog}`{owner}",
             did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"),
         )
 
     def error(self, message: str) -> NoReturn:
-        raise Refusal("", verbatim(message), f"`{self.prog} --help` lists the arguments")
+        raise InvalidArgument("", verbatim(message), f"`{self.prog} --help` lists the arguments")
 
 
 def _format(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
 from private_topk.transforms.options import Option, Options, mechanism_from_options, require
 from private_topk.transforms.stated import number
@@ -75,7 +75,7 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
     options = options_of(arguments)
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
-        raise Refusal("draws", f"must be at least 1, got {arguments.draws}")
+        raise InvalidArgument("draws", f"must be at least 1, got {arguments.draws}")
     previews = _previews(options, arguments, ks, epsilons)
     if isinstance(previews, GroupsPreview):
         print_json(previews.plain()) if arguments.json else _print_groups(previews, arguments)
@@ -106,7 +106,7 @@ def _previews(
             question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
             if list(by_group) != [""]:
                 if len(settings) > 1 or arguments.recall is not None:
-                    raise Refusal(
+                    raise InvalidArgument(
                         "",
                         "groups have a preview of one {k}, one {epsilon} and one number of {items}, without {recall}",
                     )
@@ -119,7 +119,7 @@ def _previews(
 
 
 def _domain(options: Options) -> Domain | None:
-    """The domain that is named, or None where a preview goes without one. Reads its file. Raises Refusal."""
+    """The domain that is named, or None where a preview goes without one. Reads its file. Raises InvalidArgument."""
     from private_topk.pipelines.sources.lists import load_lists  # loads Beam
 
     named = {name: options[name] for name in (*_LISTS, "item_column") if name in options}
@@ -127,7 +127,7 @@ def _domain(options: Options) -> Domain | None:
 
 
 def _held(options: Options) -> Total | None:
-    """The total in the ledger that is named, if one is. Raises Refusal."""
+    """The total in the ledger that is named, if one is. Raises InvalidArgument."""
     from private_topk.pipelines.report import account_of  # loads Beam
 
     account = account_of(options)
@@ -176,7 +176,7 @@ def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence
     if recall is None:
         require(options, "k", "epsilon")
     elif ("k" in options) == ("epsilon" in options):
-        raise Refusal("recall", "looks for {k} or for {epsilon}: give one of the two")
+        raise InvalidArgument("recall", "looks for {k} or for {epsilon}: give one of the two")
     return tuple(dict.fromkeys(given.get("k", (None,)))), tuple(dict.fromkeys(given.get("epsilon", (None,))))
 
 
@@ -279,7 +279,7 @@ def _left_out(preview: Preview) -> dict[str, list[str]]:
     return by_reason
 
 
-def _short(error: Refusal, name: str) -> str:
+def _short(error: InvalidArgument, name: str) -> str:
     """Why a mechanism does not answer, without its name and the explanation."""
     field = flag(error.field) if error.field else ""
     return error.shown(flag).partition(": ")[0].removeprefix(f"{field} ").removeprefix(f"{name} ")

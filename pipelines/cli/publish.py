@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.process import Unfinished
-from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.pipelines.process import RunFailed
+from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.options import require
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _run(arguments: Namespace, others: list[str]) -> None:
     except BrokenPipeError:  # whoever reads has seen enough
         raise
     except OSError as error:  # as where standard output is a file on a full disk
-        raise Unfinished(f"{done.report.sink.place} is published all the same: there is nothing to repeat") from error
+        raise RunFailed(f"{done.report.sink.place} is published all the same: there is nothing to repeat") from error
 
 
 def _show(done: Done, arguments: Namespace) -> None:
@@ -114,7 +114,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
         refuse_replacing([health], report.reads(), "health_file")
         if not os.access(os.path.dirname(health) or ".", os.W_OK):
             rule = f"{verbatim(health)} cannot be written"
-            raise Refusal("health_file", rule, "give a file in a folder of this machine")
+            raise InvalidArgument("health_file", rule, "give a file in a folder of this machine")
     if arguments.dry_run:
         facts = tell_readiness(arguments, report, launch, lambda: [("recall", known())])
         if arguments.json:
@@ -134,7 +134,7 @@ def tell_operator(done: Done, arguments: Namespace) -> None:
 def tell_readiness(
     arguments: Namespace, report: Report, launch: Launch, more: Callable[[], Iterable[tuple[str, str]]]
 ) -> dict[str, object]:
-    """Print what a run would do, and statistics of its rows for the operator. Raises Refusal as the run would.
+    """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument as the run would.
 
     Args:
         more: gives facts beside the report's own, by their names, once nothing is in its way.

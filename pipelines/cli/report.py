@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import NOT_YET, print_json, told
-from private_topk.pipelines.process import Unfinished, heard
+from private_topk.pipelines.process import RunFailed, heard
 from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods, now
-from private_topk.transforms.errors import NotYet, Refusal, printable, verbatim
+from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report_file.publish import ScheduledReport
@@ -65,22 +65,22 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 def _check(arguments: Namespace) -> None:
     actions = [name for name in _ASKED if getattr(arguments, name) is not None]
     if len(actions) != 1 and actions != ["window_end", "dry_run"]:
-        raise Refusal("", "give one of {window_end}, {missed}, {backfill} and {dry_run}")
+        raise InvalidArgument("", "give one of {window_end}, {missed}, {backfill} and {dry_run}")
     if arguments.correction is not None and arguments.window_end is None:
-        raise Refusal("correction", "needs {window_end}: a correction is of one period")
+        raise InvalidArgument("correction", "needs {window_end}: a correction is of one period")
     if arguments.until is not None and not (arguments.missed or arguments.backfill):
-        raise Refusal("until", "goes with {missed} or {backfill}")
+        raise InvalidArgument("until", "goes with {missed} or {backfill}")
 
 
 def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
-    """The numbers of the periods to look at; none if only the file is checked. Raises Refusal."""
+    """The numbers of the periods to look at; none if only the file is checked. Raises InvalidArgument."""
     if arguments.window_end is not None:
         return (_number(periods, arguments),)
     if not (arguments.missed or arguments.backfill):
         return ()
     until = now() if arguments.until is None else _in_zone(arguments.until, periods.schedule.zone)
     if until > now():
-        raise Refusal(
+        raise InvalidArgument(
             "until",
             f"{arguments.until.isoformat()} is not over yet",
             "of a period that is not over, rows would still come",
@@ -89,15 +89,15 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
 
 
 def _number(periods: Periods, arguments: Namespace) -> int:
-    """The number of the period that ends at --window-end. Raises Refusal if none does, or it is not over."""
+    """The number of the period that ends at --window-end. Raises InvalidArgument if none does, or it is not over."""
     end = _in_zone(arguments.window_end, periods.schedule.zone)
     shown = arguments.window_end.isoformat().removesuffix("T00:00:00")
     try:
         number = periods.schedule.number(end)
     except ValueError as error:
-        raise Refusal("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
+        raise InvalidArgument("window_end", f"{shown} ends no period of {verbatim(arguments.file)}: {error}") from None
     if end > now():
-        raise NotYet("window_end", f"{shown} is not over yet: rows would still come")
+        raise InputNotReady("window_end", f"{shown} is not over yet: rows would still come")
     return number
 
 
@@ -118,13 +118,15 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         print(f"{report.name}: nothing was missed")
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
-        raise Unfinished(
+        raise RunFailed(
             f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
             "Fix this and run the command again"
         )
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
-        raise NotYet("", verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}"))
+        raise InputNotReady(
+            "", verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}")
+        )
 
 
 def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
@@ -159,7 +161,7 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
         "outcome": how,
     }
     if how in _BEFORE.values():
-        with suppress(Refusal):  # a place that cannot be read back, such as a topic
+        with suppress(InvalidArgument):  # a place that cannot be read back, such as a topic
             told["empty"] = empty_of(read_published(place))
     return told
 

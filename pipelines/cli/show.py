@@ -15,7 +15,7 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
-from private_topk.transforms.errors import Refusal, did_you_mean, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
     asked = [name for name in ("html", "json", "sign_off", "registry") if getattr(arguments, name)]
     if len(asked) > 1:
-        raise Refusal(asked[0], f"does not go with {{{asked[1]}}}", "give one of them")
+        raise InvalidArgument(asked[0], f"does not go with {{{asked[1]}}}", "give one of them")
     for name in ("overwrite", "title"):
         if getattr(arguments, name) and not arguments.html:
-            raise Refusal(name, "is of {html}", "leave it out")
+            raise InvalidArgument(name, "is of {html}", "leave it out")
     for name in ("title_column", "item_column"):
         if getattr(arguments, name) and not arguments.item_titles:
-            raise Refusal(name, "needs {item_titles}: the table that it is a column of")
+            raise InvalidArgument(name, "needs {item_titles}: the table that it is a column of")
     if arguments.ledger and not (arguments.sign_off or arguments.registry):
-        raise Refusal("ledger", "is of {sign_off} and {registry}", "leave it out")
+        raise InvalidArgument("ledger", "is of {sign_off} and {registry}", "leave it out")
     if arguments.html:
         refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
     report = replace(read_report(*arguments.ranking), heading=arguments.title or "")
@@ -100,11 +100,13 @@ def _books(report: PublishedReport, url: str) -> str:
 
     manifest = report.manifest
     if manifest is None or manifest.dataset is None:
-        raise Refusal("ledger", "does not apply: the manifest names no dataset that was charged", "leave it out")
+        raise InvalidArgument(
+            "ledger", "does not apply: the manifest names no dataset that was charged", "leave it out"
+        )
     dataset = manifest.dataset
     books = Ledger(url).read(dataset)
     if not books.budgets:
-        raise Refusal(
+        raise InvalidArgument(
             "ledger",
             f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
             "give the ledger that was charged",
@@ -112,7 +114,7 @@ def _books(report: PublishedReport, url: str) -> str:
     known = {(entry.release_id, entry.key_id) for entry in books.charges}
     for release in {row["release_id"] for row in report.rows} | {manifest.report} - {None}:
         if (release, manifest.key_id) not in known:
-            raise Refusal("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
+            raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
     return " ".join(sentence(budget, books) for budget in books.budgets)
 
 
@@ -139,7 +141,7 @@ def _of_group(report: PublishedReport, group: str) -> PublishedReport:
     known = [str(name) for name in report.by_group() if name is not None]
     if group not in known:
         remedy = did_you_mean(group, known, f"there are {', '.join(known) or 'no groups'}")
-        raise Refusal("group", f"{verbatim(group)} has no ranking there", verbatim(remedy))
+        raise InvalidArgument("group", f"{verbatim(group)} has no ranking there", verbatim(remedy))
     return report.of_group(group)
 
 
@@ -156,11 +158,11 @@ def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
     """Write the page, and the pages of its groups if there are any."""
     (first, _), *others = pages
     if not first.endswith(".html"):
-        raise Refusal("html", f"must end with .html, got {verbatim(first)}")
+        raise InvalidArgument("html", f"must end with .html, got {verbatim(first)}")
     for path, _ in pages:
         refuse_special(path, "html")
         if not overwrite and os.path.lexists(path):
-            raise Refusal("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
+            raise InvalidArgument("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
     try:
         for path in {os.path.dirname(path) for path, _ in others}:
             os.makedirs(path, exist_ok=True)
@@ -168,7 +170,7 @@ def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
             with open(path, "w" if overwrite else "x", encoding="utf-8") as sink:
                 sink.write(text)
     except OSError as error:
-        raise Refusal("html", f"{verbatim(error.filename)} cannot be written: {error.strerror}") from None
+        raise InvalidArgument("html", f"{verbatim(error.filename)} cannot be written: {error.strerror}") from None
     more = f", and {len(others)} in {printable(os.path.dirname(others[0][0]))}" if others else ""
     print(f"page: {printable(first)}{more}")
 

@@ -15,7 +15,7 @@ from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal, did_you_mean
+from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -65,7 +65,7 @@ class Preview:
     items: int
     outlooks: tuple[Outlook, ...]
     questions: Mapping[str, Question]
-    left_out: Mapping[str, Refusal]
+    left_out: Mapping[str, InvalidArgument]
     offered: Mapping[str, Any] = field(default_factory=dict)
     draws: int | None = None
 
@@ -115,7 +115,7 @@ class Preview:
     def advice(self) -> str:
         """What would find at least half of the top k, by more draws of the same."""
         best, question, better = self.best, self.question, []
-        with suppress(Refusal):
+        with suppress(InvalidArgument):
             smaller = largest_k(self.expected, [question], NOISE, draws=self.draws).top_k.most
             if smaller < question.top_k.most:
                 better.append(f"k = {smaller}")
@@ -124,7 +124,7 @@ class Preview:
             alike = f" or {times} such groups merged" if question.asked.groups is not None else ""
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
         if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.questions}]:
-            with suppress(Refusal):
+            with suppress(InvalidArgument):
                 draws = self.draws or _FEW
                 other = _preview(self.expected, question, others, self.offered, draws, _tell_nobody).best
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
@@ -155,11 +155,13 @@ class Preview:
         return polars.DataFrame(self.to_rows())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Raises Refusal where pandas is not installed."""
+        """Raises InvalidArgument where pandas is not installed."""
         try:
             import pandas
         except ImportError:
-            raise Refusal("", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()") from None
+            raise InvalidArgument(
+                "", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()"
+            ) from None
         return pandas.DataFrame(self.to_rows())
 
     def __str__(self) -> str:
@@ -278,7 +280,7 @@ def preview(
             groups of a window a user counts; and parameters, of mechanisms by name, for those that take one.
 
     Raises:
-        Refusal: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.
+        InvalidArgument: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.
 
     Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
     """
@@ -287,9 +289,9 @@ def preview(
     if not isinstance(question, Question):
         question = _question(expected, names, {"k": k, "epsilon": epsilon, "delta": delta, **asked}, mechanism)
     elif given := {name for name in asked if name != "parameters"} | ({"epsilon"} if epsilon is not None else set()):
-        raise Refusal(min(given), "is part of the Question that is given", "leave it out")
+        raise InvalidArgument(min(given), "is part of the Question that is given", "leave it out")
     elif isinstance(mechanism, Mechanism):
-        raise Refusal("mechanism", "must be a name beside a Question, which has the budget", f"give {names[0]}")
+        raise InvalidArgument("mechanism", "must be a name beside a Question, which has the budget", f"give {names[0]}")
     own = question.asked.mechanism.parameter("delta", question.spare_delta)
     offered = {"delta": own if delta is None else delta, **(asked.get("parameters") or {})}
     tell = tell or _tell_nobody
@@ -303,12 +305,12 @@ def _tell_nobody(name: str) -> None:
 
 
 def _check_expected(expected: object) -> None:
-    """Raise Refusal unless this is public knowledge of counts; of groups, of each."""
+    """Raise InvalidArgument unless this is public knowledge of counts; of groups, of each."""
     groups = list(expected.values()) if isinstance(expected, Mapping) else [expected]
     wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "words"))]
     if wrong or not groups:
         got = type(wrong[0]).__name__ if wrong else "an empty dict"
-        raise Refusal(
+        raise InvalidArgument(
             "expected",
             f"must say what is publicly known of the counts, got {got}",
             "give Zipf(...), "
@@ -318,13 +320,15 @@ def _check_expected(expected: object) -> None:
 
 
 def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
-    """The names of one mechanism or of some. Raises Refusal for one that there is none of."""
+    """The names of one mechanism or of some. Raises InvalidArgument for one that there is none of."""
     if isinstance(mechanism, Mechanism):
         return (name_of(type(mechanism)),)
     some = mechanism if isinstance(mechanism, Iterable) and not isinstance(mechanism, str) else [mechanism]
     if names := tuple(name_of(mechanism_by_name(name)) for name in some):
         return names
-    raise Refusal("mechanism", "must be at least one", f"leave it out for all, or name some of {', '.join(MECHANISMS)}")
+    raise InvalidArgument(
+        "mechanism", "must be at least one", f"leave it out for all, or name some of {', '.join(MECHANISMS)}"
+    )
 
 
 def _question(
@@ -336,13 +340,15 @@ def _question(
     """The question that arguments ask, of the mechanism that is an object, or of the first that answers."""
     for name in asked:
         if name not in ("k", "epsilon", "delta", *_ASKED):
-            raise Refusal(name, "is no argument of preview", did_you_mean(name, [*_ASKED, "mechanism", "draws"]))
+            raise InvalidArgument(
+                name, "is no argument of preview", did_you_mean(name, [*_ASKED, "mechanism", "draws"])
+            )
     given = {name: value for name, value in asked.items() if value is not None}
     own = mechanism if isinstance(mechanism, Mechanism) else None
     if own is not None:
         _check_own(own, given)
     elif "epsilon" not in given:
-        raise Refusal("epsilon", "must be given")
+        raise InvalidArgument("epsilon", "must be given")
     largest = next(iter(expected.values())) if isinstance(expected, Mapping) else expected
     most, groups = given.get("max_items_per_user"), given.get("groups_per_user")
     if isinstance(expected, Mapping) or groups is not None:
@@ -364,22 +370,22 @@ def _question(
 
 
 def _check_own(mechanism: Mechanism, given: Mapping[str, Any]) -> None:
-    """Raise Refusal where a value is given beside the mechanism that is made of another."""
+    """Raise InvalidArgument where a value is given beside the mechanism that is made of another."""
     for name in ("epsilon", "delta", "neighbours", "max_items_per_user"):
         own = mechanism.parameter(name)
         if own is not None and given.get(name, own) != own:
-            raise Refusal(name, "is of a mechanism that is given by its name", "the object has its own")
+            raise InvalidArgument(name, "is of a mechanism that is given by its name", "the object has its own")
     if "parameters" in given:
-        raise Refusal("parameters", "is of a mechanism that is given by its name", "the object has its own")
+        raise InvalidArgument("parameters", "is of a mechanism that is given by its name", "the object has its own")
 
 
 def first_answering(ask: Callable[[str], Question], names: Iterable[str]) -> Question:
-    """The question of the first mechanism that answers it. Raises the first Refusal where none does."""
-    refusals: list[Refusal] = []
+    """The question of the first mechanism that answers it. Raises the first InvalidArgument where none does."""
+    refusals: list[InvalidArgument] = []
     for name in names:
         try:
             return ask(name)
-        except Refusal as refusal:
+        except InvalidArgument as refusal:
             refusals.append(refusal)
     raise refusals[0]
 
@@ -388,21 +394,21 @@ def alternatives(
     question: Question,
     names: Iterable[str],
     **offered: Any,  # noqa: ANN401 - as `Question.with_mechanism` takes it
-) -> tuple[dict[str, Question], dict[str, Refusal]]:
+) -> tuple[dict[str, Question], dict[str, InvalidArgument]]:
     """The same question of every mechanism that answers it, and why each of the others does not.
 
     Args:
         offered: a delta, and parameters of mechanisms, for those that take one.
 
     Raises:
-        Refusal: none answers.
+        InvalidArgument: none answers.
     """
     questions: dict[str, Question] = {}
-    left_out: dict[str, Refusal] = {}
+    left_out: dict[str, InvalidArgument] = {}
     for name in names:
         try:
             questions[name] = question.with_mechanism(name, **offered)
-        except Refusal as refusal:
+        except InvalidArgument as refusal:
             left_out[name] = refusal
     if not questions:
         raise next(iter(left_out.values()))
@@ -418,10 +424,10 @@ def _preview(
     tell: Callable[[str], None],
 ) -> Preview:
     if question.asked.k is None:
-        raise Refusal("k", "must be given: of all above a threshold there is no part that is right")
+        raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
     histogram = _histogram(expected, question)
     if question.asked.domain.is_public and question.top_k.most > histogram.items:
-        raise Refusal(
+        raise InvalidArgument(
             "k", f"must be at most the number of items, got k = {question.top_k.most} and {histogram.items} items"
         )
     questions, left_out = alternatives(question, names, **offered)
@@ -431,7 +437,7 @@ def _preview(
     for name, one in list(questions.items()):
         try:
             weight = weight_of(one.top_k.mechanism, expected)
-        except Refusal as refusal:
+        except InvalidArgument as refusal:
             left_out[name] = refusal
             del questions[name]
             continue
@@ -509,7 +515,7 @@ def least_epsilon(
         tell: is called with the name of every mechanism that does better than those before it.
 
     Raises:
-        Refusal: no such epsilon is enough.
+        InvalidArgument: no such epsilon is enough.
     """
     _check_recall(recall)
     best, found = len(_EPSILONS), None
@@ -523,7 +529,7 @@ def least_epsilon(
             best = _first(enough, 0, best - 1)
             found = question.with_epsilon(_EPSILONS[best])
     if found is None:
-        raise Refusal(
+        raise InvalidArgument(
             "recall",
             f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
             "ask for less of it",
@@ -548,7 +554,7 @@ def largest_k(
         recall, tell: as for `least_epsilon`; draws: as for `look`.
 
     Raises:
-        Refusal: not even k = 1 is reached.
+        InvalidArgument: not even k = 1 is reached.
     """
     _check_recall(recall)
     best, found = 0, None
@@ -568,7 +574,7 @@ def largest_k(
         found = question.with_k(best)
     if found is None:
         rule = f"of {recall:g} is not reached even for k = 1"
-        raise Refusal("recall", rule, "take a larger epsilon, or ask for less")
+        raise InvalidArgument("recall", rule, "take a larger epsilon, or ask for less")
     return found
 
 
@@ -602,7 +608,7 @@ def _name(question: Question) -> str:
 
 def _check_recall(recall: float) -> None:
     if not 0 < recall <= 1:
-        raise Refusal("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
+        raise InvalidArgument("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
 
 
 def _reaches(
@@ -623,7 +629,7 @@ def _reaches(
         question = question if epsilon is None else question.with_epsilon(epsilon)
         mechanism, k = question.top_k.mechanism, question.top_k.most
         weight = weight_of(mechanism, expected)
-    except Refusal:
+    except InvalidArgument:
         return False
     histogram = _histogram(expected, question)
     merged = Histogram(histogram.values * times, histogram.sizes)

@@ -25,7 +25,7 @@ from private_topk.pipelines.preview.outlook import pooled
 from private_topk.pipelines.question import amounts_of, declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 from private_topk.transforms.metric import Amounts
@@ -81,7 +81,7 @@ class InAmounts:
         each: what a user adds to an item that they hold, on average and after the cap.
 
     Raises:
-        Refusal: `each` is above the cap, or not positive.
+        InvalidArgument: `each` is above the cap, or not positive.
     """
 
     expected: Expected
@@ -91,7 +91,7 @@ class InAmounts:
     def __post_init__(self) -> None:
         most = self.amounts.max_value
         if self.each is not None and not 0 < self.each <= most:
-            raise Refusal(
+            raise InvalidArgument(
                 "amount",
                 f"must be above 0 and at most {float(most):g}, got {float(self.each):g}",
                 "it is what a user adds on average, after the cap of {max_value}",
@@ -124,7 +124,7 @@ class Zipf:
         items_per_user: different ones, in one window; less than `items`.
 
     Raises:
-        Refusal: a number breaks its rule.
+        InvalidArgument: a number breaks its rule.
     """
 
     exponent: float
@@ -134,13 +134,13 @@ class Zipf:
 
     def __post_init__(self) -> None:
         if not 0 <= self.exponent <= 10:
-            raise Refusal("zipf", f"must be from 0 to 10, got {self.exponent:g}")
+            raise InvalidArgument("zipf", f"must be from 0 to 10, got {self.exponent:g}")
         for name, most in (("items", _MOST_ITEMS), ("users", _MOST_USERS)):
             if not 1 <= getattr(self, name) <= most:
-                raise Refusal(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
+                raise InvalidArgument(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
         if not 0 < self.items_per_user < self.items:
             rule = f"must be above 0 and below the {self.items:,} items, got {self.items_per_user:g}"
-            raise Refusal("items_per_user", rule, "it counts the different items of a user in one window")
+            raise InvalidArgument("items_per_user", rule, "it counts the different items of a user in one window")
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         ranks, sizes = _stretches(self.items)
@@ -162,9 +162,9 @@ class Zipf:
     def among(self, groups: int, exponent: float = 1) -> dict[str, Zipf]:
         """Likewise where the users are shared: the n-th largest group has n^-exponent times those of the largest."""
         if not 1 <= groups <= _MOST_GROUPS:
-            raise Refusal("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
+            raise InvalidArgument("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
         if not 0 <= exponent <= 10:
-            raise Refusal("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
+            raise InvalidArgument("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
         parts = np.arange(1, groups + 1) ** -float(exponent)
         return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
 
@@ -182,7 +182,7 @@ class PublicCounts:
     Never counts that a run has to protect: a preview of them is a release that no budget pays for.
 
     Raises:
-        Refusal, TypeError: they are no valid counts.
+        InvalidArgument, TypeError: they are no valid counts.
     """
 
     counts: Sequence[int] | NDArray[np.int64]
@@ -213,7 +213,7 @@ class Released:
         ranked: whether their order was published.
 
     Raises:
-        Refusal: there is no count above 0.
+        InvalidArgument: there is no count above 0.
     """
 
     noisy_counts: Sequence[int]
@@ -223,7 +223,7 @@ class Released:
 
     def __post_init__(self) -> None:
         if not len(self.noisy_counts) or max(self.noisy_counts) <= 0:
-            raise Refusal("like", f"{self.name} has no noisy count above 0", "nothing can be told from it")
+            raise InvalidArgument("like", f"{self.name} has no noisy count above 0", "nothing can be told from it")
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         known = self._falling()
@@ -262,13 +262,14 @@ def weight_of(mechanism: Mechanism, expected: Expected) -> int:
     """The weight that a user adds to an item, in the units of a mechanism that adds up weights; 1 if users are counted.
 
     Raises:
-        Refusal: the number of items of each user is not known; it is for a shape, where all users have equally many.
+        InvalidArgument: the number of items of each user is not known; it is for a shape, where all users have equally
+            many.
     """
     weighting = mechanism.weighting
     if weighting is None:
         return 1
     if not isinstance(expected, Zipf):
-        raise Refusal(
+        raise InvalidArgument(
             "like",
             "must be a shape, such as zipf=1,users=2e4,items_per_user=10: the mechanism adds up weights of users, "
             "which numbers of users do not tell",
@@ -284,12 +285,12 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
         items: the size of the public domain, or None if none is given.
 
     Raises:
-        Refusal: not exactly one kind of them is given; or the counts may be private.
+        InvalidArgument: not exactly one kind of them is given; or the counts may be private.
     """
     shape = {name: given[name] for name in _SHAPE if name in given}
     kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
     if len(kinds) != 1:
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
             "{like} sample is the project's own sample",
@@ -297,10 +298,12 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
     amounts = amounts_of(options)
     said, sizes = given.get("these_counts_are_public", False), given.get("users")
     if said and "counts" not in given and not isinstance(sizes, str):
-        raise Refusal("these_counts_are_public", "is said of {counts}: leave it out")
+        raise InvalidArgument("these_counts_are_public", "is said of {counts}: leave it out")
     if "counts" in given:
         if "amount" in given:
-            raise Refusal("amount", "goes with {max_value} and with numbers of users", "sums of amounts need none")
+            raise InvalidArgument(
+                "amount", "goes with {max_value} and with numbers of users", "sums of amounts need none"
+            )
         expected = _public_counts(options, given["counts"], said)
         return {"": expected if amounts is None else InAmounts(expected, amounts)}
     if isinstance(sizes, str):
@@ -313,7 +316,7 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
 def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
     """Counts that the operator declares public, checked for signs that they are not."""
     if not said:
-        raise Refusal(
+        raise InvalidArgument(
             "these_counts_are_public",
             f"must be given with {{{field}}}: what a preview says of private "
             "counts is a release, and no budget pays for it",
@@ -321,14 +324,14 @@ def _public_counts(options: Options, path: str, said: bool, field: str = "counts
         )
     user = options.get("user_column", "user")
     if path.lower().endswith(".csv") and user in _header(path):
-        raise Refusal(
+        raise InvalidArgument(
             field,
             f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no public counts",
             "a preview takes a column count, and perhaps item",
         )
     if "ledger" in options:
         if not path.lower().endswith(".csv"):
-            raise Refusal(
+            raise InvalidArgument(
                 "ledger",
                 "knows files of rows, and a .npy is none",
                 "leave it out: whether these counts are public is for you to say",
@@ -336,22 +339,22 @@ def _public_counts(options: Options, path: str, said: bool, field: str = "counts
         _refuse_known(options, path)
     try:
         counts = read_counts(path)
-    except Refusal as error:
-        raise Refusal(field, error.rule, error.remedy) from None
+    except InvalidArgument as error:
+        raise InvalidArgument(field, error.rule, error.remedy) from None
     try:
         return PublicCounts(counts.values, path)
-    except (Refusal, TypeError) as error:
-        raise Refusal(field, verbatim(f"{path}: {error}")) from None
+    except (InvalidArgument, TypeError) as error:
+        raise InvalidArgument(field, verbatim(f"{path}: {error}")) from None
 
 
 def _refuse_known(options: Options, path: str) -> None:
-    """Raise Refusal if the file was the input of a release that is charged to the ledger, under the same key."""
+    """Raise InvalidArgument if the file was the input of a release charged to the ledger, under the same key."""
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.sources.columns import Columns
     from private_topk.pipelines.sources.files import Files
 
     if "release_key" not in options:
-        raise Refusal(
+        raise InvalidArgument(
             "ledger",
             "needs {release_key}: the ledger knows its inputs under the key of their releases only",
             "give the key, so that a file that was the input of one is told",
@@ -364,7 +367,9 @@ def _refuse_known(options: Options, path: str) -> None:
         named: dict[str, Any] = {**dict(rows), "item_column": item}
         columns = Columns(**{name.removesuffix("_column"): value for name, value in named.items()})
         if Files(path, columns).identity(key, _ANY if columns.time else None) in fingerprints:
-            raise Refusal("counts", f"{verbatim(path)} was the input of a release in this ledger, so it is not public")
+            raise InvalidArgument(
+                "counts", f"{verbatim(path)} was the input of a release in this ledger, so it is not public"
+            )
 
 
 def _header(path: str) -> list[str]:
@@ -372,7 +377,7 @@ def _header(path: str) -> list[str]:
         with open_content(path) as source:
             line = source.readline(1 << 16).decode("utf-8-sig", "replace")
         return next(csv.reader([line]), [])
-    except (OSError, Refusal, csv.Error):
+    except (OSError, InvalidArgument, csv.Error):
         return []  # reading the file later reports what is wrong with it
 
 
@@ -395,7 +400,7 @@ def expected_of(
         groups: how many a shape has that says `groups_zipf` alone.
 
     Raises:
-        Refusal: it describes nothing, or not what is ranked.
+        InvalidArgument: it describes nothing, or not what is ranked.
     """
     by_group: ByGroup
     if like == "sample":
@@ -408,7 +413,7 @@ def expected_of(
         shape = _named(like) if isinstance(like, str) else like
         by_group, each = _zipf_of(shape, items, groups), shape.get("amount", each)
     if (amounts is None) != (each is None):
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
             "must be given with it",
@@ -417,17 +422,20 @@ def expected_of(
 
 
 def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGroup:
-    """The shape from its numbers, of every group; items may be left out if there is a domain. Raises Refusal."""
+    """The shape from its numbers, of every group; items may be left out if there is a domain.
+
+    Raises InvalidArgument.
+    """
     values = {**({"items": items} if items is not None else {}), **shape}
     missing = [f"{{{name}}}" for name in _NEEDED if name not in values]
     if missing:
-        raise Refusal("", f"{', '.join(missing)} must be given too: a shape takes them all")
+        raise InvalidArgument("", f"{', '.join(missing)} must be given too: a shape takes them all")
     sizes = values["users"]
     users = sum(sizes.values() if isinstance(sizes, dict) else sizes)
     whole = Zipf(float(values["zipf"]), values["items"], users, float(values["items_per_user"]))
     if {"groups", "groups_zipf"} & set(values):
         if len(sizes) > 1:
-            raise Refusal("groups", "shares out one number of {users}: leave it out, or give their sum")
+            raise InvalidArgument("groups", "shares out one number of {users}: leave it out, or give their sum")
         return {**whole.among(values.get("groups", groups), float(values.get("groups_zipf", 1)))}
     return {"": whole} if len(sizes) == 1 else {**whole.in_groups(sizes)}
 
@@ -439,11 +447,13 @@ def _named(text: str) -> dict[str, Any]:
         name = name.replace("-", "_")
         if name not in _IN_TEXT:
             rule = f"must be a shape such as zipf=1.1,items=1e6,users=1e6,items_per_user=20; got {verbatim(part)}"
-            raise Refusal("like", rule, did_you_mean(name, tuple(_IN_TEXT), f"it is made of {', '.join(_IN_TEXT)}"))
+            raise InvalidArgument(
+                "like", rule, did_you_mean(name, tuple(_IN_TEXT), f"it is made of {', '.join(_IN_TEXT)}")
+            )
         try:
             shape[name] = _IN_TEXT[name](value)
         except ValueError as error:
-            raise Refusal("like", f"{verbatim(part)}: {name} {verbatim(error)}") from None
+            raise InvalidArgument("like", f"{verbatim(part)}: {name} {verbatim(error)}") from None
     return shape
 
 
@@ -456,7 +466,8 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         amounts: what is asked for are sums of amounts, in units of their resolution.
 
     Raises:
-        Refusal: of the field `like`: there is no such ranking, or it was published without counts, or with others.
+        InvalidArgument: of the field `like`: there is no such ranking, or it was published without counts, or with
+            others.
     """
 
     from private_topk.pipelines.release.store import manifest_path, pair_at  # loads Beam
@@ -468,7 +479,7 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         for needed in (place, manifest_path(place)):
             if not exists(needed):
                 rule = f"{verbatim(needed)} does not exist"
-                raise Refusal(
+                raise InvalidArgument(
                     "like",
                     rule,
                     "give a ranking with its manifest beside it, a shape such as "
@@ -477,14 +488,14 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         there = pair_at(place)
         content, manifest = there
         if manifest is None:
-            raise Refusal("like", f"{verbatim(path)} has a manifest that is none of private-topk")
+            raise InvalidArgument("like", f"{verbatim(path)} has a manifest that is none of private-topk")
         if content is None or not there.is_whole:
-            raise Refusal("like", f"{verbatim(path)} is not the ranking that its manifest is of")
+            raise InvalidArgument("like", f"{verbatim(path)} is not the ranking that its manifest is of")
         if (manifest.amounts is None) != (amounts is None):
             rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
-            raise Refusal("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
+            raise InvalidArgument("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
         if manifest.privacy is None or not manifest.privacy.publishes_counts:
-            raise Refusal(
+            raise InvalidArgument(
                 "like",
                 f"{verbatim(path)} was published without noisy counts, and ranks alone do not tell "
                 "how far counts are apart",
@@ -500,7 +511,7 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         if max(counts, default=0) > 0:
             rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
     if not rankings:
-        raise Refusal("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
+        raise InvalidArgument("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
     return falling(rankings)
 
 
@@ -514,10 +525,10 @@ def _about(path: str) -> Iterator[None]:
     """Errors with a file inside become refusals of the field `like`."""
     try:
         yield
-    except Refusal as error:
-        raise error if error.field == "like" else Refusal("like", verbatim(error)) from None
+    except InvalidArgument as error:
+        raise error if error.field == "like" else InvalidArgument("like", verbatim(error)) from None
     except Exception as error:  # every store and every format raises its own kind
-        raise Refusal("like", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
+        raise InvalidArgument("like", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
 from private_topk.pipelines.preview.words import named, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.options import Options, names_a_file
 
@@ -38,7 +38,7 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
             counts, are skipped.
 
     Raises:
-        Refusal: `like` is no shape and no ranking, or does not apply.
+        InvalidArgument: `like` is no shape and no ranking, or does not apply.
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group, and for some of more than
     100; nothing where nothing is known.
@@ -52,12 +52,14 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     by_group: ByGroup
     if top_k.risers is not None:
         if like is not None:
-            raise Refusal("like", "does not go with {against}: nothing public tells how items rise", "leave it out")
+            raise InvalidArgument(
+                "like", "does not go with {against}: nothing public tells how items rise", "leave it out"
+            )
         return False, "not known: no ranking that was published tells how items rise"
     if like is not None:
         by_group = expected_of(like, items, question.period, amounts, None, groups)
         if len(by_group) > 1 and len(by_group) != groups and not names_a_file(like):
-            raise Refusal("like", f"has {len(by_group):,} groups, and {groups:,} are ranked")
+            raise InvalidArgument("like", f"has {len(by_group):,} groups, and {groups:,} are ranked")
     elif top_k.mechanism.weighting is not None:
         return False, f"not known: {top_k.mechanism.about.name} publishes no counts, and no shape is declared"
     else:
@@ -88,12 +90,14 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
 
 
 def forewarn(question: Question, options: Options, earlier: Iterable[str], who: str = "private-topk") -> str:
-    """In one line what is known of a ranking's quality; said on stderr where it would be close to noise. Raises Refusal
-    where that was asked for.
+    """In one line what is known of a ranking's quality; said on stderr where it would be close to noise. Raises
+    InvalidArgument where that was asked for.
     """
     noisy, text = forewarned(question, options.get("like"), earlier)
     if noisy and options.get("on_noise") == "refuse":
-        raise Refusal("on_noise", verbatim(f"refuses what is {text}"), "ask for less, or let it {on_noise} warn")
+        raise InvalidArgument(
+            "on_noise", verbatim(f"refuses what is {text}"), "ask for less, or let it {on_noise} warn"
+        )
     if noisy:
         with level("warning"):
             print(f"{who}: {text}", file=sys.stderr, flush=True)
@@ -104,7 +108,7 @@ def _published_before(places: Iterable[str], items: int | None, groups: int, amo
     """What the first of some rankings tell, until there is one for every group."""
     rankings: dict[str, Released] = {}
     for place in islice(places, _PLACES * groups):
-        with suppress(Refusal):
+        with suppress(InvalidArgument):
             rankings = {**earlier_rankings(place, items, amounts), **rankings}
         if len(rankings) >= groups:
             break

@@ -177,7 +177,7 @@ def look(
     The draws use a fixed key, so that the same setting has the same preview. A run draws with its own key.
 
     Raises:
-        Refusal: the mechanism does not take this k, or not these counts.
+        InvalidArgument: the mechanism does not take this k, or not these counts.
     """
     top = _Top(histogram, k)
     rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws, weight)]

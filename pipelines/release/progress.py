@@ -20,14 +20,14 @@ from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.files import exists, refuse_special
 from private_topk.pipelines.live import LiveRun
-from private_topk.pipelines.process import JsonLines, Unfinished
+from private_topk.pipelines.process import JsonLines, RunFailed
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import manifest_path, unchanged_pair_at
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.runners import Launch, Line
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.windows import Period, from_microseconds, utc_text
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
@@ -62,7 +62,7 @@ class ExistingOutput(NamedTuple):
 
 def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput | None] | None:
     """The existing output at each of a sink's files for a period, None where there is none; None for a sink without
-    files. Raises Refusal if that cannot be determined.
+    files. Raises InvalidArgument if that cannot be determined.
     """
     paths = sink.files(period)
     with about_the_output(sink.place):
@@ -89,7 +89,7 @@ def _whole_windows(manifest: Manifest) -> int:
 
 def count_published(report: Report) -> int | None:
     """How many windows of this same release are published at its place; None if unknown."""
-    with suppress(Refusal):
+    with suppress(InvalidArgument):
         existing, release = existing_outputs(report.sink, report.question.period), report.question.release.id
         return None if existing is None else sum(each.windows for each in existing if each and each.release == release)
     return None
@@ -119,7 +119,7 @@ def what_is_published(report: Report, again: str, before: int | None = None) -> 
 
 
 def check_all_published(report: Report, again: str, before: int | None = None) -> None:
-    """Raise Unfinished if a job has ended without an error and yet a window is not published: the last check against
+    """Raise RunFailed if a job has ended without an error and yet a window is not published: the last check against
     silent loss.
 
     Incomplete counts are refused before the draw. But if a runner drops a whole window, or a ranking on its way to the
@@ -128,11 +128,11 @@ def check_all_published(report: Report, again: str, before: int | None = None) -
     out = count_published(report)
     if out is not None and out < _windows_of(report):
         lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
-        raise Unfinished(what_is_published(report, again, before)) from lost
+        raise RunFailed(what_is_published(report, again, before)) from lost
 
 
 def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
-    """Raise Refusal if running a charged stream again could give a second answer for the charge of the first.
+    """Raise InvalidArgument if running a charged stream again could give a second answer for the charge of the first.
 
     Bounded inputs are identified by their contents, and give the same ranking again, anywhere. The rows of a stream may
     have changed: running it again is the same release only if it completes its output, where published windows are
@@ -143,14 +143,14 @@ def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
     place, out = verbatim(report.sink.place), count_published(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
-        raise Refusal(
+        raise InvalidArgument(
             "output",
             f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
             "has, and a stream that is run again may hold other rows",
             remedy,
         )
     if receipt.outcome == "released" and out < _windows_of(report):
-        raise Refusal(
+        raise InvalidArgument(
             "output",
             f"{place} has {out:,} of the {_windows_of(report):,} windows that "
             f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "

@@ -23,7 +23,7 @@ from private_topk.pipelines.files import PATIENCE, exists, is_local, open_file, 
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest, QuestionFacts, first_difference
 from private_topk.runners import say
-from private_topk.transforms.errors import Refusal, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import WindowBounds
 
@@ -76,7 +76,7 @@ def publish(
         live: the run that publishes, if it is one of this process; it may have ended.
 
     Raises:
-        Refusal: something else exists there.
+        InvalidArgument: something else exists there.
         RuntimeError: the run has ended; or the place has no locks, and another run was writing too.
     """
     manifest = manifest.at(path, ranking)
@@ -93,7 +93,7 @@ def publish(
             raise RuntimeError(f"another run has published to {path} at the same time: repeat this one")
 
 
-def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | None:
+def obstacle(path: str, release: Release, overwrite: bool = False) -> InvalidArgument | None:
     """Why a release cannot be published at a path without replacing something; None if it can.
 
     Output of the same release under the same key is no obstacle: repeating it gives the same bytes.
@@ -107,7 +107,8 @@ def obstacle(path: str, release: Release, overwrite: bool = False) -> Refusal | 
 
 
 def check_question(path: str, release: Release, asked: Manifest, windows: Iterable[WindowBounds]) -> None:
-    """Raise Refusal if the same id has published the answer to another question at a path, or under another key.
+    """Raise InvalidArgument if the same id has published the answer to another question at a path, or under another
+    key.
 
     Args:
         asked: the manifest that would be published, as known before the run; and its windows.
@@ -120,25 +121,25 @@ def check_question(path: str, release: Release, asked: Manifest, windows: Iterab
         value = getattr(known, differing)
         was = f"its {differing} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
         rule = f"cannot go on in {verbatim(path)}: another question was published under this id, {was}"
-        raise Refusal("release_id", rule, "give another id, and another {output}")
+        raise InvalidArgument("release_id", rule, "give another id, and another {output}")
 
 
 def unchanged_pair_at(path: str) -> Pair:
-    """What stands at a path. Raises Refusal if the ranking is not the one of its manifest: then it no longer counts as
-    published.
+    """What stands at a path. Raises InvalidArgument if the ranking is not the one of its manifest: then it no longer
+    counts as published.
     """
     there = pair_at(path)
     if there.ranking is not None and there.manifest is not None and not there.is_whole:
         rule = f"{verbatim(path)} was changed after it was published: its manifest is of other bytes"
-        raise Refusal("output", rule, "take it away, and run the same release again to have it back")
+        raise InvalidArgument("output", rule, "take it away, and run the same release again to have it back")
     return there
 
 
-def _taken(path: str) -> Refusal:
-    return Refusal("output", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
+def _taken(path: str) -> InvalidArgument:
+    return InvalidArgument("output", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
 
 
-def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
+def _in_the_way(path: str, overwrite: bool) -> InvalidArgument | None:
     """The refusal for a file at a path that may not be replaced, or None. The manifest of another ranking is never
     replaced; one without its ranking was left by a killed run, which published nothing.
     """
@@ -148,7 +149,7 @@ def _in_the_way(path: str, overwrite: bool) -> Refusal | None:
     owner = _owner(path)
     if owner is not None:
         remedy = f"give another path: it is the manifest of {verbatim(owner)}"
-        return Refusal("output", f"{verbatim(manifest)} exists and is kept", remedy)
+        return InvalidArgument("output", f"{verbatim(manifest)} exists and is kept", remedy)
     if overwrite:
         return None
     if exists(path):
@@ -174,7 +175,7 @@ def _manifest_at(path: str) -> Manifest | None:
 
 
 def _is_of(path: str, manifest: Manifest | None, release: Release) -> bool:
-    """Whether this release is published at a path. Raises Refusal if its id is, under another key."""
+    """Whether this release is published at a path. Raises InvalidArgument if its id is, under another key."""
     if manifest is None or manifest.report != release.id:
         return False
     try:
@@ -183,7 +184,7 @@ def _is_of(path: str, manifest: Manifest | None, release: Release) -> bool:
         return False
     if not same and not release.key.in_memory:
         rule = f"{verbatim(path)} was published under another release key"
-        raise Refusal("output", rule, "give that {release_key}, or another {release_id} and {output}")
+        raise InvalidArgument("output", rule, "give that {release_key}, or another {release_id} and {output}")
     return same
 
 
@@ -227,7 +228,10 @@ def _content(path: str) -> bytes | None:
 
 @contextmanager
 def _alone_with(path: str) -> Iterator[bool]:
-    """Hold a lock on the folder of a path; yields whether there is one. Raises Refusal if another process keeps it."""
+    """Hold a lock on the folder of a path; yields whether there is one.
+
+    Raises InvalidArgument if another process keeps it.
+    """
     if not is_local(path) or fcntl is None:
         yield False
         return
@@ -245,7 +249,7 @@ def _alone_with(path: str) -> Iterator[bool]:
 
 
 def _locked(handle: int, folder: str) -> bool:
-    """Wait for the lock on a folder, with a message if it takes long. Raises Refusal if it takes too long."""
+    """Wait for the lock on a folder, with a message if it takes long. Raises InvalidArgument if it takes too long."""
     started, announced = time.monotonic(), False
     while True:
         try:
@@ -255,7 +259,7 @@ def _locked(handle: int, folder: str) -> bool:
             waited = time.monotonic() - started
         if waited > _LONGEST_WAIT:
             rule = f"{verbatim(folder)} has been locked by another process for {waited:.0f} seconds"
-            raise Refusal("output", rule, "end it if it hangs or is suspended, and run the same release again")
+            raise InvalidArgument("output", rule, "end it if it hangs or is suspended, and run the same release again")
         if waited > PATIENCE and not announced:
             say(f"waiting for another process that publishes to {printable(folder)}, up to {_LONGEST_WAIT:.0f} seconds")
             announced = True

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from private_topk.pipelines.report_file.schedule import Schedule
-from private_topk.transforms.errors import Refusal, did_you_mean, literal, refused, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.options import Option, rows
 from private_topk.transforms.texts import columns, printable_text
 from private_topk.transforms.windows.calendar import UNITS
@@ -36,7 +36,7 @@ class Document:
 
     Args:
     Raises:
-        Refusal: the file cannot be read, is no YAML, or repeats a name; with the line.
+        InvalidArgument: the file cannot be read, is no YAML, or repeats a name; with the line.
     """
 
     def __init__(self, path: str) -> None:
@@ -47,7 +47,7 @@ class Document:
                 root = yaml.compose(source, Loader=yaml.SafeLoader)
         except (OSError, ValueError) as error:  # ValueError: a path with a null byte
             why = getattr(error, "strerror", None) or error
-            raise Refusal("", verbatim(f"{path} cannot be read: {why}")) from None
+            raise InvalidArgument("", verbatim(f"{path} cannot be read: {why}")) from None
         except yaml.MarkedYAMLError as error:
             raise self._refusal(
                 error.problem_mark.line + 1 if error.problem_mark else 1, f"not YAML: {error.problem}"
@@ -60,17 +60,17 @@ class Document:
             raise self._refusal(1, "must be a mapping that starts with `report: NAME`")
         self._add(root, "")
 
-    def error(self, name: str, text: str) -> Refusal:
+    def error(self, name: str, text: str) -> InvalidArgument:
         """An error at the line of a field, or of its section or the file if the field is missing."""
         while name and name not in self.fields:
             name = name.rpartition(".")[0]
         return self._refusal(self.fields[name].line if name else 1, text)
 
-    def _refusal(self, line: int, text: str) -> Refusal:
+    def _refusal(self, line: int, text: str) -> InvalidArgument:
         return refused(f"{self.path}:{line}: {text}")
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
-        """Raise Refusal for the first field that is not known, with the one that was probably meant."""
+        """Raise InvalidArgument for the first field that is not known, with the one that was probably meant."""
         names = set(known)
         sections = {name.rpartition(".")[0] for name in names}
         for name, field in self.fields.items():
@@ -142,7 +142,7 @@ class Scheduled:
         """The folder that relative paths in the file start from: the file's own, wherever the command is run."""
         return os.path.dirname(self.document.path)
 
-    def refused(self, error: Refusal, otherwise: str = "") -> Refusal:
+    def refused(self, error: InvalidArgument, otherwise: str = "") -> InvalidArgument:
         """A refusal at the line of the field that it is about, with the field's name in the file."""
         names = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
         meant = [names[field] for field in error.fields() if field in names]
@@ -152,12 +152,12 @@ class Scheduled:
 
 
 def read_report(path: str) -> Scheduled:
-    """Read and check a report file. Raises Refusal that names file and line, the rule and the value."""
+    """Read and check a report file. Raises InvalidArgument that names file and line, the rule and the value."""
     document = Document(path)
     named = document.fields.get("mechanism.name")
     try:
         fields = fields_for(named.value if named is not None and isinstance(named.value, str) else None)
-    except Refusal as error:
+    except InvalidArgument as error:
         raise document.error("mechanism.name", error.shown(lambda _: "mechanism.name")) from None
     document.refuse_unknown(fields)
     values = {name: _read(document, name, option) for name, option in fields.items()}

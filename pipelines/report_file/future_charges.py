@@ -16,7 +16,8 @@ from private_topk.transforms.stated import number
 def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
     """Whether a period that was charged before would be charged again, and whether the periods left still fit.
 
-    Reads the input, for its identity, only if the release was charged before. Raises Refusal as the charge would.
+    Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
+    would.
 
     Yields:
         The name of a fact, its text, and whether it is a warning.

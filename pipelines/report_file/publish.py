@@ -12,7 +12,7 @@ from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.preview.forewarning import forewarn
-from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
@@ -22,7 +22,7 @@ from private_topk.pipelines.run import Done, check_words, launch_of, reach_files
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sources.lists import stand_ins
 from private_topk.runners import Launch, UnknownArgument
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -39,11 +39,13 @@ class ScheduledReport(Periods):
 
     @cached_property
     def account(self) -> Account | None:
-        """The account of every period, whose ledger is opened once. Raises Refusal."""
+        """The account of every period, whose ledger is opened once. Raises InvalidArgument."""
         return account_of(self.options(0))
 
     def check(self) -> None:
-        """Raise Refusal for anything wrong in the file itself. Of other files only a schema of messages is read."""
+        """Raise InvalidArgument for anything wrong in the file itself. Of other files only a schema of messages is
+        read.
+        """
         with self._pointing("runner.options"):
             check_words(*self.runner())
         with self._pointing():
@@ -52,8 +54,10 @@ class ScheduledReport(Periods):
             if "remember" in options:
                 try:
                     format_of(options["output"])
-                except Refusal as error:
-                    raise Refusal("remember", f"needs a file of every period: {{output}} {error.rule}") from None
+                except InvalidArgument as error:
+                    raise InvalidArgument(
+                        "remember", f"needs a file of every period: {{output}} {error.rule}"
+                    ) from None
                 options = {**options, "found": (*options.get("found", ()), options["output"])}
             ReleaseKey.parse(options["release_key"])
             source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
@@ -68,8 +72,8 @@ class ScheduledReport(Periods):
             exact_counters: let the runner's metrics show exactly how many rows were left out.
 
         Raises:
-            Refusal: with the line of the file, if one of its fields is wrong.
-            Unfinished, Interrupted: the run ended early.
+            InvalidArgument: with the line of the file, if one of its fields is wrong.
+            RunFailed, Interrupted: the run ended early.
         """
         self._check_place(number)
         if self.published(number):
@@ -88,7 +92,7 @@ class ScheduledReport(Periods):
     def look(self, number: int, tell: Callable[[Report, Launch, Callable[[], Iterable[Fact]]], None]) -> None:
         """Pass a period's report, and what gives further facts of it, to a function that checks whether it is ready.
 
-        Raises Refusal as `publish` does.
+        Raises InvalidArgument as `publish` does.
         """
         self._check_place(number)
         report, launch = self._made(number)
@@ -107,12 +111,14 @@ class ScheduledReport(Periods):
             options, last = self.options(0), self.options(periods - 1)
             account = self.account
             if account is None:
-                raise Refusal("ledger", "must be given: what is reserved is written there")
+                raise InvalidArgument("ledger", "must be given: what is reserved is written there")
             if give_back:
                 account.books.give_back(account.dataset, self.name)
                 return account
             if options.get("privacy_unit") != "user":
-                raise Refusal("privacy_unit", "must be user: with user-window every period has a budget of its own")
+                raise InvalidArgument(
+                    "privacy_unit", "must be user: with user-window every period has a budget of its own"
+                )
             top_k = Question.of(options, account.budget("user").total).top_k
             horizon = Windows.of(Period(options["period_from"], last["period_to"]))
             asked = Reservation(account.dataset, self.name, horizon, periods * cost_of(top_k))
@@ -134,7 +140,7 @@ class ScheduledReport(Periods):
             options = self.options(number)
             for earlier in self.remembers(number):
                 if not self.published(earlier):
-                    raise Refusal(
+                    raise InvalidArgument(
                         "remember",
                         f"{verbatim(self.place(earlier))} is missing, whose items are listed",
                         f"publish the period {self.words(earlier)} first",
@@ -164,7 +170,8 @@ class ScheduledReport(Periods):
         Without a correction, a period also counts as published if one of its corrections is.
 
         Raises:
-            Refusal: another release, or an incomplete correction, is in its place; or that cannot be determined.
+            InvalidArgument: another release, or an incomplete correction, is in its place; or that cannot be
+                determined.
         """
         options, name = self.options(number), self.release_id(number)
         with self._pointing():
@@ -180,7 +187,7 @@ class ScheduledReport(Periods):
             if complete and self._noted(options, name):
                 return True
             if name != self.release_id(number):
-                raise Refusal(
+                raise InvalidArgument(
                     "output",
                     f"{verbatim(options['output'])} has {verbatim(name)}, which is not complete",
                     "publish that correction again, which costs nothing more",
@@ -188,21 +195,21 @@ class ScheduledReport(Periods):
             return False
 
     def _check_own(self, existing: Iterable[ExistingOutput], number: int) -> None:
-        """Raise Refusal unless the output at a period's place is its ranking, or a correction of it."""
+        """Raise InvalidArgument unless the output at a period's place is its ranking, or a correction of it."""
         base = self.release_id(number, None)
         for place in existing:
             if place.release != base and not place.release.startswith(f"{base}{CORRECTION}"):
-                raise Refusal(
+                raise InvalidArgument(
                     "output",
                     f"{verbatim(place.path)} exists and is kept, since it is not {verbatim(self.release_id(number))}",
                     "move it, or change {output}",
                 )
 
     def _check_known(self, options: Options) -> None:
-        """Raise Refusal unless it can be determined later what has been published."""
+        """Raise InvalidArgument unless it can be determined later what has been published."""
         sink = sink_for(options, watch=self.watches)
         if sink.files(period_of(options)) is None and "ledger" not in options:
-            raise Refusal(
+            raise InvalidArgument(
                 "ledger",
                 f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
                 "so a ledger has to know it",
@@ -220,11 +227,11 @@ class ScheduledReport(Periods):
         """Refusals inside are of the line of their field, or of the field `otherwise`."""
         try:
             yield
-        except Refusal as error:
+        except InvalidArgument as error:
             raise self._file.refused(error, otherwise) from None
-        except Unfinished as error:
-            if isinstance(error.__cause__, Refusal):
-                raise Unfinished(str(error)) from self._file.refused(error.__cause__, otherwise)
+        except RunFailed as error:
+            if isinstance(error.__cause__, InvalidArgument):
+                raise RunFailed(str(error)) from self._file.refused(error.__cause__, otherwise)
             raise
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")

@@ -12,7 +12,7 @@ from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, first
 from private_topk.pipelines.release.store import manifest_path, pair_at
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.sinks.formats import FORMATS, columns_in, format_of, group_of
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
@@ -21,8 +21,8 @@ def read_report(*places: str) -> PublishedReport:
     """The report in ranking files, or in the files of folders, with their manifests: one release, or a series.
 
     Raises:
-        Refusal: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no series,
-            since their parameters differ or a window occurs twice.
+        InvalidArgument: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no
+            series, since their parameters differ or a window occurs twice.
     """
     files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
     contents = {file: _read(file) for file in files}
@@ -48,7 +48,7 @@ def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | None]]) -> None:
-    """Raise Refusal unless the files have the same parameters, and no window occurs twice."""
+    """Raise InvalidArgument unless the files have the same parameters, and no window occurs twice."""
     first: tuple[str, Manifest] | None = None
     columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     whose: dict[tuple[Any, ...], str] = {}
@@ -60,14 +60,14 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
                 one, other = first[1].to_json().get(differing), manifest.to_json().get(differing)
                 has, has_not = (verbatim(_told(differing, *pair)) for pair in ((one, other), (other, one)))
                 rule = f"{verbatim(first[0])} has {has}, {verbatim(file)} has {has_not}"
-                raise Refusal("", rule, "show them apart")
+                raise InvalidArgument("", rule, "show them apart")
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:
-            raise Refusal("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
+            raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
         for window in dict.fromkeys((row["window_start"], row["window_end"], group_of(row)) for row in rows):
             if window in whose:
                 when = "" if window[0] is None else f" of {window[0]:%Y-%m-%d %H:%M}"
-                raise Refusal(
+                raise InvalidArgument(
                     "",
                     f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
                     "give one of them: a series has each window once",
@@ -76,7 +76,7 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
     windows = None if first is None or first[1].privacy is None else first[1].privacy.windows
     numbers = {window[:2] for window in whose}
     if windows is not None and len(contents) > 1 and len(numbers) > windows:
-        raise Refusal(
+        raise InvalidArgument(
             "", f"these are {len(numbers)} windows, and their budget is of {windows}", "give the files of one total"
         )
 
@@ -95,10 +95,10 @@ def _files(path: str) -> list[str]:
     try:
         paths = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
     except Exception as error:  # every file system raises its own kind
-        raise Refusal("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
+        raise InvalidArgument("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in paths if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in paths]
     if not files:
-        raise Refusal(
+        raise InvalidArgument(
             "",
             f"{verbatim(path)} is no ranking",
             f"give a file that ends with one of {', '.join(FORMATS)}, or a folder of them with their manifests",
@@ -112,23 +112,23 @@ def _read(path: str) -> tuple[list[dict[str, Any]], Manifest | None]:
     try:
         rows = format_of(path).decode(content)
     except KeyError:  # a table, of something else
-        raise Refusal("", f"{verbatim(path)} is no ranking of ours", "it has other columns") from None
+        raise InvalidArgument("", f"{verbatim(path)} is no ranking of ours", "it has other columns") from None
     except Exception as error:  # every format raises its own kinds
-        raise Refusal("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
+        raise InvalidArgument("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
     missing = [name for name in _NEEDED if rows and name not in rows[0]]
     missing += ["item"] if rows and not columns_in(rows[0])[1] else []
     if missing:
-        raise Refusal("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
+        raise InvalidArgument("", f"{verbatim(path)} is no ranking of ours", f"it has no column {', '.join(missing)}")
     place = manifest_path(path)
     if not exists(place):
         return rows, None
     manifest = pair_at(path).manifest
     if manifest is None:
-        raise Refusal(
+        raise InvalidArgument(
             "", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking again"
         )
     if not manifest.is_of(content):
-        raise Refusal(
+        raise InvalidArgument(
             "",
             f"{verbatim(path)} is not the file that its manifest is of",
             "one of the two was changed or replaced: the SHA-256 is another",

@@ -16,7 +16,7 @@ import yaml
 from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_symbols, parameters, what_is_ranked, who_counts
-from private_topk.transforms.errors import Refusal, printable
+from private_topk.transforms.errors import InvalidArgument, printable
 from private_topk.transforms.stated import number
 
 _WIDTH, _LABEL = 100, 32
@@ -76,7 +76,7 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
         books: what the ledger says of the dataset's budget; empty if nobody has asked it.
 
     Raises:
-        Refusal: there is no manifest, or the ranking is not private.
+        InvalidArgument: there is no manifest, or the ranking is not private.
     """
     manifest, privacy = _promise(report)
     yield f"Sign-off: {printable(report.title)}"
@@ -97,7 +97,7 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
         books: as for `sheet`.
 
     Raises:
-        Refusal: there is no manifest, or the ranking is not private.
+        InvalidArgument: there is no manifest, or the ranking is not private.
     """
     known = _known(report, *_promise(report), books)
     blank = [f"{section}.{field}" for section, fields in _SECTIONS.items() for field in fields if field not in known]
@@ -120,7 +120,7 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
 def _promise(report: PublishedReport) -> tuple[Manifest, Privacy]:
     manifest = report.manifest
     if manifest is None or manifest.privacy is None:
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "there is no manifest beside this ranking that promises anything",
             "a ranking is signed for by what its manifest says",

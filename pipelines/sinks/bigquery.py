@@ -19,7 +19,7 @@ from private_topk.pipelines.sinks.files import by_window
 from private_topk.pipelines.sinks.formats import FORMATS, PLAIN, Shape, check_fields, fields_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
@@ -40,7 +40,7 @@ class ToBigQuery(Sink):
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         client_of(table_of(self.place, "output"), "output")
         if self.place in inputs:
-            raise Refusal("output", f"{verbatim(self.place)} is read", "give another table")
+            raise InvalidArgument("output", f"{verbatim(self.place)} is read", "give another table")
 
     def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
@@ -51,7 +51,7 @@ class ToBigQuery(Sink):
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
             fields = fields_of(shape)
             if there and (missing := [name for name in fields if name not in there]):
-                raise Refusal(
+                raise InvalidArgument(
                     "output",
                     f"{verbatim(self.place)} has no column {', '.join(missing)}",
                     "give another table, or add to this one",
@@ -60,7 +60,7 @@ class ToBigQuery(Sink):
                 kinds = there.get(name), _kind(fields[name][0])
                 if set(kinds) == {"STRING", "INTEGER"}:
                     rule = f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
-                    raise Refusal("output", rule, "give another table")
+                    raise InvalidArgument("output", rule, "give another table")
 
     def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(manifest), live)

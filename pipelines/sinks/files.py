@@ -22,7 +22,7 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
 from private_topk.pipelines.sinks.formats import FORMATS, Shape, check_fields, format_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
@@ -46,7 +46,7 @@ class ToFile(Sink):
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         for path in (self.place, manifest_path(self.place)):
             if is_local(path) and os.path.isdir(path):
-                raise Refusal("output", f"{verbatim(path)} is a folder", "give another path")
+                raise InvalidArgument("output", f"{verbatim(path)} is a folder", "give another path")
         refuse_replacing([self.place, manifest_path(self.place)], inputs)
         refusal = obstacle(self.place, release, self.overwrite)
         if refusal is not None:
@@ -96,7 +96,7 @@ class ToFolder(Sink):
     def __post_init__(self) -> None:
         if self._ending not in FORMATS:
             known = ", ".join(ending.removeprefix(".") for ending in FORMATS)
-            raise Refusal("output_format", f"must be one of {known}, got {verbatim(self.format)}")
+            raise InvalidArgument("output_format", f"must be one of {known}, got {verbatim(self.format)}")
 
     @property
     def _ending(self) -> str:
@@ -106,7 +106,7 @@ class ToFolder(Sink):
         try:
             there = self._there()
         except Exception as error:  # every file system raises its own kind
-            raise Refusal("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
+            raise InvalidArgument("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
         for path in self.files(period) if there else []:
             refusal = obstacle(path, release, self.overwrite) if {path, manifest_path(path)} & there else None
             if refusal is not None:
@@ -169,7 +169,7 @@ def _windows(period: Period | None) -> list[WindowBounds]:
 
 
 def _check_writable(output: str) -> None:
-    """Raise Refusal unless a file can be made in the folder, or in the nearest one above that exists.
+    """Raise InvalidArgument unless a file can be made in the folder, or in the nearest one above that exists.
 
     The trial file has no name, so that no file of anybody's is touched.
     """
@@ -182,7 +182,7 @@ def _check_writable(output: str) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise Refusal("output", f"{verbatim(output)} cannot be written: {error.strerror}") from None
+        raise InvalidArgument("output", f"{verbatim(output)} cannot be written: {error.strerror}") from None
 
 
 class _WriteFile(beam.PTransform):

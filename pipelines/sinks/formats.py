@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.release.manifest import Manifest, in_order
 from private_topk.transforms.composite import Names, shown
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import utc_text
 
@@ -264,17 +264,17 @@ FORMATS = {
 
 
 def check_fields(shape: Shape) -> None:
-    """Raise Refusal for the name of a published column that is none of a field of Avro."""
+    """Raise InvalidArgument for the name of a published column that is none of a field of Avro."""
     for field, names in (("item_column", shape.item), ("group_column", shape.group)):
         for name in names if isinstance(names, tuple) else ():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 rule = f"has a column {verbatim(repr(name))}, and names in Avro are of letters A to Z, digits and _"
-                raise Refusal(field, rule, "rename it, or give another format of {output}")
+                raise InvalidArgument(field, rule, "rename it, or give another format of {output}")
 
 
 def format_of(path: str) -> Format:
-    """The output format by the file's ending. Raises Refusal for an unknown one."""
+    """The output format by the file's ending. Raises InvalidArgument for an unknown one."""
     for ending, codec in FORMATS.items():
         if path.lower().endswith(ending):
             return codec
-    raise Refusal("output", f"{verbatim(path)} must end with one of {', '.join(FORMATS)}")
+    raise InvalidArgument("output", f"{verbatim(path)} must end with one of {', '.join(FORMATS)}")

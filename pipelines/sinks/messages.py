@@ -16,7 +16,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.composite import as_columns
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period, utc_text
 
@@ -96,7 +96,7 @@ class ToPubSub(Sink):
 
 def _refuse_replacing(place: str, inputs: Sequence[str]) -> None:
     if place in inputs:
-        raise Refusal("output", f"{verbatim(place)} is read", "give another topic")
+        raise InvalidArgument("output", f"{verbatim(place)} is read", "give another topic")
 
 
 class _Follower:

@@ -13,7 +13,7 @@ from private_topk.pipelines.files import why
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
 
@@ -31,7 +31,9 @@ class Sink(ABC):
 
     @abstractmethod
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        """Check that the rankings of a period can be written, without changing anything. Raises Refusal of `output`.
+        """Check that the rankings of a period can be written, without changing anything.
+
+        Raises InvalidArgument of `output`.
 
         Args:
             inputs: addresses and paths that are read, and must not be written.
@@ -39,11 +41,11 @@ class Sink(ABC):
         """
 
     def check_columns(self, manifest: Manifest) -> None:
-        """Raise Refusal of `output` if what stands there has other columns than this manifest asks for."""
+        """Raise InvalidArgument of `output` if what stands there has other columns than this manifest asks for."""
         return None
 
     def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
-        """Raise Refusal if the same release has published there the answer to another question than this one,
+        """Raise InvalidArgument if the same release has published there the answer to another question than this one,
         anywhere in the period.
         """
         return None
@@ -88,7 +90,7 @@ def about_the_output(place: str) -> Iterator[None]:
     """Errors inside, which differ between stores, become refusals of the field `output`."""
     try:
         yield
-    except Refusal:
+    except InvalidArgument:
         raise
     except Exception as error:
-        raise Refusal("output", f"{verbatim(place)} cannot be looked at: {verbatim(why(error))}") from None
+        raise InvalidArgument("output", f"{verbatim(place)} cannot be looked at: {verbatim(why(error))}") from None

@@ -38,7 +38,7 @@ from private_topk.pipelines.sources.avro_schema import (
     schema_for,
 )
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.transforms.errors import Refusal, refused
+from private_topk.transforms.errors import InvalidArgument, refused
 
 inflate: ModuleType = zlib
 with suppress(ImportError):  # there is no wheel of it for every kind of machine
@@ -113,8 +113,8 @@ class Block(NamedTuple):
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise Refusal unless the file is complete Avro and has the columns, of types that can be read. Returns whether
-    its items are integers.
+    """Raise InvalidArgument unless the file is complete Avro and has the columns, of types that can be read. Returns
+    whether its items are integers.
     """
     with open_content(file.path) as source:
         header = _header(source, file.path)
@@ -129,8 +129,8 @@ def check(file: FileInfo, columns: Columns) -> bool:
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     """Byte ranges of whole blocks, each of `size` bytes and at most a block more.
 
-    A file of a store is read whole, since a seek may be a request there, and so is a zipped one. Raises Refusal unless
-    the blocks of a larger file of this machine lead to its end.
+    A file of a store is read whole, since a seek may be a request there, and so is a zipped one. Raises InvalidArgument
+    unless the blocks of a larger file of this machine lead to its end.
     """
     if packing_of(file.path):
         yield 0, _END
@@ -149,7 +149,7 @@ def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
     """The rows of one of the `pieces`, about 100,000 or 16 MiB at a time.
 
-    Raises Refusal where no block begins or ends there any more.
+    Raises InvalidArgument where no block begins or ends there any more.
     """
     with open_content(path) as source:
         header = _header(source, path)
@@ -232,13 +232,13 @@ def _whole(source: IO[bytes], schema: Any, path: str) -> Any:  # noqa: ANN401 - 
         raise _damaged(path) from None
 
 
-def _damaged(path: str) -> Refusal:
+def _damaged(path: str) -> InvalidArgument:
     return refused(
         f"{path} is truncated or damaged: a block does not end with the file's sync marker. Write or copy it again"
     )
 
 
-def _undecodable(path: str) -> Refusal:
+def _undecodable(path: str) -> InvalidArgument:
     return refused(f"{path} is damaged: a block cannot be decoded. Write or copy it again")
 
 

@@ -166,7 +166,7 @@ def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns:
 
 
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
-    """Raise Refusal, naming where they are, unless the fields have the columns, of types that can be read."""
+    """Raise InvalidArgument, naming where they are, unless the fields have the columns, of types that can be read."""
     check_names(where, columns, fields)
     for role, name in columns.each():
         for branch in fields[name]:

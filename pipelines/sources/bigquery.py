@@ -21,7 +21,7 @@ from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.keys import keys_of
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, Source
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -48,7 +48,7 @@ class BigQuery(Source):
         export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
         if keys := keys_of(f"{self.snapshot}/", self.columns):
             rule = f"must not have {verbatim(', '.join(keys))} as a key of its path"
-            raise Refusal("snapshot", rule, "it would be read in place of the table's column")
+            raise InvalidArgument("snapshot", rule, "it would be read in place of the table's column")
 
     @cached_property
     def integer_items(self) -> bool:
@@ -64,11 +64,11 @@ class BigQuery(Source):
             kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
         except (Forbidden, NotFound) as error:
             said = "is not there" if isinstance(error, NotFound) else "may not be read by this account"
-            raise Refusal("input", f"{verbatim(self.place)} {said}") from None
+            raise InvalidArgument("input", f"{verbatim(self.place)} {said}") from None
         check_names(self.place, self.columns.within(period), kinds)
         time = self.columns.within(period).time
         if time is not None and kinds[time] != "TIMESTAMP":
-            raise Refusal("time_column", f"must be of BigQuery's type TIMESTAMP, got {kinds[time]}")
+            raise InvalidArgument("time_column", f"must be of BigQuery's type TIMESTAMP, got {kinds[time]}")
 
     def read(self, period: Period | None) -> BlockReader:
         return self._files(period).read(period)
@@ -106,24 +106,27 @@ _COMPLETE = "complete"
 
 
 def table_of(place: str, field: str) -> str:
-    """PROJECT.DATASET.TABLE of an address. Raises Refusal of the field."""
+    """PROJECT.DATASET.TABLE of an address. Raises InvalidArgument of the field."""
     match = _PLACE.fullmatch(place)
     if not match:
-        raise Refusal(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(place)}")
+        raise InvalidArgument(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(place)}")
     return ".".join(match.groups())
 
 
 def client_of(table: str, field: str) -> Client:
-    """A client that works for the table's project. Raises Refusal of the field without libraries or credentials."""
+    """A client that works for the table's project.
+
+    Raises InvalidArgument of the field without libraries or credentials.
+    """
     try:
         from google.auth.exceptions import DefaultCredentialsError
         from google.cloud.bigquery import Client
     except ImportError:
-        raise Refusal(field, "bigquery:// needs Google's clients: pip install 'private-topk[gcp]'") from None
+        raise InvalidArgument(field, "bigquery:// needs Google's clients: pip install 'private-topk[gcp]'") from None
     try:
         return Client(project=table.rpartition(".")[0].rpartition(".")[0])
     except DefaultCredentialsError:
-        raise Refusal(
+        raise InvalidArgument(
             field, "needs Google credentials: `gcloud auth application-default login`, or run as a service account"
         ) from None
 
@@ -134,14 +137,14 @@ def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[
     Args:
         within: a TIMESTAMP column and the period [from, to) that is exported; None for all rows.
 
-    Raises Refusal for a name that is no plain name: nothing given is ever read as SQL.
+    Raises InvalidArgument for a name that is no plain name: nothing given is ever read as SQL.
     """
     for column in columns:
         if not _COLUMN.fullmatch(column):
             rule = f"columns must be plain names of letters, digits and underscores, got {verbatim(repr(column))}"
-            raise Refusal("input", rule)
+            raise InvalidArgument("input", rule)
     if not _FOLDER.fullmatch(folder):
-        raise Refusal("snapshot", f"must be gs://BUCKET/FOLDER, got {verbatim(folder)}")
+        raise InvalidArgument("snapshot", f"must be gs://BUCKET/FOLDER, got {verbatim(folder)}")
     names, where = ", ".join(f"`{column}`" for column in columns), ""
     if within is not None:
         column, start, end = within

@@ -10,7 +10,7 @@ import numpy as np
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.windows import Period
 
 
@@ -71,11 +71,16 @@ def this_moment() -> str:
 
 
 def moment_of(text: str, field: str) -> int:
-    """Milliseconds since 1970 UTC of a time in ISO 8601, in UTC where it has no zone. Raises Refusal of the field."""
+    """Milliseconds since 1970 UTC of a time in ISO 8601, in UTC where it has no zone.
+
+    Raises InvalidArgument of the field.
+    """
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise Refusal(field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}") from None
+        raise InvalidArgument(
+            field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}"
+        ) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.composite import Names, composite_column, names_of
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
@@ -66,14 +66,18 @@ class Columns:
             if role in ("item", "group"):
                 object.__setattr__(self, role, names_of(f"{role}_column", "" if self.public else role, name))
             elif not (isinstance(name, str) and name):
-                raise Refusal(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
+                raise InvalidArgument(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
         others = {self.user, self.time, *self.of("item")}
         if self.value is not None and self.value in others:
-            raise Refusal("value_column", "must be another column than {user_column}, {item_column} and {time_column}")
+            raise InvalidArgument(
+                "value_column", "must be another column than {user_column}, {item_column} and {time_column}"
+            )
         if {self.value, *others} & {*self.of("group")}:
-            raise Refusal("group_column", "must be another column than {user_column}, {item_column} and {time_column}")
+            raise InvalidArgument(
+                "group_column", "must be another column than {user_column}, {item_column} and {time_column}"
+            )
         if self.time_unit not in (None, *UNITS):
-            raise Refusal("time_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(self.time_unit)}")
+            raise InvalidArgument("time_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(self.time_unit)}")
 
     @property
     def unit(self) -> str:
@@ -118,7 +122,7 @@ class Columns:
         return self if period is not None else replace(self, time=None)
 
     def check(self, role: str, kind: pa.DataType, field: str, opening: str, called: str = "") -> None:
-        """Raise Refusal if the type of a column cannot have a role.
+        """Raise InvalidArgument if the type of a column cannot have a role.
 
         Args:
             field, opening: of the refusal, which goes on with what the type must be.
@@ -126,22 +130,26 @@ class Columns:
         """
         broken = rule_of(_MEANINGS.get(role, "label"), kind, called)
         if broken is not None:
-            raise Refusal(field, verbatim(f"{opening}: {broken.rule}"), verbatim(broken.remedy))
+            raise InvalidArgument(field, verbatim(f"{opening}: {broken.rule}"), verbatim(broken.remedy))
         known = kind_of(kind)
         if role == "time" and self.time_unit is None and known is not None and known.counts:
             rule = f"must be given: column {self.time!r} has numbers, of type {called or type_name(kind)}"
-            raise Refusal("time_unit", verbatim(rule), f"say what they count since 1970 UTC: {', '.join(UNITS)}")
+            raise InvalidArgument(
+                "time_unit", verbatim(rule), f"say what they count since 1970 UTC: {', '.join(UNITS)}"
+            )
 
     def check_apart(self, period: object) -> None:
-        """Raise Refusal if one column is to be two of user, item and time: no type is fit for each in every format."""
+        """Raise InvalidArgument if one column is to be two of user, item and time: no type is fit for each in every
+        format.
+        """
         if self.user in self.of("item"):
-            raise Refusal(
+            raise InvalidArgument(
                 "user_column",
                 "must be another column than {item_column}",
                 "the one says who a row is of, the other what is ranked",
             )
         if period is not None and self.time in (self.user, *self.of("item")):
-            raise Refusal(
+            raise InvalidArgument(
                 "time_column",
                 "must be another column than {user_column} and {item_column}",
                 "it says when a row was; where it is ranked too, write it twice",
@@ -266,7 +274,7 @@ def is_int64(kind: pa.DataType) -> bool:
 
 
 def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, called: Mapping[str, str]) -> None:
-    """Raise Refusal unless users and items are labels, the time is a time, and amounts are numbers.
+    """Raise InvalidArgument unless users and items are labels, the time is a time, and amounts are numbers.
 
     Args:
         called: the types in the file's own words.

@@ -31,7 +31,7 @@ from private_topk.pipelines.sources.text import (
     unreadable,
     whole_file,
 )
-from private_topk.transforms.errors import Refusal, refused, verbatim
+from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
@@ -71,7 +71,7 @@ def has_tabs(path: str) -> bool:
 def _codec(source: IO[bytes], path: str, columns: Columns) -> str:
     codec, name = codec_of(source, columns.encoding), columns.encoding
     if codec is None:
-        raise Refusal(
+        raise InvalidArgument(
             "csv_encoding",
             f"{name} needs the mark of its byte order at the start of a file, and {verbatim(path)} has none",
             f"give {name}-le or {name}-be",
@@ -84,8 +84,8 @@ def _delimiter(path: str, columns: Columns) -> str:
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise Refusal unless the header line names the columns. No row makes a file refused, nor is an empty file: some
-    writers write no header where there are no rows.
+    """Raise InvalidArgument unless the header line names the columns. No row makes a file refused, nor is an empty
+    file: some writers write no header where there are no rows.
     """
     with open_content(file.path) as source:
         next(_texts(source, file.path, columns), None)
@@ -106,7 +106,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
-    """The text after the header, in chunks of whole lines. Raises Refusal if the first line is no header."""
+    """The text after the header, in chunks of whole lines. Raises InvalidArgument if the first line is no header."""
     header = None
     for text, too_long in chunks(source, _codec(source, path, columns)):
         if header is None:
@@ -128,14 +128,14 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
             f"{path} is not a CSV file that can be read: it must start with a line of column names, in "
             f"{columns.encoding.upper()}, that ends with a line feed"
         )
-        raise Refusal("", verbatim(rule), "" if columns.public else "{csv_encoding} names another encoding")
+        raise InvalidArgument("", verbatim(rule), "" if columns.public else "{csv_encoding} names another encoding")
     names, header = parsed
     for name in columns.names():
         other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
         if names.count(name) > 1 or (other and name not in names):
             rule = f"{path}: the first line must name one column {name!r}, got {names.count(name)} of {len(names)}"
             remedy = _remedy(path, other, columns) if other else "give each column a name of its own"
-            raise Refusal("", verbatim(rule), remedy)
+            raise InvalidArgument("", verbatim(rule), remedy)
     # The first line may be a row, which is shown to the operator alone.
     hint = "" if columns.public else "if these are values, write a line of names above the rows"
     check_names(path, columns, names, private=not (columns.public or is_read_along()), hint=hint)

@@ -19,7 +19,7 @@ from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import FORMATS, reader_of
 from private_topk.transforms.composite import Label, Names, parts_of, published
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import check_items, digest_of
 
 _ROLES = {"user_column": "domain_column", "item_column": "domain_column", "group_column": "domain_group_column"}
@@ -54,7 +54,7 @@ class PairsFile:
     def __call__(self) -> Pairs:
         items, groups = _columns_of(self.path, self.column, self.group_column)
         if groups.null_count:
-            raise Refusal("domain", "must name a group in every row", "leave rows without one out")
+            raise InvalidArgument("domain", "must name a group in every row", "leave rows without one out")
         return groups, items
 
 
@@ -77,7 +77,7 @@ class Together:
 
 
 def _columns_of(path: str, column: Names, group_column: Names | None = None) -> tuple[pa.Array, pa.Array]:
-    """The items, and their groups where these have a column. Raises Refusal.
+    """The items, and their groups where these have a column. Raises InvalidArgument.
 
     The file is public, and whoever wrote it vouches for all of it: titles may hold line ends.
     """
@@ -90,7 +90,9 @@ def _columns_of(path: str, column: Names, group_column: Names | None = None) -> 
         for rows in module.read(path, start, stop, columns):
             arrays, unreadable = read_rows(rows, columns)
             if unreadable is not None and pc.any(unreadable).as_py():
-                raise Refusal("domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item")
+                raise InvalidArgument(
+                    "domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item"
+                )
             items.append(arrays["item"])
             groups.append(arrays.get("group", groups[0]))
     return pa.concat_arrays(items), pa.concat_arrays(groups)
@@ -102,9 +104,9 @@ def has_columns(path: str) -> bool:
 
 
 def read_domain(path: str, column: Names) -> PublicDomain:
-    """The public domain of a file. Raises Refusal, naming the file, unless it is a list of distinct items."""
+    """The public domain of a file. Raises InvalidArgument, naming the file, unless it is a list of distinct items."""
     if isinstance(column, tuple) and not has_columns(path):
-        raise Refusal(
+        raise InvalidArgument(
             "domain",
             f"{verbatim(path)} must be a table with the columns {verbatim(', '.join(column))}: its "
             "lines are one text each",
@@ -123,7 +125,7 @@ def _at(path: str | os.PathLike[str], column: Names | None = None) -> PublicDoma
 
 def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names) -> PublicDomain | None:
     """The items of a domain, if there is one, and of rankings published before; None if these have none at all. Raises
-    Refusal.
+    InvalidArgument.
 
     Args:
         column: the items of the rows; of several columns, rankings must have the same.
@@ -133,13 +135,13 @@ def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names)
     for file in files:
         pair = pair_at(file.path)
         if not pair.is_whole or pair.manifest is None:
-            raise Refusal(
+            raise InvalidArgument(
                 "found",
                 f"{verbatim(file.path)} is no ranking that was published, with its manifest",
                 "items of private rows must not be listed",
             )
         if pair.manifest.names("item") != names:
-            raise Refusal(
+            raise InvalidArgument(
                 "found",
                 f"{verbatim(file.path)} has items of other columns than {{item_column}}",
                 "give a ranking of the same, in the same order",
@@ -151,21 +153,26 @@ def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names)
 
 
 def read_domain_by_group(path: str, column: Names, group_column: Names, groups: PublicDomain) -> DomainByGroup:
-    """The lists of all groups in one file. Raises Refusal, naming the file, unless each has one of distinct items."""
+    """The lists of all groups in one file.
+
+    Raises InvalidArgument, naming the file, unless each has one of distinct items.
+    """
     with _about(path):
         return DomainByGroup.of_pairs(PairsFile(_found_at(path), column, group_column), groups)
 
 
 def read_titles(path: str, column: Names, title_column: str) -> dict[Label, str]:
-    """The titles of the items in a table; none for an item whose title another one has too. Raises Refusal."""
+    """The titles of the items in a table; none for an item whose title another one has too. Raises InvalidArgument."""
     if not has_columns(path):
-        raise Refusal("item_titles", f"{verbatim(path)} must be a table with a column for items and one for titles")
+        raise InvalidArgument(
+            "item_titles", f"{verbatim(path)} must be a table with a column for items and one for titles"
+        )
     try:
         items, titles = _columns_of(_found_at(path), column, title_column)
-    except Refusal as error:
+    except InvalidArgument as error:
         if error.field in _OF_TITLES:
             raise error.renamed(lambda name: _OF_TITLES.get(name, name)) from None
-        raise Refusal("item_titles", error.rule, error.remedy) from None
+        raise InvalidArgument("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
     times = Counter(named.values())
     of = parts_of if isinstance(column, tuple) else str
@@ -177,39 +184,39 @@ def _about(path: str, field: str = "domain") -> Iterator[None]:
     """Refusals inside name the file."""
     try:
         yield
-    except Refusal as error:
+    except InvalidArgument as error:
         if error.field == field and error.rule.startswith(verbatim(path)) or error.field in _ROLES.values():
             raise
         if error.field in _ROLES:
             raise error.renamed(lambda name: _ROLES.get(name, name)) from None
         rule = error.rule if error.field == "domain" else f"cannot be used: {error.rule}"
-        raise Refusal(field, f"{verbatim(path)} {rule}", error.remedy) from None
+        raise InvalidArgument(field, f"{verbatim(path)} {rule}", error.remedy) from None
 
 
 def _found_at(path: str, field: str = "domain") -> str:
-    """The one file of a path. Raises Refusal."""
+    """The one file of a path. Raises InvalidArgument."""
     remedy = "give a file with one public item per line"
     try:
         files = match_any(path)
     except Exception as error:  # every file system raises its own kind
-        raise Refusal(field, f"{verbatim(path)} cannot be read: {verbatim(why(error))}", remedy) from None
+        raise InvalidArgument(field, f"{verbatim(path)} cannot be read: {verbatim(why(error))}", remedy) from None
     if not files:
-        raise Refusal(field, f"{verbatim(path)} does not exist", remedy)
+        raise InvalidArgument(field, f"{verbatim(path)} does not exist", remedy)
     if len(files) > 1:
-        raise Refusal(field, f"must be one file, got {len(files)} by {verbatim(path)}")
+        raise InvalidArgument(field, f"must be one file, got {len(files)} by {verbatim(path)}")
     return files[0].path
 
 
 def _lines(path: str) -> pa.Array:
-    """The lines of a file without blank ones at its end, null where there is only white space. Raises Refusal unless
-    it is UTF-8.
+    """The lines of a file without blank ones at its end, null where there is only white space. Raises InvalidArgument
+    unless it is UTF-8.
     """
     with open_content(path) as source:
         content = source.read()
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
-        raise Refusal(
+        raise InvalidArgument(
             "domain", "is not UTF-8 text", "give one item per line, or a CSV, Parquet or Avro file with its ending"
         ) from None
     content = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n")

@@ -62,8 +62,8 @@ class Files(Source):
 
     @cached_property
     def originals(self) -> tuple[Original, ...]:
-        """The files as they are at the launch, sorted by path. Raises Refusal if there are none. One of 0 bytes has no
-        rows, whatever its name: warehouses leave such ones beside their data.
+        """The files as they are at the launch, sorted by path. Raises InvalidArgument if there are none. One of 0 bytes
+        has no rows, whatever its name: warehouses leave such ones beside their data.
         """
         with about_the_input():
             listed = (Original.of(file) for file in match(self.place))
@@ -96,7 +96,9 @@ class Files(Source):
         return sum(map(packed_size, self.files))
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        """Raises Refusal if a local file is damaged anywhere, so that this costs nothing, or is just being written."""
+        """Raises InvalidArgument if a local file is damaged anywhere, so that this costs nothing, or is just being
+        written.
+        """
         columns = self.columns.within(period)
         with about_the_input(), ThreadPoolExecutor(16) as pool:
             originals = tuple(pool.map(Original.identified, self.originals))

@@ -31,7 +31,7 @@ from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -68,7 +68,7 @@ class Folder(Source):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.poll, timedelta) and self.poll > timedelta(0)):
-            raise Refusal("poll", f"must be a length of time, got {verbatim(self.poll)}")
+            raise InvalidArgument("poll", f"must be a length of time, got {verbatim(self.poll)}")
 
     def check(self, period: Period | None) -> None:
         horizon(period)
@@ -214,7 +214,9 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
             tracker.defer_remainder(Duration(self._poll))
 
     def _look_up(self, there: list[FileInfo], read: dict[bytes, bytes]) -> None:
-        """Raise Refusal unless what was read and is to be read again is there: all but what this state has read."""
+        """Raise InvalidArgument unless what was read and is to be read again is there: all but what this state has
+        read.
+        """
         if self.record is not None and not self._looked_up:
             again = [entry for entry in self.record.read() if _of_path(entry["path"]) not in read]
             refuse_others(self.record, again, there)
@@ -273,12 +275,12 @@ def _entry(file: FileInfo, record: InputRecord) -> Entry:
 
 
 def refuse_others(record: InputRecord, entries: Iterable[Entry], there: Iterable[FileInfo]) -> None:
-    """Raise Refusal unless the files on record are among those that are there, as they were."""
+    """Raise InvalidArgument unless the files on record are among those that are there, as they were."""
     found = {entry["path"]: entry for entry in (_entry(file, record) for file in there)}
     for entry in entries:
         if found.get(entry["path"]) != entry:
             what = "was changed" if entry["path"] in found else "is gone"
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 f"{verbatim(entry['path'])} {what} since an earlier run of this release read it, so what "
                 "is published from now on would be of other rows",
@@ -299,8 +301,8 @@ def _digest(file: FileInfo) -> bytes:
     return _of_path(file.path) + state[: _DIGEST - _NAME]
 
 
-def _changed() -> Refusal:
-    return Refusal(
+def _changed() -> InvalidArgument:
+    return InvalidArgument(
         "",
         "a file was changed after it had been read, so a repetition would read another one",
         "let files stay as they are, and new rows come in new files; go on under a new {release_id}",
@@ -321,8 +323,8 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
         now: the clock's present time.
 
     Raises:
-        Refusal: it arrived before the close of a window that is published without it, or its late arrival cannot be
-            noted.
+        InvalidArgument: it arrived before the close of a window that is published without it, or its late arrival
+            cannot be noted.
     """
     note = _note_of(file.path)
     noted = _read(note)
@@ -332,14 +334,14 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
         _write(note, now)
         noted = _read(note)
     if noted is None:
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "a file appeared after windows had closed that it was written before, and its folder takes "
             "no note of that, so a repetition would count it",
             "let this user write there, or set the time of files that are moved in, as `touch` does",
         )
     if clock.closes_between(noted, now):
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "a file appeared after windows had closed which another stream over this folder had found it in time for",
             "take a new {release_id}",

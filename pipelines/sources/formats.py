@@ -15,7 +15,7 @@ from private_topk.pipelines.files import PACKINGS, FileInfo, open_content, packi
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.keys import besides, keys_of, with_keys
-from private_topk.transforms.errors import Refusal, refused
+from private_topk.transforms.errors import InvalidArgument, refused
 
 _PLAIN: dict[str, ModuleType] = {
     ".avro": avro,
@@ -66,7 +66,9 @@ class Reader:
     module: ModuleType
 
     def check(self, file: FileInfo, columns: Columns) -> bool:
-        """Raise Refusal unless a file can be read, without a look at its rows. Returns whether items are integers."""
+        """Raise InvalidArgument unless a file can be read, without a look at its rows. Returns whether items are
+        integers.
+        """
         keys = keys_of(file.path, columns)
         return self.module.check(file, besides(columns, keys)) and columns.integers(lambda name: name not in keys)
 
@@ -82,7 +84,7 @@ class Reader:
 
 
 def reader_of(path: str) -> Reader:
-    """The reader of a file by its ending. Raises Refusal for an unknown one."""
+    """The reader of a file by its ending. Raises InvalidArgument for an unknown one."""
     for ending, module in FORMATS.items():
         if path.lower().endswith(ending):
             return Reader(module)
@@ -90,14 +92,14 @@ def reader_of(path: str) -> Reader:
 
 
 def format_name(path: str) -> str:
-    """The name of a file's format, such as avro or csv.gz. Raises Refusal for an unknown ending."""
+    """The name of a file's format, such as avro or csv.gz. Raises InvalidArgument for an unknown ending."""
     name, packing = reader_of(path).module.__name__.rpartition(".")[2], packing_of(path)
     name = "tsv" if csv.has_tabs(path) else name
     return name + next((ending for ending, kind in PACKINGS.items() if kind == packing), "")
 
 
 def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
-    """Raise Refusal unless every file can be read. Looks at headers and footers, and at no row: otherwise one
+    """Raise InvalidArgument unless every file can be read. Looks at headers and footers, and at no row: otherwise one
     user's row could decide whether there is a ranking. Returns whether the items of all files are integers."""
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda file: reader_of(file.path).check(file, columns), files))
@@ -105,7 +107,8 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
 
 
 def check_decodable(files: Sequence[FileInfo], columns: Columns) -> None:
-    """Raise Refusal if a file is damaged anywhere, so far as its format can tell: decodes all of it, and keeps nothing.
+    """Raise InvalidArgument if a file is damaged anywhere, so far as its format can tell: decodes all of it, and keeps
+    nothing.
 
     Of text every line is a row, and none refuses a file: there is nothing to be found but in its zip stream, and where
     quotes may hold line ends.
@@ -156,13 +159,14 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
 def read_pieces(pieces: Sequence[Piece], columns: Columns, check: Callable[[str], None]) -> Iterator[Read]:
     """The rows of pieces as blocks of up to about 100,000, in order, so that a retry gives the same blocks.
 
-    Raises Refusal if a file is damaged, and what `check` raises of the file of a piece of which the last row was read.
+    Raises InvalidArgument if a file is damaged, and what `check` raises of the file of a piece of which the last row
+    was read.
     """
     for piece in pieces:
         try:
             for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
                 yield Read(*block_of(rows, columns))
-        except Refusal:
+        except InvalidArgument:
             check(piece.path)  # which knows better why, where the file was changed
             raise
         check(piece.path)

@@ -34,7 +34,7 @@ from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.types import is_missing, is_text, label_of
 from private_topk.transforms.windows import Period
@@ -82,7 +82,9 @@ class Frame(Source):
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":
-            raise Refusal("runner", f"{launch.name} cannot see a table in the memory of this process", "use direct")
+            raise InvalidArgument(
+                "runner", f"{launch.name} cannot see a table in the memory of this process", "use direct"
+            )
 
     def read(self, period: Period | None) -> BlockReader:
         return _ReadTable(self.digest, self.columns.within(period))
@@ -185,7 +187,7 @@ class _ReadDoFn(beam.DoFn):
             self._left_out.add(missing)
             yield block
         if _digest(table)[0] != self._digest:  # memory that it shares with pandas or NumPy can be written to
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 "the table was changed after the call, and a ranking is drawn only from one that stays "
                 "as it is until then",
@@ -216,10 +218,10 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
     """The named columns of a table of any kind, checked: each is there once and has a type that can be read.
 
     Raises:
-        Refusal: a column is missing or doubled, or has a wrong type. No value is shown.
+        InvalidArgument: a column is missing or doubled, or has a wrong type. No value is shown.
     """
     if isinstance(rows, str | bytes):
-        raise Refusal(
+        raise InvalidArgument(
             "rows",
             f"must be a table, got {type(rows).__name__}",
             "read the file before, such as polars.read_csv(PATH), or publish from files with `private-topk run`",
@@ -242,12 +244,12 @@ def _made(make: Callable[[], _T]) -> _T:
     """The result of `make`, or a refusal that shows only the kind of error, since texts of errors may hold values."""
     try:
         return make()
-    except Refusal:
+    except InvalidArgument:
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         kind = type(error).__name__
     # Raised outside the handler: inside, it would have the other error as its context.
-    raise Refusal(
+    raise InvalidArgument(
         "rows",
         f"must hand over its columns as Arrow's, and raised {kind}",
         "convert it to a table of Arrow first, to see why",
@@ -343,20 +345,20 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
             table = table.read_all() if isinstance(table, pa.RecordBatchReader) else table
             if isinstance(table, pa.Table):
                 return table
-    raise Refusal("rows", f"must be a table, got {type(rows).__name__}", _SAY_HOW)
+    raise InvalidArgument("rows", f"must be a table, got {type(rows).__name__}", _SAY_HOW)
 
 
 def _check_names(known: list[Any], columns: Columns, hint: str = "") -> None:
-    """Raise Refusal unless the columns are there, once."""
+    """Raise InvalidArgument unless the columns are there, once."""
     for field, name in columns.each():
         if (count := known.count(name)) > 1:
             rule = f"must name a column of the table, got {name!r}: it has {count} columns of that name"
-            raise Refusal(field, verbatim(rule), "give each a name of its own")
+            raise InvalidArgument(field, verbatim(rule), "give each a name of its own")
     check_names("the table", columns, known, hint=hint)
 
 
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise Refusal unless users and items are labels, the time is a time, and the amount a number."""
+    """Raise InvalidArgument unless users and items are labels, the time is a time, and the amount a number."""
     for field, name in columns.each():
         if name in kinds:
             columns.check(field, kinds[name], field, f"cannot be the column {name!r}")

@@ -20,7 +20,7 @@ import pyarrow as pa
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.text import chunks, unreadable, whole_file
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _ROWS = 100_000
 _LOOK = 1 << 16
@@ -29,8 +29,8 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise Refusal unless the file can be opened and unzipped, and for a .json file that is one array, or an object of
-    several lines. No row refuses a file: a line that begins so is none.
+    """Raise InvalidArgument unless the file can be opened and unzipped, and for a .json file that is one array, or an
+    object of several lines. No row refuses a file: a line that begins so is none.
     """
     with open_content(file.path) as source:
         first = source.read(_LOOK).removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
@@ -38,7 +38,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
         how = "'.[]'" if first[:1] == b"[" else "." if first.partition(b"\n")[0].strip() == b"{" else ""
         if how:
             whole = "one array" if first[:1] == b"[" else "an object of several lines"
-            raise Refusal(
+            raise InvalidArgument(
                 "", f"{verbatim(file.path)} is {whole}, and must have one object a line", f"write it anew: jq -c {how}"
             )
     return False  # values have types of their own

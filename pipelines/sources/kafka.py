@@ -38,7 +38,7 @@ from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payloa
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -112,14 +112,14 @@ class KafkaTopic:
 
     @classmethod
     def of(cls, place: str, options: Sequence[tuple[str, str]], name: str) -> KafkaTopic:
-        """The topic of an address. Raises Refusal of the field `name` or of `kafka_config`."""
+        """The topic of an address. Raises InvalidArgument of the field `name` or of `kafka_config`."""
         match = _ADDRESS.fullmatch(place)
         if not match:
             rule = f"must be kafka://HOST:PORT/TOPIC, with more servers after commas, got {verbatim(place)}"
-            raise Refusal(name, rule)
+            raise InvalidArgument(name, rule)
         for option, _ in options:
             if option in _OURS or option in ("bootstrap.servers", "metadata.broker.list"):
-                raise Refusal("kafka_config", f"must leave {verbatim(option)} alone, which says what is read")
+                raise InvalidArgument("kafka_config", f"must leave {verbatim(option)} alone, which says what is read")
         return cls(match[1], match[2], tuple(options))
 
     @property
@@ -141,11 +141,14 @@ class KafkaTopic:
         return self.consumer(**{"isolation.level": "read_uncommitted"})
 
     def partitions(self, name: str) -> list[int]:
-        """The partitions of the topic. Raises Refusal of the field `name` if it cannot be reached or does not exist."""
+        """The partitions of the topic.
+
+        Raises InvalidArgument of the field `name` if it cannot be reached or does not exist.
+        """
         return sorted(self._metadata(name).partitions)
 
     def facts(self, name: str) -> TopicFacts:
-        """The facts of the topic, from the broker. Raises Refusal of the field `name`."""
+        """The facts of the topic, from the broker. Raises InvalidArgument of the field `name`."""
         partitions = self._metadata(name).partitions
         topic, brokers = self._settings("topic", self.topic), partitions[min(partitions)].replicas
         broker = self._settings("broker", str(brokers[0])) if brokers else {}
@@ -173,7 +176,7 @@ class KafkaTopic:
         return "" if none else str(found)
 
     def refuse_another(self, record: Iterable[Entry], id: str) -> None:
-        """Raise Refusal if another topic of this name, by its id, is on record."""
+        """Raise InvalidArgument if another topic of this name, by its id, is on record."""
         for entry in record:
             if entry.get("topic") == self.topic and entry.get("id", id) != id:
                 raise _another(self)
@@ -182,7 +185,7 @@ class KafkaTopic:
         try:
             from confluent_kafka import KafkaException
         except ImportError:
-            raise Refusal(name, "kafka:// needs the client: pip install 'private-topk[kafka]'") from None
+            raise InvalidArgument(name, "kafka:// needs the client: pip install 'private-topk[kafka]'") from None
         try:
             consumer = self.consumer()
             try:
@@ -191,9 +194,9 @@ class KafkaTopic:
                 consumer.close()
         except KafkaException as error:
             rule = f"kafka://{self.servers} cannot be reached: {verbatim(error.args[0].str())}"
-            raise Refusal(name, rule) from None
+            raise InvalidArgument(name, rule) from None
         if metadata.error is not None or not metadata.partitions:
-            raise Refusal(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
+            raise InvalidArgument(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
         return metadata
 
     def _described(self, consumer: Any) -> Any:  # noqa: ANN401
@@ -245,7 +248,7 @@ class Kafka(Source):
 
     def __post_init__(self) -> None:
         if self.readers < 1:
-            raise Refusal("kafka_readers", f"must be at least 1, got {self.readers}")
+            raise InvalidArgument("kafka_readers", f"must be at least 1, got {self.readers}")
         if self.start != "earliest":
             moment_of(self.start, "kafka_start")
 
@@ -276,7 +279,7 @@ class Kafka(Source):
 
     def check_runner(self, launch: Launch) -> None:
         if self.readers > 1 and not launch.follows_slowest_reader:
-            raise Refusal(
+            raise InvalidArgument(
                 "kafka_readers",
                 f"must be 1 on {launch.name}, which follows the clock of whichever reader "
                 "reported last instead of the slowest, and would close windows too early",
@@ -284,7 +287,7 @@ class Kafka(Source):
 
     @cached_property
     def topic_id(self) -> str:
-        """The topic's id, looked up once; empty where the broker gives none. Raises Refusal of `input`."""
+        """The topic's id, looked up once; empty where the broker gives none. Raises InvalidArgument of `input`."""
         return patiently(self.topic, self.topic.id)
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
@@ -309,16 +312,16 @@ class Kafka(Source):
 
 
 def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
-    """Raise Refusal unless reading the topic again gives the same messages with the same arrival times."""
+    """Raise InvalidArgument unless reading the topic again gives the same messages with the same arrival times."""
     if "compact" in facts.cleanup:
-        raise Refusal(
+        raise InvalidArgument(
             "input",
             f"{topic.place} is compacted: when a message goes nobody knows, and the same release "
             "would be another answer when repeated",
             "read a topic with cleanup.policy=delete",
         )
     if clock == "log" and facts.stamps == "CreateTime":
-        raise Refusal(
+        raise InvalidArgument(
             "input",
             f"{topic.place} is stamped by who sends: a single message with a made-up time would "
             "close windows for everybody",
@@ -490,12 +493,15 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         )
 
     def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:
-        """When every message arrived, microseconds since 1970 UTC. Raises Refusal where the log cannot be trusted."""
+        """When every message arrived, microseconds since 1970 UTC.
+
+        Raises InvalidArgument where the log cannot be trusted.
+        """
         from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
         stamps = [message.timestamp() for message in messages]
         if any(kind != TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps):
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 f"{self._log.topic.place} holds messages that were stamped by who sent them",
                 "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
@@ -503,7 +509,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             )
         arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
         if self._clock.closes_between(int(arrived[0]), now):
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
                 "is published without it: the clocks of broker and worker differ, or the broker held it back",
@@ -551,7 +557,7 @@ class GroupReader:
         """Messages from the offsets on, by partition; empty if there are none at present.
 
         Raises:
-            Refusal: messages were deleted before they were read.
+            InvalidArgument: messages were deleted before they were read.
             KafkaException: only errors came for half a minute, so that the runner retries.
         """
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -573,7 +579,7 @@ class GroupReader:
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
                     raise _another(self._topic)
-                raise Refusal(
+                raise InvalidArgument(
                     "",
                     f"{self._topic.place} has lost messages before they were read, by its retention or "
                     "by a broker that took over with less",
@@ -625,8 +631,8 @@ class GroupReader:
         return end <= max(offset, self._ends.get(partition, offset))
 
     def check_topic(self) -> None:
-        """Raise Refusal if the topic is not the one of the launch, or of the record, or has more partitions by now;
-        KafkaException if no broker answers, or the topic is gone. The topic is on record then.
+        """Raise InvalidArgument if the topic is not the one of the launch, or of the record, or has more partitions by
+        now; KafkaException if no broker answers, or the topic is gone. The topic is on record then.
         """
         from confluent_kafka import KafkaException
 
@@ -634,7 +640,7 @@ class GroupReader:
         if metadata.error is not None:
             raise KafkaException(metadata.error)
         if len(metadata.partitions) > self._log.partitions:
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 f"{self._topic.place} was given more partitions, which are not read",
                 "start again with the same arguments: then all of them are",
@@ -650,7 +656,7 @@ class GroupReader:
             self._record.add([{"topic": self._topic.topic, "id": self._log.id}])
 
     def _check_ends(self, known: Iterable[Entry]) -> None:
-        """Raise Refusal if a partition ends before a message that is on record."""
+        """Raise InvalidArgument if a partition ends before a message that is on record."""
         from confluent_kafka import TopicPartition
 
         for entry in known:
@@ -660,8 +666,8 @@ class GroupReader:
                     raise _another(self._topic)
 
     def check_first(self, partition: int, message: Any) -> None:  # noqa: ANN401 - the client's own
-        """Put the first message that is read of a partition on record, where the topic has no id. Raise Refusal if
-        another one is on record at its offset.
+        """Put the first message that is read of a partition on record, where the topic has no id. Raise InvalidArgument
+        if another one is on record at its offset.
         """
         if self._log.id or self._record is None or partition in self._begun:
             return
@@ -674,8 +680,8 @@ class GroupReader:
         self._begun.add(partition)
 
 
-def _another(topic: KafkaTopic) -> Refusal:
-    return Refusal(
+def _another(topic: KafkaTopic) -> InvalidArgument:
+    return InvalidArgument(
         "",
         f"{topic.place} was deleted and created again since this release began, so what is published "
         "from now on would be of other rows",
@@ -690,7 +696,7 @@ def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | 
         since, start: milliseconds since 1970 UTC; `start` is the horizon's.
 
     Raises:
-        Refusal: retention may have deleted messages of the horizon, or no broker tells where the log begins.
+        InvalidArgument: retention may have deleted messages of the horizon, or no broker tells where the log begins.
     """
     return patiently(topic, lambda: _entered(observer, topic, partition, since, start))
 
@@ -708,7 +714,7 @@ def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None
     wanted = max(start, since) if since is not None else start
     # An empty log does not tell what was stamped when; but retention is longer than a minute.
     if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
-        raise Refusal(
+        raise InvalidArgument(
             "input",
             f"{topic.place} has deleted messages which may be of the horizon: its first one left "
             "was stamped after {period_from}",
@@ -721,7 +727,7 @@ def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
     """The answer of a broker that may just be taking over a partition, with retries for half a minute.
 
     Raises:
-        Refusal: of the field `input`, if there is no answer by then.
+        InvalidArgument: of the field `input`, if there is no answer by then.
     """
     from confluent_kafka import KafkaException
 
@@ -732,5 +738,5 @@ def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
         except KafkaException as error:
             if time.monotonic() > deadline:
                 rule = f"{topic.place} does not answer: {verbatim(error.args[0].str())}"
-                raise Refusal("input", rule) from None
+                raise InvalidArgument("input", rule) from None
         time.sleep(_PAUSE)

@@ -22,7 +22,10 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def keys_of(path: str, columns: Columns) -> Keys:
-    """The wanted columns that are keys of the path. Raises Refusal for one that is there twice or is no text."""
+    """The wanted columns that are keys of the path.
+
+    Raises InvalidArgument for one that is there twice or is no text.
+    """
     if columns.public:  # a list, which is one file
         return {}
     wanted = {*columns.names()} - {columns.user}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group, with_found
 from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.options import Options
 
@@ -20,14 +20,14 @@ class Lists(NamedTuple):
 
 
 def load_lists(options: Options) -> Lists:
-    """The domain and the groups that options name. Reads their files. Raises Refusal."""
+    """The domain and the groups that options name. Reads their files. Raises InvalidArgument."""
     _check_domain(options)
     groups = _groups(options)
     return Lists(_domain(options, groups), groups)
 
 
 def stand_ins(options: Options) -> Lists:
-    """Lists that stand for those that options name, and are as long as any. Reads no file. Raises Refusal."""
+    """Lists that stand for those that options name, and are as long as any. Reads no file. Raises InvalidArgument."""
     _check_domain(options)
     grouped = _check_groups(options)
     if options.get("unknown_domain"):
@@ -39,27 +39,31 @@ def stand_ins(options: Options) -> Lists:
 
 
 def _check_domain(options: Options) -> None:
-    """Raise Refusal unless the options name a domain, of one kind. Reads no file."""
+    """Raise InvalidArgument unless the options name a domain, of one kind. Reads no file."""
     listed = "domain" in options or "found" in options
     unknown = options.get("unknown_domain", False)
     if (listed or unknown) == ("domain_range" in options):
-        raise Refusal(
+        raise InvalidArgument(
             "",
             "give {domain} or {found}, public lists of items, {domain_range}, consecutive integers, or "
             "{unknown_domain}, which may stand beside a list",
         )
     if unknown and "domain_group_column" in options:
-        raise Refusal("domain_group_column", "does not go with {unknown_domain}", "leave it out")
+        raise InvalidArgument("domain_group_column", "does not go with {unknown_domain}", "leave it out")
     if "found" in options and "domain_group_column" in options:
-        raise Refusal("found", "does not go with {domain_group_column}: found items are of no group", "leave it out")
+        raise InvalidArgument(
+            "found", "does not go with {domain_group_column}: found items are of no group", "leave it out"
+        )
     for name in {"domain_column", "domain_group_column"} & set(options):
         if "domain" not in options:
-            raise Refusal(name, "is of a {domain} file, and there is none: leave it out")
+            raise InvalidArgument(name, "is of a {domain} file, and there is none: leave it out")
     for name in {"domain_column", "domain_group_column"} & set(options):
         if not has_columns(options["domain"]):
-            raise Refusal(name, f"does not apply to {verbatim(options['domain'])}: its lines are the items")
+            raise InvalidArgument(name, f"does not apply to {verbatim(options['domain'])}: its lines are the items")
     if "domain_group_column" in options and not _check_groups(options):
-        raise Refusal("domain_group_column", "needs {group_column} and {groups}: the groups that have a list each")
+        raise InvalidArgument(
+            "domain_group_column", "needs {group_column} and {groups}: the groups that have a list each"
+        )
 
 
 def _domain(options: Options, groups: Groups | None) -> Domain:
@@ -75,7 +79,7 @@ def _domain(options: Options, groups: Groups | None) -> Domain:
     if options.get("unknown_domain"):
         return UnknownDomain(listed)
     if listed is None:
-        raise Refusal(
+        raise InvalidArgument(
             "found",
             f"{verbatim(', '.join(options['found']))} must hold at least one item, and nothing was found",
             "give {domain} too",
@@ -84,12 +88,14 @@ def _domain(options: Options, groups: Groups | None) -> Domain:
 
 
 def _check_groups(options: Options) -> bool:
-    """Whether the options name groups. Reads no file. Raises Refusal if half of it is missing."""
+    """Whether the options name groups. Reads no file. Raises InvalidArgument if half of it is missing."""
     if "group_column" in options and "groups" not in options:
-        raise Refusal("group_column", "needs {groups}: the public list of groups, of which every one is published")
+        raise InvalidArgument(
+            "group_column", "needs {groups}: the public list of groups, of which every one is published"
+        )
     for name in ("groups", "groups_per_user"):
         if name in options and "group_column" not in options:
-            raise Refusal(name, "needs {group_column}: the column of the groups")
+            raise InvalidArgument(name, "needs {group_column}: the column of the groups")
     return "groups" in options
 
 
@@ -99,7 +105,7 @@ def _groups(options: Options) -> Groups | None:
     column = names_of("group_column", "group", options["group_column"])
     try:
         labels = read_domain(options["groups"], column)
-    except Refusal as error:
+    except InvalidArgument as error:
         field = "group_column" if error.field == "domain_column" else "groups"
-        raise Refusal(field, error.rule, error.remedy) from None
+        raise InvalidArgument(field, error.rule, error.remedy) from None
     return Groups(labels, options.get("groups_per_user", 1))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.keys import all_keys
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
 _MOST = 50
 """The most names that are listed: a table may have thousands."""
@@ -15,7 +15,8 @@ _MOST = 50
 def check_names(
     where: str, columns: Columns, known: Iterable[object], *, private: bool = False, hint: str = ""
 ) -> None:
-    """Raise Refusal unless every wanted column is there: with the columns that are, and the arguments to name them by.
+    """Raise InvalidArgument unless every wanted column is there: with the columns that are, and the arguments to name
+    them by.
 
     Args:
         where: the file, the table or the schema.
@@ -34,7 +35,7 @@ def check_names(
     named = {name: f"{role}_column" for name, role in missing.items()}
     name, role = next(iter(missing.items()))
     if role == "user" and name in all_keys(where):
-        raise Refusal(
+        raise InvalidArgument(
             named[name],
             verbatim(f"{name!r} is a key of the path {where}, and users are read from rows alone"),
             "write them into a column",
@@ -53,7 +54,7 @@ def check_names(
         more = f" and {len(told) - _MOST} more" if len(told) > _MOST else ""
         rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MOST])}{more}"
         remedy = _with_names(named, told)
-    raise Refusal(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
+    raise InvalidArgument(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
 
 
 def _with_names(named: dict[str, str], told: list[str]) -> str:

@@ -30,8 +30,8 @@ _UNZIPPED = threading.Lock()
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise Refusal unless the file is whole Parquet and has the columns, of types that can be read. Returns whether
-    its items are integers.
+    """Raise InvalidArgument unless the file is whole Parquet and has the columns, of types that can be read. Returns
+    whether its items are integers.
     """
     with _content(file.path) as source:
         opened = _opened(source, file.path)

@@ -26,7 +26,7 @@ from private_topk.pipelines.sources.avro_schema import (
 )
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.source import LeftOut
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _CONFLUENT = 5
 
@@ -78,13 +78,16 @@ Payload = JsonPayload | AvroPayload
 
 
 def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
-    """The payload that the arguments describe. Raises Refusal for a schema that is missing or lacks a column."""
+    """The payload that the arguments describe.
+
+    Raises InvalidArgument for a schema that is missing or lacks a column.
+    """
     if kind == "json":
         if schema is not None:
-            raise Refusal("payload_schema", "goes with {payload} avro: leave it out")
+            raise InvalidArgument("payload_schema", "goes with {payload} avro: leave it out")
         return JsonPayload()
     if schema is None:
-        raise Refusal("payload", "avro needs {payload_schema}: messages do not hold their schema")
+        raise InvalidArgument("payload", "avro needs {payload_schema}: messages do not hold their schema")
     with open_file(schema) as source:
         text = source.read().decode("utf-8", "replace")
     try:
@@ -92,13 +95,13 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
         fastavro.parse_schema(written)
         fields = branches_of(written)
     except Unreadable as error:
-        raise Refusal("payload_schema", f"{verbatim(schema)} has {error}", "send the rows without") from None
+        raise InvalidArgument("payload_schema", f"{verbatim(schema)} has {error}", "send the rows without") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType):
-        raise Refusal("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
+        raise InvalidArgument("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
     try:
         check_columns(schema, fields, columns)
-    except Refusal as error:
-        raise error if error.field else Refusal("payload_schema", error.rule, error.remedy) from None
+    except InvalidArgument as error:
+        raise error if error.field else InvalidArgument("payload_schema", error.rule, error.remedy) from None
     return AvroPayload(text)
 
 

@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.windows import Period
 
 _FORMS = {"subscriptions": "pubsub://projects/P/subscriptions/S", "topics": "pubsub://projects/P/topics/T"}
@@ -60,7 +60,7 @@ class PubSub(Source):
         try:
             return _Receive(ReadFromPubSub(subscription=resource(self.place, "subscriptions", "input")), self)
         except ValueError as error:  # Beam's own check of the name
-            raise Refusal("input", verbatim(error)) from None
+            raise InvalidArgument("input", verbatim(error)) from None
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -75,20 +75,20 @@ class _Receive(BlockReader):
 
 
 def resource(place: str, kind: str, name: str) -> str:
-    """projects/P/KIND/NAME of an address. Raises Refusal of the field `name`."""
+    """projects/P/KIND/NAME of an address. Raises InvalidArgument of the field `name`."""
     path = place.removeprefix("pubsub://")
     if not re.fullmatch(rf"projects/[^/]+/{kind}/[^/]+", path):
-        raise Refusal(name, f"must be like {_FORMS[kind]}, got {verbatim(place)}")
+        raise InvalidArgument(name, f"must be like {_FORMS[kind]}, got {verbatim(place)}")
     return path
 
 
 def check_google(place: str, name: str) -> None:
-    """Raise Refusal of the field `name` where Google's clients are missing."""
+    """Raise InvalidArgument of the field `name` where Google's clients are missing."""
     try:
         import google.cloud.pubsub_v1  # noqa: F401
     except ImportError:
         scheme = place.partition("://")[0]
-        raise Refusal(name, f"{scheme}:// needs Google's clients: pip install 'private-topk[gcp]'") from None
+        raise InvalidArgument(name, f"{scheme}:// needs Google's clients: pip install 'private-topk[gcp]'") from None
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)

@@ -15,7 +15,7 @@ from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -58,17 +58,19 @@ class Source(ABC):
 
     @abstractmethod
     def check(self, period: Period | None) -> None:
-        """Check the place, not its rows, without changing anything. Raises Refusal, of `input` if the place is wrong.
+        """Check the place, not its rows, without changing anything.
+
+        Raises InvalidArgument, of `input` if the place is wrong.
 
         An unbounded source needs a period: its horizon.
         """
 
     def check_runner(self, launch: Launch) -> None:
-        """Raise Refusal if a runner, by the facts of its launch, would not read this source correctly."""
+        """Raise InvalidArgument if a runner, by the facts of its launch, would not read this source correctly."""
         return None
 
     def check_record(self, record: InputRecord) -> None:
-        """Raise Refusal if an earlier run of the same release has read what is no longer there as it was."""
+        """Raise InvalidArgument if an earlier run of the same release has read what is no longer there as it was."""
         return None
 
     @abstractmethod
@@ -100,14 +102,14 @@ def about_the_input() -> Iterator[None]:
     """Refusals inside are of the field `input`, unless they name another field."""
     try:
         yield
-    except Refusal as error:
-        raise error if error.field else Refusal("input", error.rule, error.remedy) from None
+    except InvalidArgument as error:
+        raise error if error.field else InvalidArgument("input", error.rule, error.remedy) from None
 
 
 def horizon(period: Period | None) -> Period:
-    """The period, which an unbounded source must have. Raises Refusal."""
+    """The period, which an unbounded source must have. Raises InvalidArgument."""
     if period is None:
-        raise Refusal(
+        raise InvalidArgument(
             "period_from", "and {period_to} must be given: a stream is published window by window of a declared horizon"
         )
     return period

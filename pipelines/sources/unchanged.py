@@ -11,7 +11,7 @@ from typing import NamedTuple
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import FileInfo, is_local, open_file
-from private_topk.transforms.errors import Refusal, refused
+from private_topk.transforms.errors import InvalidArgument, refused
 
 _AT_ONCE = 1 << 20
 _HASHING = threading.Lock()
@@ -46,7 +46,7 @@ class Original(NamedTuple):
 
     @classmethod
     def of(cls, file: FileInfo) -> Original:
-        """A file that was listed, as it is now. Raises Refusal if it cannot be opened."""
+        """A file that was listed, as it is now. Raises InvalidArgument if it cannot be opened."""
         stamp = _stamp_of(file.path) if is_local(file.path) else None
         if stamp is not None:
             file = FileInfo(file.path, stamp.size, stamp.written // 1000)
@@ -58,12 +58,12 @@ class Original(NamedTuple):
         return self._replace(content=_checksum_of(path) if self.stamp is None else _digest_of(path))
 
     def check_still(self) -> None:
-        """Raise Refusal if a file of this machine was written since it was listed, before anything was charged."""
+        """Raise InvalidArgument if a local file was written since it was listed, before anything was charged."""
         if self.stamp is not None and _stamp_of(self.file.path) != self.stamp:
             raise refused(f"{self.file.path} was changed while it was looked at: call again when it is complete")
 
     def check(self) -> None:
-        """Raise Refusal if the file is another than at the launch.
+        """Raise InvalidArgument if the file is another than at the launch.
 
         To be called when the last of its rows was read, and before anything is drawn. Without its content a file of
         this machine is known by its size and when it was written, and one of a store not at all. With it the content
@@ -81,7 +81,7 @@ class Original(NamedTuple):
             return content is None or _checksum_of(path) == content
         try:
             now = _stamp_of(path)
-        except Refusal:  # it is gone
+        except InvalidArgument:  # it is gone
             return False
         if content is None:
             return (now.size, now.written) == (before.size, before.written)

@@ -19,7 +19,7 @@ from typing import Any
 
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import manifest_path, publish
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import manifest
 
 _OF_THE_SYSTEM = ("posix", "io", "_io", "fcntl")
@@ -49,7 +49,7 @@ def leftovers(path: Path) -> list[str]:
 def attempt(path: Path, name: str, overwrite: bool) -> str:
     try:
         publish(str(path), *pair(name), overwrite)
-    except Refusal:
+    except InvalidArgument:
         return "refused"
     return "published"
 

@@ -15,7 +15,7 @@ from private_topk.pipelines.sinks.bigquery import ToBigQuery, load, table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
 from private_topk.pipelines.sources.bigquery import BigQuery, export_query, exported, table_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import SinkContract
 from tests.pipelines.sources.contract import ROWS as CONTRACT
 from tests.pipelines.sources.contract import SourceContract
@@ -121,7 +121,7 @@ def test_the_statement_names_columns_period_and_place() -> None:
     ],
 )
 def test_nothing_given_is_read_as_sql(table: str, folder: str, column: str) -> None:
-    with pytest.raises(Refusal, match="must be"):
+    with pytest.raises(InvalidArgument, match="must be"):
         export_query(table_of(f"bigquery://{table}", "input"), folder, [column, "item"], None)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.pipelines.preview import Released, Zipf
 from private_topk.pipelines.preview.expected import earlier_rankings, expected_of
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.options import names_a_file
 from tests.pipelines.support import command, options, write
 
@@ -85,27 +85,27 @@ def test_a_set_has_no_order(folder: Path) -> None:
     ],
 )
 def test_what_tells_nothing_is_refused(folder: Path, like: str, said: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         expected_of(like, None, None)
     assert said in refused.value.shown(lambda name: f"{{{name}}}")
 
 
 def test_rankings_that_tell_no_counts_are_refused(folder: Path) -> None:
     published("bare.avro", publish_counts=None)
-    with pytest.raises(Refusal, match="was published without noisy counts"):
+    with pytest.raises(InvalidArgument, match="was published without noisy counts"):
         earlier_ranking("bare.avro", None)
     published("out.csv")
     ranking, manifest = folder / "out.csv", folder / "out.manifest.json"
     whole = ranking.read_bytes()
     ranking.write_bytes(whole.replace(b"item 1", b"item 2"))
-    with pytest.raises(Refusal, match="is not the ranking that its manifest is of"):
+    with pytest.raises(InvalidArgument, match="is not the ranking that its manifest is of"):
         earlier_ranking("out.csv", None)
     ranking.write_bytes(whole)
     facts = json.loads(manifest.read_text())
     other = ([], {**facts, "privacy": None}, {key: facts[key] for key in facts if key != "domain"})
     for broken in (*map(json.dumps, other), "{"):
         manifest.write_text(broken)
-        with pytest.raises(Refusal, match=r"like out\.csv has a manifest that is none of private-topk"):
+        with pytest.raises(InvalidArgument, match=r"like out\.csv has a manifest that is none of private-topk"):
             earlier_ranking("out.csv", None)
 
 

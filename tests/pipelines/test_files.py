@@ -16,7 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines import files
 from private_topk.pipelines.files import as_path, exists, match, match_any, names_in, open_content, why
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_patterns(folder: Path, pattern: str, found: list[str]) -> None:
         said = (
             "is a folder: name its files" if pattern == "sub" else "matches no file: check the path, and quote a glob"
         )
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(InvalidArgument, match=said):
             match(pattern)
 
 
@@ -63,7 +63,7 @@ def test_what_is_known_of_a_file(folder: Path) -> None:
 def test_places_as_addresses() -> None:
     assert as_path("file:///a%20b/c.csv", "input") == "/a b/c.csv" and as_path("x.csv", "input") == "x.csv"
     for place in ("file://host/x", "file:///"):
-        with pytest.raises(Refusal, match="^output must be a path or file:///PATH"):
+        with pytest.raises(InvalidArgument, match="^output must be a path or file:///PATH"):
             as_path(place, "output")
 
 
@@ -98,7 +98,7 @@ def read(step: int) -> bytes | None:
     try:
         with open_content("rows.csv.gz") as content:
             return b"".join(iter(lambda: content.read(step), b""))
-    except Refusal as error:
+    except InvalidArgument as error:
         assert str(error) == "rows.csv.gz is not a whole gzip file: write or copy it again"
         return None
 

@@ -13,7 +13,7 @@ from private_topk.pipelines.preview.expected import earlier_rankings
 from private_topk.pipelines.preview.forewarning import forewarned
 from private_topk.pipelines.question import Question, declared_period
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Joint, Peeling, WeightedGaussian
 from private_topk.transforms.metric import Amounts, Risers
@@ -165,7 +165,7 @@ def test_amounts_are_judged_by_sums(folder: Path) -> None:
     assert "who add 0.05 each" in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}0.05")
     assert "noise" not in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}1")
     assert "noise" not in run("--overwrite", epsilon=50, publish_counts=50), "of numbers of users"
-    with pytest.raises(Refusal, match="out.avro ranks by numbers of users, and amounts are asked for"):
+    with pytest.raises(InvalidArgument, match="out.avro ranks by numbers of users, and amounts are asked for"):
         earlier_rankings("out.avro", 60, Amounts.of(1))
 
 
@@ -192,7 +192,7 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
     # With the unit user a window has a share of the budget.
     assert forewarned(spec(1), shape + "300")[0] is (unit == "user")
     assert forewarned(spec(1)) == (False, "not known: weighted-gaussian publishes no counts, and no shape is declared")
-    with pytest.raises(Refusal, match="like must be a shape"):
+    with pytest.raises(InvalidArgument, match="like must be a shape"):
         forewarned(spec(1), "sample")
 
 
@@ -202,7 +202,7 @@ def test_of_rises_nothing_is_known() -> None:
     )
     spec = Question(TopK(5, Peeling(0.1), ITEMS, risers=Risers()), period=period)
     assert forewarned(spec) == (False, "not known: no ranking that was published tells how items rise")
-    with pytest.raises(Refusal, match="like does not go with against"):
+    with pytest.raises(InvalidArgument, match="like does not go with against"):
         forewarned(spec, "sample")
 
 
@@ -215,7 +215,7 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert noisy and found.startswith("close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each")
     sure, found = forewarned(Question(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE)
     assert not sure and found.startswith("judging by Zipf 0.8") and "joint finds 3 of the top 3" in found
-    with pytest.raises(Refusal, match="like nowhere.avro does not exist"):
+    with pytest.raises(InvalidArgument, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
-    with pytest.raises(Refusal, match="what a user adds to an item on average, .* goes with max_value"):
+    with pytest.raises(InvalidArgument, match="what a user adds to an item on average, .* goes with max_value"):
         forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))), SHAPE)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from private_topk import Joint, rank
-from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.support import (
     WEEKLY,
@@ -279,7 +279,7 @@ def test_a_table_that_was_changed_after_the_charge_is_not_drawn_from() -> None:
 
     first = ranked()
     with when_charged(Path("budget.db"), lambda: items.__setitem__(slice(None), 19 - kept)):  # noqa: SIM117
-        with pytest.raises(Unfinished, match="nothing is published.*the charge to d stays") as caught:
+        with pytest.raises(RunFailed, match="nothing is published.*the charge to d stays") as caught:
             ranked(ledger=LEDGER, dataset="d")
     assert "the table was changed after the call" in str(caught.value.__cause__)
     with pytest.raises(ValueError, match="was used on"):

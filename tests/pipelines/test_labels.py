@@ -17,7 +17,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from private_topk.pipelines.rank import rank
 from private_topk.transforms.domain import UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.rows import MakeBlocks
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
@@ -129,9 +129,9 @@ def test_frames_and_elements_know_the_same_labels() -> None:
 def test_lists_with_other_texts_are_refused(tmp_path: Path, text: str, rule: str) -> None:
     """Of items and of groups, in a file of any format or in memory. A list of CSV with a NUL is no CSV."""
     frame = pd.DataFrame({"user": ["u"], "item": ["tea"], "group": ["x"]})
-    with pytest.raises(Refusal, match=rule):
+    with pytest.raises(InvalidArgument, match=rule):
         rank(frame, 1, "joint", ["tea", text], epsilon=1)
-    with pytest.raises(Refusal, match=rule):
+    with pytest.raises(InvalidArgument, match=rule):
         rank(frame, 1, "joint", ["tea"], epsilon=1, groups=["x", text])
     for name in ("list.jsonl", "list.parquet", "list.avro", "list.csv", "list.txt"):
         listed: Any = [{"item": "tea", "group": "x"}, {"item": text, "group": text}]

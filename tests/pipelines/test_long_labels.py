@@ -20,7 +20,7 @@ from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload, make_payload
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.metric import Amounts
@@ -97,7 +97,7 @@ def test_amounts_of_an_element_that_are_no_numbers() -> None:
     ],
 )
 def test_lists_of_longer_labels_are_refused(make: Any) -> None:  # noqa: ANN401
-    with pytest.raises(Refusal, match="of at most 4,096 bytes of UTF-8, got one of 4,097"):
+    with pytest.raises(InvalidArgument, match="of at most 4,096 bytes of UTF-8, got one of 4,097"):
         make()
     assert PublicDomain.of(["a", LONG]).size == 2
 
@@ -130,7 +130,9 @@ def test_an_array_of_a_billion_nothings_costs_no_time(tmp_path: Path, items: Any
         ),
     )
     assert done.status == 2
-    with pytest.raises(Refusal, match="array of items that take no bytes, of which one row could hold a billion"):
+    with pytest.raises(
+        InvalidArgument, match="array of items that take no bytes, of which one row could hold a billion"
+    ):
         make_payload("avro", str(tmp_path / "schema.avsc"), Columns())
     (tmp_path / "none.txt").write_text("tea\n")
     done = command(

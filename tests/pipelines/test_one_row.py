@@ -23,7 +23,7 @@ import pytest
 from private_topk import Amounts, Laplace, Period, rank
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, table_of
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import avro_schema, command, to_avro
 
 SECRET = "secret"
@@ -360,7 +360,7 @@ def test_no_message_shows_what_is_in_a_row(table: str, capfd: pytest.CaptureFixt
     rows = TABLES[table]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InvalidArgument) as caught:
             rank(rows, 1, Laplace(1.0), ["a"])
     error = caught.value
     assert error.field in ("rows", "user") and error.__cause__ is None and error.__context__ is None

@@ -14,7 +14,7 @@ import pytest
 
 from private_topk.pipelines.preview import PublicCounts, preview
 from private_topk.pipelines.preview.expected import expected_counts
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import command, options, write
 
 COUNTS = [40, 36, 33, 20, 19, 18, 6, 4, 1, 0, 0, 0]
@@ -89,7 +89,9 @@ def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
 def test_counts_want_a_word(folder: Path) -> None:
     write(folder / "counts.csv", "item,count\na,5\nb,3\n")
     given = {"counts": "counts.csv"}
-    with pytest.raises(Refusal, match="these_counts_are_public must be given with counts: .* no budget pays for it"):
+    with pytest.raises(
+        InvalidArgument, match="these_counts_are_public must be given with counts: .* no budget pays for it"
+    ):
         expected_counts({}, given)
     found = expected_counts({}, {**given, "these_counts_are_public": True})[""]
     assert found.histogram(None, False).counts().tolist() == [5, 3]
@@ -116,7 +118,7 @@ def test_counts_want_a_word(folder: Path) -> None:
 def test_what_is_not_to_be_previewed(folder: Path, asked: dict, given: dict, said: str) -> None:
     write(folder / "rows.csv", rows_of([2, 1], 1))
     write(folder / "c.csv", "count\n5\n")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         expected_counts(asked, given)  # type: ignore[arg-type]
     assert said in refused.value.shown()
 
@@ -163,6 +165,8 @@ def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
 )
 def test_what_says_nothing_of_the_counts_is_refused(rows: object) -> None:
     """Rows above all; and no value of them is shown."""
-    with pytest.raises(Refusal, match="^expected must say what is publicly known of the counts, got ") as caught:
+    with pytest.raises(
+        InvalidArgument, match="^expected must say what is publicly known of the counts, got "
+    ) as caught:
         preview(rows, 3, 1.0)  # type: ignore[call-overload]
     assert "secret" not in str(caught.value)

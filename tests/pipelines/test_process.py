@@ -22,7 +22,7 @@ from tests.pipelines.support import command, write
 COMMAND = """
 import os, signal, sys, time
 from private_topk.pipelines.cli.output import guarded, leave
-from private_topk.pipelines.process import Unfinished, check_signals, heed_signals
+from private_topk.pipelines.process import RunFailed, check_signals, heed_signals
 
 def hit():
     os.kill(os.getpid(), {sent})
@@ -62,7 +62,7 @@ ANOTHER_WITH_ITS_STATE = """
 try:
     hit()
 except BaseException:
-    error = Unfinished("nothing is published")
+    error = RunFailed("nothing is published")
 raise error
 """
 CLEARED_AWAY = """

@@ -14,7 +14,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Gaussian, Joint
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows.period import period_of
@@ -82,7 +82,7 @@ def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> N
     ],
 )
 def test_what_breaks_a_rule_is_refused_by_its_field(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         asked(**changes)
     assert caught.value.field == field
 
@@ -107,13 +107,13 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
     ],
 )
 def test_fields_that_do_not_go_together(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         Question.of({**ASKED, "unknown_domain": True, **changes})  # type: ignore[typeddict-item]
     assert caught.value.field == field
 
 
 def test_half_a_period_is_refused_and_a_whole_one_is_in_its_zone() -> None:
-    with pytest.raises(Refusal, match="go together"):
+    with pytest.raises(InvalidArgument, match="go together"):
         period_of({"period_from": START})
     found = period_of(
         {"period_from": datetime(2026, 1, 5), "period_to": datetime(2026, 1, 6), "time_zone": "Asia/Tokyo"}
@@ -122,9 +122,9 @@ def test_half_a_period_is_refused_and_a_whole_one_is_in_its_zone() -> None:
 
 
 def test_a_report_is_of_one_input_and_one_output() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         source_for({**ASKED, "item_column": "user"})  # type: ignore[typeddict-item]
     assert caught.value.field == "user_column"
     for shards in (0, 3, -4, 1 << 17, "4"):
-        with pytest.raises(Refusal, match="^shards must be a power of two"):
+        with pytest.raises(InvalidArgument, match="^shards must be a power of two"):
             Report(asked(), source_for(ASKED), sink_for(ASKED), shards=shards)  # type: ignore[arg-type]

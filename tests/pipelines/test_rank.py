@@ -41,7 +41,7 @@ from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.domain import Domain, RangeDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.testing import fixed_release
 from tests.pipelines.support import command, options
@@ -247,7 +247,9 @@ def test_many_rows_come_in_parts() -> None:
     rows = pl.concat([ROWS] * 300)
     frame = Frame(table_of(rows, Columns(**NAMES, time="time")), Columns(**NAMES, time="time"))
     assert [len(part.columns["listener"]) for part in frame.rows(PERIOD)] == [1 << 17, 180_000 - (1 << 17)]
-    with pytest.raises(Refusal, match="runner prism cannot see a table in the memory of this process: use direct"):
+    with pytest.raises(
+        InvalidArgument, match="runner prism cannot see a table in the memory of this process: use direct"
+    ):
         frame.check_runner(replace(prepare("direct", []), name="prism"))
     assert frame.identity(KEY, PERIOD) == Frame(frame.table, frame.columns).identity(KEY, PERIOD)
     assert frame.identity(KEY, PERIOD) != Frame(frame.table.slice(1), frame.columns).identity(KEY, PERIOD)
@@ -359,13 +361,13 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_is_wrong_is_told_by_its_argument(mistake: str) -> None:
     rows, changes, field, message = MISTAKES[mistake]
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         rank(rows, **{"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, **NAMES, **changes})
     assert caught.value.field == field and message in str(caught.value) and SECRET not in str(caught.value)
 
 
 def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
     assert len(caught.traceback) == 2 and caught.value.__context__ is None
     with pytest.raises(TypeError, match="mechanism must be a Mechanism such as Joint"):
@@ -413,7 +415,7 @@ def test_a_list_of_the_longest_ids_is_one_of_integers() -> None:
 def test_the_domain_has_to_be_said() -> None:
     with pytest.raises(TypeError, match="domain"):
         rank(ROWS, 3, Joint(1.0), **NAMES)  # type: ignore[call-arg]
-    with pytest.raises(Refusal, match="domain must be a list of items or UnknownDomain"):
+    with pytest.raises(InvalidArgument, match="domain must be a list of items or UnknownDomain"):
         rank(ROWS, 3, Joint(1.0), None, **NAMES)  # type: ignore[arg-type]
 
 
@@ -455,7 +457,7 @@ def test_a_domain_is_a_column_a_frame_of_one_or_a_path(domain: object, tmp_path:
 @pytest.mark.parametrize("frame", [ROWS, ROWS.to_pandas(), ROWS.to_arrow()], ids=["polars", "pandas", "arrow"])
 def test_a_frame_of_several_columns_is_no_domain(frame: object) -> None:
     """pandas iterates a frame by the names of its columns, which would be ranked without a word."""
-    with pytest.raises(Refusal, match="domain must be one column, got a frame of"):
+    with pytest.raises(InvalidArgument, match="domain must be one column, got a frame of"):
         rank(ROWS, 3, Joint(1.0), frame, **NAMES)  # type: ignore[arg-type]
 
 
@@ -470,7 +472,7 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
         ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon is of a"),
         ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint"),
     ):
-        with pytest.raises(Refusal, match=told):
+        with pytest.raises(InvalidArgument, match=told):
             rank(ROWS, 3, **{"mechanism": "joint", "domain": ITEMS, **more}, **NAMES)
 
 
@@ -537,9 +539,9 @@ def test_a_ledger_is_charged_once_however_often_a_cell_runs(tmp_path: Path, monk
         {"dataset": "nobody"},
     )
     for change in changes:
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             rank(ROWS, **{**asked, **change})
-    with pytest.raises(Refusal, match="for other input"):
+    with pytest.raises(InvalidArgument, match="for other input"):
         rank(ROWS.head(5), **asked)
     assert len(Ledger(books["ledger"]).read("d").charges) == 1
 
@@ -574,7 +576,7 @@ def test_rows_for_other_tools() -> None:
     assert len(found) == 2 and found[0] == found.windows[0] and found[:1] == found.windows[:1]
     assert ranked().items == ranked()[0].items
     with pytest.raises(
-        Refusal, match=r"items are those of one window, and there are 2: take one, such as rankings\[0\]"
+        InvalidArgument, match=r"items are those of one window, and there are 2: take one, such as rankings\[0\]"
     ):
         _ = found.items
 
@@ -629,7 +631,7 @@ def test_who_reads_along_is_told_of_rows_left_out(
         without.setattr(sys.stderr, "isatty", lambda: True)
         assert told(others, False) == ""
     assert told(others).count(words) == 1 and "u1" not in told(others)
-    with pytest.raises(Refusal, match="show_dropped_rows must be True, False or None, got str"):
+    with pytest.raises(InvalidArgument, match="show_dropped_rows must be True, False or None, got str"):
         told(others, "yes")
 
 
@@ -655,15 +657,15 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     picture.save(str(tmp_path / "counts.svg"))
     written = (tmp_path / "counts.svg").read_text()
     assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
-    with pytest.raises(Refusal, match=r"path must end with \.svg, got .*x\.png"):
+    with pytest.raises(InvalidArgument, match=r"path must end with \.svg, got .*x\.png"):
         picture.save("x.png")
     of_groups = rank(ROWS, 2, Joint(1.0), ITEMS, groups=["shop 1", "shop 2"], group="shop", publish_counts=0.5, **NAMES)
-    with pytest.raises(Refusal, match="group must be one of shop 1, shop 2: a picture is of one"):
+    with pytest.raises(InvalidArgument, match="group must be one of shop 1, shop 2: a picture is of one"):
         of_groups.plot()
     assert "Noisy counts" in of_groups.plot("shop 2").svg
     assert repr(of_groups[0]).startswith("shop 1, All rows\n  1  track ")
     assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())
-    with pytest.raises(Refusal, match="nothing to draw but its order: give publish_counts, or a period"):
+    with pytest.raises(InvalidArgument, match="nothing to draw but its order: give publish_counts, or a period"):
         ranked().plot()
 
 
@@ -672,8 +674,8 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found.write(path)
     assert FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
     found.write(path)  # the same again is no overwriting
-    with pytest.raises(Refusal, match="exists and is kept"):
+    with pytest.raises(InvalidArgument, match="exists and is kept"):
         ranked(counts=0.5).write(path)
     ranked(counts=0.5).write(path, overwrite=True)
-    with pytest.raises(Refusal, match="must end with one of"):
+    with pytest.raises(InvalidArgument, match="must end with one of"):
         found.write(str(tmp_path / "ranking.txt"))

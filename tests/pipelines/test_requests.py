@@ -22,7 +22,7 @@ from private_topk.pipelines.identity import NOT_IN_FINGERPRINT, OMIT_IF_DEFAULT,
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.sources.kafka import Kafka
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.options import RUN, rows
 from tests.pipelines.support import command, manifest, options, write
 
@@ -217,7 +217,9 @@ def test_a_stream_has_one_place_for_its_answers(folder: Path, asked: dict[str, A
     ledger = Ledger("sqlite:///b.db")
     ledger.charge(report(True, asked).request())
     assert ledger.charge(report(True, asked).request()).outcome == "started"
-    with pytest.raises(Refusal, match="release_id r was used on .* for other input or, of a stream, another output"):
+    with pytest.raises(
+        InvalidArgument, match="release_id r was used on .* for other input or, of a stream, another output"
+    ):
         ledger.charge(report(True, {**asked, **change}).request())
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.rank import rank
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
@@ -68,7 +68,7 @@ def test_frames_are_refused_too(one: str, other: str) -> None:
     frame = pd.DataFrame({"same": [7], **{role: [7] for role in ROLES}})
     names = {"time": "time", one: "same", other: "same"}
     more: dict[str, Any] = {"amounts": Amounts(5)} if one == "value" else {}
-    with pytest.raises(Refusal, match="must be another column than"):
+    with pytest.raises(InvalidArgument, match="must be another column than"):
         rank(frame, 1, "joint", ["7"], epsilon=1, period=period, **names, **more)
 
 

@@ -16,14 +16,14 @@ import pytest
 
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.places import sink_of, source_of
-from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check_words, launch_of, reach_files, refusal_in, run
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
 from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
@@ -49,19 +49,21 @@ def charges(report: Report) -> list[str]:
 
 def test_a_template_is_not_charged_when_it_is_made(charged: Report) -> None:
     """Somebody else runs it later, as often as they like."""
-    with pytest.raises(Refusal, match="ledger does not go with a classic template.* use the flex template") as caught:
+    with pytest.raises(
+        InvalidArgument, match="ledger does not go with a classic template.* use the flex template"
+    ) as caught:
         run(charged, replace(prepare("direct", []), deferred=True))
     assert caught.value.field == "ledger" and charges(charged) == []
 
 
 def test_nothing_is_charged_for_an_input_that_is_not_there(charged: Report, tmp_path: Path) -> None:
     for missing in (tmp_path / "none.csv", tmp_path / "none-*.csv"):
-        with pytest.raises(Refusal, match="matches no file|does not exist"):
+        with pytest.raises(InvalidArgument, match="matches no file|does not exist"):
             run(replace(charged, source=source_of(str(missing), Columns())), prepare("direct", []))
-    with pytest.raises(Refusal, match="user_column 'who' is no column of"):
+    with pytest.raises(InvalidArgument, match="user_column 'who' is no column of"):
         run(replace(charged, source=source_of(f"{tmp_path}/rows.csv", Columns("who"))), prepare("direct", []))
     write(tmp_path / "ranking.csv", b"mine")
-    with pytest.raises(Refusal, match="exists and is kept"):
+    with pytest.raises(InvalidArgument, match="exists and is kept"):
         run(charged, prepare("direct", []))
     assert charges(charged) == []
 
@@ -80,11 +82,11 @@ def test_no_folder_stays_of_a_pipeline_that_does_not_run(
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     for error in (ValueError("no such place"), KeyboardInterrupt()):
-        with monkeypatch.context() as patch, pytest.raises((Refusal, KeyboardInterrupt)):
+        with monkeypatch.context() as patch, pytest.raises((InvalidArgument, KeyboardInterrupt)):
             patch.setattr(RankBlocks, "expand", raising(error))
             run(charged, prepare("direct", []))
     dear = replace(charged, question=charged.question.with_epsilon(10))
-    with pytest.raises(Refusal, match="budget"):
+    with pytest.raises(InvalidArgument, match="budget"):
         run(dear, prepare("direct", []))
     assert list(folder.iterdir()) == [] and charges(charged) == []
 
@@ -125,7 +127,7 @@ def test_a_window_that_is_lost_whole_is_told(
         run(report, prepare("direct", []))
         assert charges(charged) == ["released"]
         return
-    with pytest.raises(Unfinished) as caught:
+    with pytest.raises(RunFailed) as caught:
         run(report, prepare("direct", []), "run it again")
     out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.place}, 1 are not"
     assert str(caught.value) == f"{out}. To go on with this very release, run it again"
@@ -136,7 +138,7 @@ def test_a_window_that_is_lost_whole_is_told(
 @pytest.mark.parametrize("runner", ["", "flnk", "Direct Runner", "{k}"])
 def test_a_runner_that_is_not_there(runner: str) -> None:
     with pytest.raises(
-        Refusal, match=r"^runner must be one of direct, flink, prism, portable, dataflow, got "
+        InvalidArgument, match=r"^runner must be one of direct, flink, prism, portable, dataflow, got "
     ) as caught:
         check_words(runner, [])
     assert runner in str(caught.value)
@@ -161,7 +163,7 @@ def test_a_word_that_beam_does_not_know() -> None:
     ],
 )
 def test_beam_s_options_are_refused_in_one_sentence(word: str, said: str, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         launch_of("direct", [word])
     assert said in str(caught.value) and "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
@@ -191,7 +193,9 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # noqa: 
 def test_places_of_google_without_credentials_are_refused_at_once(no_credentials: None, field: str) -> None:
     """Beam would look for credentials for minutes, and go on without any."""
     began = time.monotonic()
-    with pytest.raises(Refusal, match=f"^{field} gs://b/x needs Google credentials, and there are none here: `gcloud"):
+    with pytest.raises(
+        InvalidArgument, match=f"^{field} gs://b/x needs Google credentials, and there are none here: `gcloud"
+    ):
         reach_files([], {field: "gs://b/x"})  # type: ignore[misc]
     assert time.monotonic() - began < 60  # also on a machine that is busy
     reach_files(["--no_auth"], {field: "gs://b/x"})  # type: ignore[misc]
@@ -201,15 +205,15 @@ def test_places_of_google_without_credentials_are_refused_at_once(no_credentials
 def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -> None:
     try:
         try:
-            raise Refusal("input", "rows.avro is damaged: write it again")
-        except Refusal as error:
+            raise InvalidArgument("input", "rows.avro is damaged: write it again")
+        except InvalidArgument as error:
             raise RuntimeError("the runner's own") from error
     except RuntimeError as error:
         assert str(refusal_in(error)) == "input rows.avro is damaged: write it again"
     remote = RuntimeError(
-        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.errors.Refusal: "
+        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.errors.InvalidArgument: "
         "rows.avro is damaged: write it again [while running 'Read/Read the pieces']\n\nand more"
     )
     assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"
-    assert str(refusal_in(Refusal("", "bad [while running 'x']"))) == "bad"
+    assert str(refusal_in(InvalidArgument("", "bad [while running 'x']"))) == "bad"
     assert refusal_in(ValueError("bad")) is None and refusal_in(RuntimeError("NotARefusal: x")) is None

@@ -27,7 +27,7 @@ from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, make_payload
 from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.composite import shown
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import WindowBounds
 from tests.pipelines.support import Done, Rows, avro_schema, command, manifest, options, reasons, to_avro, write
@@ -473,13 +473,13 @@ def test_in_python_what_cannot_be_is_refused() -> None:
         ({"item": []}, PAIRS, "must be the name of a column"),
     ]
     for change, listed, said in refused:
-        with pytest.raises(Refusal, match=said.replace("(", r"\(")):
+        with pytest.raises(InvalidArgument, match=said.replace("(", r"\(")):
             rank(rows, 1, "joint", listed, epsilon=1, **change)
     for named in (["user", "title"], ["k", "title"]):
-        with pytest.raises(Refusal, match="field"):
+        with pytest.raises(InvalidArgument, match="field"):
             PrivateTopK(1, "joint", PAIRS, epsilon=1, item=named)
     typed: Any = beam.typehints.row_type.RowTypeConstraint.from_fields([("user", str), ("country", str)])
-    with pytest.raises(Refusal, match="rows or dicts with the fields user and country and title"):
+    with pytest.raises(InvalidArgument, match="rows or dicts with the fields user and country and title"):
         with beam.Pipeline() as pipeline:
             some = pipeline | beam.Create([beam.Row(user="u", country="c")]).with_output_types(typed)
             _ = some | PrivateTopK(1, "joint", PAIRS, epsilon=1, item=["country", "title"])
@@ -672,7 +672,7 @@ def test_no_name_of_what_is_published_beside_them_is_free() -> None:
     everything = Shape(grouped=True, weighed=True, others=True)
     for name in {*fields_of(everything), *json.loads(message_of(Ranking(WindowBounds(), (), 1, "set"), "r"))}:
         for role in {"item", "group"} - {name}:
-            with pytest.raises(Refusal, match=f"{role}_column has a column {name}"):
+            with pytest.raises(InvalidArgument, match=f"{role}_column has a column {name}"):
                 Columns(**{"item": "other", role: (name, "x")})
 
 

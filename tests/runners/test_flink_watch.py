@@ -237,7 +237,7 @@ def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: st
         ["AsynchronousException"],
         (
             "org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: Traceback\n"
-            "private_topk.transforms.errors.Refusal: menu.txt cannot be read [while running 'Rank']\n\n\tat z\n"
+            "private_topk.transforms.errors.InvalidArgument: menu.txt cannot be read [while running 'Rank']\n\n\tat z\n"
         ),
     )
     said: list[str] = []

@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.top_k import PrivateTopK
@@ -150,7 +150,7 @@ def test_a_random_key_is_found_in_the_process_that_made_it_and_in_no_other(tmp_p
     read = f"import pickle; pickle.load(open({str(tmp_path / 'key')!r}, 'rb')).secret()"
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True)
     assert done.returncode == 1 and ONLY_HERE in done.stderr.splitlines()[-1]
-    with pytest.raises(Refusal, match="must be given as file:PATH"):
+    with pytest.raises(InvalidArgument, match="must be given as file:PATH"):
         ReleaseKey.parse(key.source)
 
 
@@ -167,7 +167,7 @@ def test_workers_elsewhere_need_a_key_that_they_can_read(report: Report, recorde
     assert not found.jobs
     assert command(*words, *pool).status != 2 and len(found.jobs) == 1
     pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions(["--environment_type=DOCKER"]))
-    with pytest.raises(Refusal, match=ONLY_HERE):
+    with pytest.raises(InvalidArgument, match=ONLY_HERE):
         _ = pipeline | beam.Create([("u", "a")]) | PrivateTopK(1, Joint(1.0), ["a"])
 
 

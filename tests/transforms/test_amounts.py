@@ -15,7 +15,7 @@ import pytest
 
 from private_topk.transforms import Amounts, CountBudget, PrivateTopK
 from private_topk.transforms.beam_yaml import RankRows
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, Laplace
 from private_topk.transforms.metric import as_numbers
 from tests.transforms.pipelines import outcome
@@ -118,7 +118,7 @@ def test_a_column_of_no_numbers_is_refused(kind: pa.DataType) -> None:
     ],
 )
 def test_caps_and_units_that_are_none_are_refused(most: object, resolution: object, message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         Amounts.of(most, resolution)
 
 
@@ -138,7 +138,7 @@ def test_numbers_are_meant_as_they_are_written() -> None:
     ],
 )
 def test_amounts_are_numbers_in_elements_of_three(bad: Any, message: str) -> None:  # noqa: ANN401
-    with pytest.raises(Refusal, match=message) as raised:
+    with pytest.raises(InvalidArgument, match=message) as raised:
         beam.Pipeline() | beam.Create([bad]) | PrivateTopK(1, Joint(1.0), ITEMS, amounts=SIXTY)
     assert "2026" not in str(raised.value)
 

@@ -22,7 +22,7 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.domain import DomainByGroup
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.labels import DomainIndex, as_integers
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
 from private_topk.transforms.mechanisms.exact.histogram import Named
@@ -82,14 +82,14 @@ def test_a_list_is_known_by_its_items_in_order() -> None:
     ],
 )
 def test_bad_lists(items: list, message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         PublicDomain.of(items)
 
 
 def test_a_list_that_changed_since_the_launch_is_refused() -> None:
     domain = PublicDomain(lambda: pa.array(["other", "list"]), PublicDomain.of(["never", "seen"]).digest, 2)
     for _ in range(2):  # nor is the changed index kept
-        with pytest.raises(Refusal, match="changed since the launch"):
+        with pytest.raises(InvalidArgument, match="changed since the launch"):
             domain.prepare()
 
 
@@ -115,7 +115,7 @@ def test_a_range_has_codes_and_no_list() -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "0:", ":9", "a:b", "0:9:1", "0-9", "1e3:2e3", "0:" + "9" * 19])
 def test_texts_that_are_no_range_are_refused(text: str) -> None:
-    with pytest.raises(Refusal, match="domain_range must be a text START:STOP, got"):
+    with pytest.raises(InvalidArgument, match="domain_range must be a text START:STOP, got"):
         RangeDomain.parse(text)
 
 
@@ -130,7 +130,7 @@ def test_texts_that_are_no_range_are_refused(text: str) -> None:
     ],
 )
 def test_ranges_that_are_empty_or_too_large_are_refused(ends: tuple[int, int], message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         RangeDomain(*ends)
 
 
@@ -271,7 +271,7 @@ def test_the_lists_are_part_of_the_draw() -> None:
     ],
 )
 def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401
-    with pytest.raises((Refusal, TypeError), match=message):
+    with pytest.raises((InvalidArgument, TypeError), match=message):
         TopK(k, Laplace(1.0), lists, groups=groups)
 
 
@@ -279,5 +279,5 @@ def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, messag
     ("pairs", "message"), [((["fr", "fr"], ["a", "a"]), "holds some twice"), ((["fr"], [None]), "empty items")]
 )
 def test_pairs_that_repeat_or_have_no_group_are_refused(pairs: tuple[list, list], message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         DomainByGroup.of_pairs(lambda: (column(pairs[0]), column(pairs[1])), PublicDomain.of(["fr"]))

@@ -22,7 +22,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 from private_topk.transforms.elements import Shape
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.rows import MakeBlocks
@@ -264,14 +264,14 @@ def test_there_is_a_ranking_whatever_the_elements_are(elements: list[Any]) -> No
 @pytest.mark.parametrize("kind", sorted(REFUSED.keys() - UNTIL_IT_FLOWS))
 def test_what_beam_knows_is_refused_before_anything_runs(kind: str) -> None:
     rows = beam.Pipeline(FnApiRunner()) | beam.Create(REFUSED[kind])
-    with pytest.raises(Refusal, match="PrivateTopK takes .* got an? .* type ") as caught:
+    with pytest.raises(InvalidArgument, match="PrivateTopK takes .* got an? .* type ") as caught:
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"])
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("rows", [[("ana", "5")], [["ana", "5"]], ["ab"], [Play("ana", 5)]])
 def test_pairs_have_no_names(rows: list[Any]) -> None:
-    with pytest.raises(Refusal, match="takes rows or dicts with the fields listener and track, got an element"):
+    with pytest.raises(InvalidArgument, match="takes rows or dicts with the fields listener and track, got an element"):
         read_back(rows, Shape("listener", "track"))
     assert read_back(rows, Shape("listener", "track"), untyped=True) == []
 
@@ -310,9 +310,11 @@ def test_random_objects_are_pairs_or_left_out() -> None:
 
 def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
     rows = beam.Pipeline(FnApiRunner()) | beam.Create([Order("ana", "tea", "FR")])
-    with pytest.raises(Refusal, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"):
+    with pytest.raises(
+        InvalidArgument, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"
+    ):
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"])
-    with pytest.raises(Refusal, match="as Beam knows it: .* as well needs groups=... or amounts=..."):
+    with pytest.raises(InvalidArgument, match="as Beam knows it: .* as well needs groups=... or amounts=..."):
         triples = beam.Pipeline() | beam.Create([("ana", "tea", 1)])
         triples | beam.Map(lambda row: row[:2]) | PrivateTopK(1, Joint(epsilon=1.0), ["tea"])
     rows | "Named" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"], group="country")

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS
 
 GIVEN = "out/{start}-{{k}}.avro"
@@ -16,24 +16,28 @@ GIVEN = "out/{start}-{{k}}.avro"
     ("refusal", "plain", "option"),
     [
         (
-            Refusal("counts_delta", "needs {counts}", "give the epsilon"),
+            InvalidArgument("counts_delta", "needs {counts}", "give the epsilon"),
             "counts_delta needs counts: give the epsilon",
             "--counts-delta needs --counts: give the epsilon",
         ),
         (
-            Refusal("", "{domain} and {unknown_domain} exclude each other", "give one"),
+            InvalidArgument("", "{domain} and {unknown_domain} exclude each other", "give one"),
             "domain and unknown_domain exclude each other: give one",
             "--domain and --unknown-domain exclude each other: give one",
         ),
-        (Refusal("k", "must be positive, got {0}"), "k must be positive, got {0}", "--k must be positive, got {0}"),
         (
-            Refusal("output", f"must be another path, or {{overwrite}} be given: {verbatim(GIVEN)} exists"),
+            InvalidArgument("k", "must be positive, got {0}"),
+            "k must be positive, got {0}",
+            "--k must be positive, got {0}",
+        ),
+        (
+            InvalidArgument("output", f"must be another path, or {{overwrite}} be given: {verbatim(GIVEN)} exists"),
             f"output must be another path, or overwrite be given: {GIVEN} exists",
             f"--output must be another path, or --overwrite be given: {GIVEN} exists",
         ),
     ],
 )
-def test_every_door_shows_fields_by_its_own_names(refusal: Refusal, plain: str, option: str) -> None:
+def test_every_door_shows_fields_by_its_own_names(refusal: InvalidArgument, plain: str, option: str) -> None:
     """What was given is shown as it is, braces and all; and a refusal travels between processes whole."""
     for same in (refusal, pickle.loads(pickle.dumps(refusal))):
         assert str(same) == plain and same.shown(lambda name: "--" + name.replace("_", "-")) == option

@@ -14,7 +14,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import private_topk
-from private_topk.pipelines.process import Unfinished
+from private_topk.pipelines.process import RunFailed
 from private_topk.transforms import select
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import PartialCounts
@@ -227,7 +227,7 @@ def test_only_a_single_window_may_be_too_large_for_a_worker(
         monkeypatch.setattr(select, "MOST_HELD", held)
         assert private_topk.rank(rows, 2, Joint(1.0), domain, **asked) == wanted
     monkeypatch.setattr(select, "MOST_HELD", most - 1)
-    with pytest.raises(Unfinished) as failed:
+    with pytest.raises(RunFailed) as failed:
         private_topk.rank(rows, 2, Joint(1.0), domain, **asked)
     assert f"more than {most - 1} different items are held in a window, or in a group" in str(failed.value.__cause__)
 

@@ -13,7 +13,7 @@ import pytest
 
 from private_topk.pipelines.identity import identity_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import (
     Joint,
@@ -209,5 +209,5 @@ def test_what_a_mechanism_says_of_itself_is_taken_over() -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:  # noqa: ANN401
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         make()

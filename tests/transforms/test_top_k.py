@@ -49,7 +49,7 @@ from private_topk.transforms import (
     ReleaseKey,
     UnknownDomain,
 )
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Named
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
@@ -105,7 +105,7 @@ def test_a_mechanism_is_an_object_or_a_name() -> None:
         ({"epsilon": 1}, "epsilon is of a mechanism"),
         ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply"),
     ):
-        with pytest.raises(Refusal, match=told):
+        with pytest.raises(InvalidArgument, match=told):
             PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **more})
 
 
@@ -134,7 +134,7 @@ def test_a_domain_is_a_column_a_frame_of_one_or_a_path(
     tracks.write_parquet("items.parquet")
     plays = [{"user": user, "track": item} for user, item in flat_pairs()]
     assert rankings(plays, domain=given, item="track") == rankings(flat_pairs())
-    with pytest.raises(Refusal, match="domain 'item' is no column of items.csv: it has id, track"):
+    with pytest.raises(InvalidArgument, match="domain 'item' is no column of items.csv: it has id, track"):
         PrivateTopK(10, JOINT, "items.csv")
 
 
@@ -145,7 +145,9 @@ def test_a_file_of_this_machine_is_none_of_googles(tmp_path: Path) -> None:
     pipeline = beam.Pipeline()
     orders = pipeline | beam.Create([("ana", "tea")])
     pipeline.runner = type("DataflowRunner", (BundleBasedDirectRunner,), {})()  # Beam's own asks Google at once
-    with pytest.raises(Refusal, match=r"domain .*menu.txt is a file of this machine, which the workers do not see"):
+    with pytest.raises(
+        InvalidArgument, match=r"domain .*menu.txt is a file of this machine, which the workers do not see"
+    ):
         orders | rank
 
 
@@ -327,7 +329,7 @@ def test_windows_that_no_calendar_has_are_refused_in_a_sentence() -> None:
     """Such as those of elements that were given no time: Beam's is then long before the year 1."""
     assert window_named(None, 0, IntervalWindow(0, 10), False).label() == "19700101T000000Z--19700101T000010Z"
     for start in (MIN_TIMESTAMP, Timestamp.of(MAX_TIMESTAMP) - 20):
-        with pytest.raises(Refusal, match="within the years 1 to 9999: give elements their event times"):
+        with pytest.raises(InvalidArgument, match="within the years 1 to 9999: give elements their event times"):
             window_named(None, 0, IntervalWindow(start, start + 10), False)
 
 
@@ -362,14 +364,16 @@ def test_windows_of_the_input_are_refused_unless_what_they_tell_is_accepted(wind
     pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
     source = beam.Create([("u", "a")]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
     rows = pipeline | source | beam.WindowInto(windowfn)
-    with pytest.raises(Refusal, match="a user who is alone in one: declare the windows, or accept that with reveal_"):
+    with pytest.raises(
+        InvalidArgument, match="a user who is alone in one: declare the windows, or accept that with reveal_"
+    ):
         rows | "refused" >> PrivateTopK(1, JOINT, ["a"])
     rows | "declared" >> PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)))
     rows | "accepted" >> PrivateTopK(1, JOINT, ["a"], reveal_active_windows=True)
 
 
 def test_a_period_has_nothing_to_accept() -> None:
-    with pytest.raises(Refusal, match="reveal_active_windows does not go with period"):
+    with pytest.raises(InvalidArgument, match="reveal_active_windows does not go with period"):
         PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)), reveal_active_windows=True)
 
 

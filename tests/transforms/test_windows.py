@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import (
     CalendarWindows,
     Period,
@@ -116,7 +116,9 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
 
 def test_a_stream_needs_windows_that_no_single_millisecond_tells_apart() -> None:
     stream = test_stream.TestStream().add_elements([0]).advance_watermark_to_infinity()
-    with pytest.raises(Refusal, match="the windows of a stream must close on a grid of two milliseconds or more"):
+    with pytest.raises(
+        InvalidArgument, match="the windows of a stream must close on a grid of two milliseconds or more"
+    ):
         beam.Pipeline() | stream.with_output_types(pa.RecordBatch) | AssignWindows(TO_THE_MILLISECOND)
 
 
@@ -223,7 +225,7 @@ def test_years_and_quarters_are_those_of_the_calendar() -> None:
     ],
 )
 def test_a_last_window_of_another_length_is_refused(texts: tuple[str, str, str], zone: str, message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         Period.of(*texts, time_zone=zone)
 
 
@@ -273,7 +275,7 @@ def test_labels_are_of_utc_and_exact() -> None:
     ],
 )
 def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         make()
 
 
@@ -316,6 +318,6 @@ def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -
     ],
 )
 def test_what_is_no_period_is_told_by_its_field(texts: tuple, others: dict, field: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         Period.of(*texts, **others)
     assert caught.value.field == field

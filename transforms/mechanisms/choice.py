@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, cast
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.gaussian import Gaussian
@@ -62,13 +62,13 @@ def choose(
         forecast: from public counts, such as noisy ones of an earlier release; never from rows.
 
     Raises:
-        Refusal: none of those that the rule knows is offered.
+        InvalidArgument: none of those that the rule knows is offered.
     """
     by_name = {mechanism.about.name: mechanism for mechanism in offered}
     reaches = _reaches(by_name, k, items)
     if not reaches:
         remedy = "name a mechanism that applies"
-        raise Refusal("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
+        raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
     least = min(reaches, key=lambda name: reaches[name])
     canonical = by_name.get("canonical")
     if isinstance(canonical, Canonical) and items is not None and not ordered and k >= _SETS_NEED:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from private_topk.transforms.errors import Refusal, plain, verbatim
+from private_topk.transforms.errors import InvalidArgument, plain, verbatim
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 
@@ -46,7 +46,7 @@ class Cost:
       threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `rest`.
 
     Raises:
-        Refusal: a number is negative, or no finite number: it would give a budget back.
+        InvalidArgument: a number is negative, or no finite number: it would give a budget back.
     """
 
     epsilon: Fraction
@@ -117,13 +117,13 @@ class Cost:
 
 
 def at_least_0(name: str, value: Fraction | float) -> Fraction:
-    """A number as the fraction that it is. Raises Refusal for a negative one, or none."""
+    """A number as the fraction that it is. Raises InvalidArgument for a negative one, or none."""
     try:
         number = Fraction(value)
     except (TypeError, ValueError, OverflowError):
-        raise Refusal(name, f"must be a finite number, got {verbatim(repr(value))}") from None
+        raise InvalidArgument(name, f"must be a finite number, got {verbatim(repr(value))}") from None
     if number < 0:
-        raise Refusal(name, f"must be at least 0, got {plain(number)}")
+        raise InvalidArgument(name, f"must be at least 0, got {plain(number)}")
     return number
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -66,7 +66,9 @@ class Joint(Mechanism):
         meaning = "1/2 is JOINT, 1 only looks at membership"
         object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
         if self.noise not in ("gumbel", "exponential"):
-            raise Refusal("noise", f"must be one of gumbel, exponential for joint, got {verbatim(repr(self.noise))}")
+            raise InvalidArgument(
+                "noise", f"must be one of gumbel, exponential for joint, got {verbatim(repr(self.noise))}"
+            )
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the loss of the winner, then a uniform sequence of that loss."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.transforms.errors import Refusal, plain, verbatim
+from private_topk.transforms.errors import InvalidArgument, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices, Named, Picks, check_counts
@@ -145,13 +145,16 @@ class Mechanism(abc.ABC):
         return Prepared(self, histogram)
 
     def most(self, k: int | None) -> int:
-        """The most items that come out: k, or `ALL` for None. Raises Refusal where None does not apply."""
+        """The most items that come out: k, or `ALL` for None. Raises InvalidArgument where None does not apply."""
         if k is None and not self.guarantee.partition_selection:
-            raise Refusal("k", f"must be given for {self.about.name}", "how many items to publish")
+            raise InvalidArgument("k", f"must be given for {self.about.name}", "how many items to publish")
         return ALL if k is None else k
 
     def head(self, k: int) -> int | None:
-        """How many of the largest counts it looks at; None for all. Raises Refusal where k asks for too many."""
+        """How many of the largest counts it looks at; None for all.
+
+        Raises InvalidArgument where k asks for too many.
+        """
         return None
 
     @property
@@ -226,7 +229,7 @@ class Mechanism(abc.ABC):
         for its in fields(self):
             object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
         if self.cap > 1 and self.guarantee.metric != "amounts":
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism",
                 f"{self.about.name} does not rank amounts: it is proved for users counted once "
                 "an item, whom a sum of amounts gives more weight",
@@ -235,7 +238,7 @@ class Mechanism(abc.ABC):
         offered, chosen = self.guarantee.neighbours, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
             rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
-            raise Refusal("neighbours", rule)
+            raise InvalidArgument("neighbours", rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,10 +272,10 @@ def check_stated(kind: type[Mechanism]) -> None:
     """Refuse a class that leaves its name or its guarantee to the one that it is derived from, or to nobody."""
     if not isinstance(getattr(kind, "about", None), About):
         remedy = "give the class an `about: ClassVar[About]`"
-        raise Refusal("mechanism", f"{verbatim(kind.__name__)} must say what it is", remedy)
+        raise InvalidArgument("mechanism", f"{verbatim(kind.__name__)} must say what it is", remedy)
     if not isinstance(vars(kind).get("guarantee"), Guarantee):
         rule = f"{verbatim(kind.__name__)} must state what is proved of its own draws: no class inherits that"
-        raise Refusal("mechanism", rule, "give the class a `guarantee: ClassVar[Guarantee]`")
+        raise InvalidArgument("mechanism", rule, "give the class a `guarantee: ClassVar[Guarantee]`")
 
 
 def sensitivity(neighbours: Neighbours) -> int:
@@ -289,9 +292,9 @@ def check_k(k: object, d: int, domain: str = "public") -> int:
         raise TypeError(f"k must be an integer, got {type(k).__name__}")
     whole = int(k)
     if whole < 1:
-        raise Refusal("k", f"must be at least 1, got {whole}")
+        raise InvalidArgument("k", f"must be at least 1, got {whole}")
     if domain == "public" and whole > d:
-        raise Refusal("k", f"must be at most the number of items, got k = {whole} and {d} items")
+        raise InvalidArgument("k", f"must be at most the number of items, got k = {whole} and {d} items")
     return whole
 
 
@@ -310,7 +313,7 @@ def check_ranks(ranks: Any, k: int, items: int, name: str, fewer: bool = False) 
         if whole and len(set(ordered)) == len(ordered) and (not ordered or (ordered[0] >= 0 and ordered[-1] < items)):
             return ranks
     many = f"at most {k}" if fewer else f"{k}"
-    raise Refusal(
+    raise InvalidArgument(
         "mechanism",
         f"{name} must answer with {many} different ranks, an array of integers from 0 up to the number of items",
         "private_topk.transforms.testing.check_contract shows what else it owes",

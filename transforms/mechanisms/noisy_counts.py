@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
-from private_topk.transforms.errors import Refusal, plain
+from private_topk.transforms.errors import InvalidArgument, plain
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
@@ -56,29 +56,29 @@ class CountBudget:
 
     @classmethod
     def of(cls, given: object) -> CountBudget:
-        """A budget; a number is its epsilon. Raises Refusal for anything else."""
+        """A budget; a number is its epsilon. Raises InvalidArgument for anything else."""
         if isinstance(given, CountBudget):
             return given
         if isinstance(given, bool) or not isinstance(given, AnyReal):
-            raise Refusal(
+            raise InvalidArgument(
                 "publish_counts", f"must be an epsilon such as 0.5, or a CountBudget, got {type(given).__name__}"
             )
         try:
             return CountBudget(cast(float, given))
-        except Refusal as refusal:
-            raise Refusal("publish_counts", refusal.rule) from None
+        except InvalidArgument as refusal:
+            raise InvalidArgument("publish_counts", refusal.rule) from None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_parameter("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
         if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
-            raise Refusal("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
+            raise InvalidArgument("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
         check_parameter("hide_counts_below", self.hide_below)
         if self.others is not None:
             try:
                 object.__setattr__(self, "others", check_parameter("epsilon", self.others))
-            except Refusal as refusal:
-                raise Refusal("publish_others", refusal.rule) from None
+            except InvalidArgument as refusal:
+                raise InvalidArgument("publish_others", refusal.rule) from None
 
     def parameters(self) -> dict[str, Any]:
         """What the noise depends on, by name, as JSON."""
@@ -129,7 +129,7 @@ def publish_counts(
         epsilon below about 1e-18, becomes the nearest number that does.
 
     Raises:
-        Refusal: epsilon, delta or max_items_per_user breaks its rule.
+        InvalidArgument: epsilon, delta or max_items_per_user breaks its rule.
     """
     exact = np.asarray(counts)[np.asarray(chosen, np.int64)].astype(np.int64)
     noise = noise_of_counts(max(len(exact), 1), epsilon, delta, max_items_per_user, neighbours, cap, moving)
@@ -180,7 +180,7 @@ def noise_of_counts(
     the squared length, convex, is largest at a corner of the cube.
 
     Raises:
-        Refusal: epsilon, delta or max_items_per_user breaks its rule.
+        InvalidArgument: epsilon, delta or max_items_per_user breaks its rule.
 
     Cost: about 5 ms, once.
     """

@@ -10,7 +10,7 @@ from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from private_topk.transforms.errors import Refusal, plain, verbatim
+from private_topk.transforms.errors import InvalidArgument, plain, verbatim
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
@@ -48,14 +48,14 @@ class Parameter:
         """A value given as text; any other one as it is.
 
         Raises:
-            Refusal: the text is no value of its kind.
+            InvalidArgument: the text is no value of its kind.
         """
         if not isinstance(value, str):
             return value
         try:
             return _READ[self.kind](value)
         except (ValueError, ZeroDivisionError):
-            raise Refusal(self.name, f"must be {_SAID[self.kind]}, got {verbatim(repr(value))}") from None
+            raise InvalidArgument(self.name, f"must be {_SAID[self.kind]}, got {verbatim(repr(value))}") from None
 
 
 def decimal(text: str) -> Fraction | float:
@@ -135,23 +135,23 @@ def check_decimal(name: str, value: object, least: Fraction, most: Fraction, mea
         number = None
     if number is None or not least <= number <= most:
         shown = value if isinstance(value, Fraction) else verbatim(repr(value))
-        raise Refusal(name, f"must be a number from {least} to {most}, got {shown}", meaning)
+        raise InvalidArgument(name, f"must be a number from {least} to {most}, got {shown}", meaning)
     return number
 
 
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < math.inf:
-        raise Refusal(name, f"must be a positive finite number, got {verbatim(repr(plain(value)))}")
+        raise InvalidArgument(name, f"must be a positive finite number, got {verbatim(repr(plain(value)))}")
 
 
 def _probability(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
-        raise Refusal(name, f"must lie strictly between 0 and 1, got {verbatim(repr(plain(value)))}")
+        raise InvalidArgument(name, f"must lie strictly between 0 and 1, got {verbatim(repr(plain(value)))}")
 
 
 def _whole(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise Refusal(name, f"must be a whole number of at least 1, got {verbatim(repr(value))}")
+        raise InvalidArgument(name, f"must be a whole number of at least 1, got {verbatim(repr(value))}")
 
 
 def _float(value: Real) -> float:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
-from private_topk.transforms.errors import Refusal, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.fast_joint import FastJoint
@@ -63,16 +63,16 @@ def mechanism_by_name(name: str) -> type[Mechanism]:
     """The mechanism of a name, or the class that `module:Class` names.
 
     Raises:
-        Refusal: there is none, or the class is no mechanism; near names are suggested.
+        InvalidArgument: there is none, or the class is no mechanism; near names are suggested.
     """
     if not isinstance(name, str):
-        raise Refusal("mechanism", f"must be a name such as joint, got {type(name).__name__}")
+        raise InvalidArgument("mechanism", f"must be a name such as joint, got {type(name).__name__}")
     if name in MECHANISMS:
         return MECHANISMS[name]
     if ":" in name:
         return _imported(name)
     rule = f"must be one of {', '.join(MECHANISMS)} or your own as module:Class, got {verbatim(repr(name))}"
-    raise Refusal("mechanism", rule, did_you_mean(name, MECHANISMS))
+    raise InvalidArgument("mechanism", rule, did_you_mean(name, MECHANISMS))
 
 
 def name_of(kind: type[Mechanism]) -> str:
@@ -85,18 +85,20 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
     """The mechanism of a name with its parameters, each a value or the text of one; None stands for not given.
 
     Raises:
-        Refusal: the name or a parameter is unknown, one is missing, or one breaks its rule.
+        InvalidArgument: the name or a parameter is unknown, one is missing, or one breaks its rule.
     """
     kind = mechanism_by_name(name)
     own = parameters_of(kind)
     given = {field: value for field, value in parameters.items() if value is not None}
     for field in given:
         if field not in own:
-            raise Refusal(field, f"does not apply to {verbatim(name)}", did_you_mean(field, own, "leave it out"))
+            raise InvalidArgument(
+                field, f"does not apply to {verbatim(name)}", did_you_mean(field, own, "leave it out")
+            )
     missing = [field for field, its in own.items() if its.required and field not in given]
     if missing:
         others = "".join(f", as {{{field}}} must" for field in missing[1:])
-        raise Refusal(missing[0], f"must be given for {verbatim(name)}{others}", own[missing[0]].help)
+        raise InvalidArgument(missing[0], f"must be given for {verbatim(name)}{others}", own[missing[0]].help)
     read: dict[str, Any] = {field: own[field].read(value) for field, value in given.items()}
     return kind(**read)
 
@@ -111,7 +113,7 @@ def with_budget(
     """The mechanism of a name with a budget, and the delta if it has no use for one itself.
 
     Raises:
-        Refusal: as `make_mechanism`; a bound on the items of a user that it does not know is no fault.
+        InvalidArgument: as `make_mechanism`; a bound on the items of a user that it does not know is no fault.
     """
     own = parameters_of(mechanism_by_name(name))
     bound = max_items_per_user if "max_items_per_user" in own else None
@@ -126,12 +128,16 @@ def _imported(name: str) -> type[Mechanism]:
         kind = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         remedy = "install it, or put its folder on PYTHONPATH, here and where the workers run"
-        raise Refusal("mechanism", f"{shown} needs a module {verbatim(error.name)} that is not there", remedy) from None
+        raise InvalidArgument(
+            "mechanism", f"{shown} needs a module {verbatim(error.name)} that is not there", remedy
+        ) from None
     except (AttributeError, TypeError, ValueError):
         rule = f"must name a class of a module as module:Class, got {verbatim(repr(name))}"
-        raise Refusal("mechanism", rule, f"there is no {verbatim(attribute or 'such class')} in it") from None
+        raise InvalidArgument("mechanism", rule, f"there is no {verbatim(attribute or 'such class')} in it") from None
     if not isinstance(kind, type) or not issubclass(kind, Mechanism):
-        raise Refusal("mechanism", f"{shown} must be a subclass of private_topk.transforms.mechanisms.Mechanism")
+        raise InvalidArgument(
+            "mechanism", f"{shown} must be a subclass of private_topk.transforms.mechanisms.Mechanism"
+        )
     _check_class(name, kind)
     return kind
 
@@ -139,15 +145,17 @@ def _imported(name: str) -> type[Mechanism]:
 def _check_class(name: str, kind: type[Mechanism]) -> None:
     shown = verbatim(name)
     if not (is_dataclass(kind) and "__dataclass_fields__" in vars(kind)):
-        raise Refusal("mechanism", f"{shown} must be a dataclass", "write @dataclass(frozen=True) above the class")
+        raise InvalidArgument(
+            "mechanism", f"{shown} must be a dataclass", "write @dataclass(frozen=True) above the class"
+        )
     if inspect.isabstract(kind):
         missing = ", ".join(sorted(kind.__abstractmethods__))
-        raise Refusal("mechanism", f"{shown} must define {missing}")
+        raise InvalidArgument("mechanism", f"{shown} must define {missing}")
     check_stated(kind)
     if kind.guarantee.privacy == "none":
         remedy = f"choose one of {', '.join(MECHANISMS)}"
-        raise Refusal("mechanism", f"{shown} protects nobody: it is for tests of pipelines", remedy)
+        raise InvalidArgument("mechanism", f"{shown} protects nobody: it is for tests of pipelines", remedy)
     if MECHANISMS.get(kind.about.name, kind) is not kind:
         # The name is part of a release's seed and of its manifest.
         remedy = f"{verbatim(kind.about.name)} is a built-in one's"
-        raise Refusal("mechanism", f"{shown} must have a name of its own", remedy)
+        raise InvalidArgument("mechanism", f"{shown} must have a name of its own", remedy)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
@@ -106,7 +106,7 @@ class Restricted(RestrictedMechanism):
     `unknown_domain` do not need additive noise; the published proof does, and only what both cover is let in.
 
     Raises:
-        Refusal: M is none of these, or answers with a set.
+        InvalidArgument: M is none of these, or answers with a set.
     """
 
     about: ClassVar[About] = About(
@@ -127,14 +127,14 @@ class Restricted(RestrictedMechanism):
         name, kind = self.mechanism.about.name, type(self.mechanism)
         if ADDITIVE.get(name) is not kind:  # one's own may have such a name, and what it adds cannot be seen
             got = f"{kind.__qualname__} of {kind.__module__}" if name in ADDITIVE else name
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism",
                 f"must be a built-in one that adds noise to counts ({', '.join(ADDITIVE)}), got {verbatim(got)}",
                 "Lemma 1 of the framework argues that weaker competitors raise the probability of every answer left, "
                 "which is false of joint mechanisms (counts 6, 3, 3, 4 against 5, 3, 3, 3; k = 2, kbar = 3)",
             )
         if self.mechanism.guarantee.answer != "sequence":
-            raise Refusal(
+            raise InvalidArgument(
                 "mechanism", f"must answer with a sequence, whose order the tests follow, got {verbatim(name)}"
             )
         object.__setattr__(self, "mechanism", replace(self.mechanism, cap=self.cap))

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, sensitivity
@@ -61,15 +61,15 @@ class UnknownDomainMechanism(Mechanism):
         in the public order of the items, and answers the same when given more.
 
         Raises:
-            Refusal: kbar is less than k, or above 10,000,000.
+            InvalidArgument: kbar is less than k, or above 10,000,000.
         """
         kbar = self.parameter("kbar") or self.default_kbar(k)
         if kbar < k:
             rule = f"must be at least k, got kbar = {kbar} and k = {k}"
-            raise Refusal("kbar", rule, "leave it out for a default")
+            raise InvalidArgument("kbar", rule, "leave it out for a default")
         if kbar > _MOST_KBAR:
             chosen = f"kbar = {kbar}" if self.parameter("kbar") else f"k = {k}, for which it is {kbar}"
-            raise Refusal("kbar", f"must be at most {_MOST_KBAR}, got {chosen}", "choose a smaller one")
+            raise InvalidArgument("kbar", f"must be at most {_MOST_KBAR}, got {chosen}", "choose a smaller one")
         return kbar
 
     def head(self, k: int) -> int:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.mechanism import Mechanism, Neighbours
 from private_topk.transforms.mechanisms.parameters import parameter
 
@@ -51,11 +51,14 @@ class Weighting:
 
 
 def checked_items(name: str, whole: object, most: int) -> int:
-    """How many items count wholly, as an int. Raises Refusal for any other, and for a bound that is too large."""
+    """How many items count wholly, as an int.
+
+    Raises InvalidArgument for any other, and for a bound that is too large.
+    """
     if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
-        raise Refusal("whole_items", f"must be a whole number of at least 1, got {whole!r}")
+        raise InvalidArgument("whole_items", f"must be a whole number of at least 1, got {whole!r}")
     if most > _MOST_ITEMS:
-        raise Refusal("max_items_per_user", f"must be at most {_MOST_ITEMS} for {name}")
+        raise InvalidArgument("max_items_per_user", f"must be at most {_MOST_ITEMS} for {name}")
     return int(whole)
 
 
@@ -71,7 +74,7 @@ class Weighted(Mechanism):
         whole_items: m. A larger one bends the order less and needs more noise.
 
     Raises:
-        Refusal: `whole_items` is no whole number of at least 1, or L is above a million.
+        InvalidArgument: `whole_items` is no whole number of at least 1, or L is above a million.
     """
 
     weighs_users: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -47,7 +47,9 @@ class TrueTopK(Mechanism):
         return lambda draw: np.arange(k, dtype=np.int64)
 
     def cost(self, k: int) -> Cost:
-        raise Refusal("mechanism", "true-top-k protects nobody, so no budget covers it", "it is for tests of pipelines")
+        raise InvalidArgument(
+            "mechanism", "true-top-k protects nobody, so no budget covers it", "it is for tests of pipelines"
+        )
 
 
 def fixed_release(release_id: str = "test") -> Release:

@@ -45,7 +45,7 @@ from private_topk.transforms.completeness import (
     with_checksum,
 )
 from private_topk.transforms.counters import LeftOutRows
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.rows import late_moment
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
@@ -83,7 +83,7 @@ class AssignWindows(beam.PTransform):
             everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
             return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period))
         if _grid(self._period)[0] == _TICK:
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 "the windows of a stream must close on a grid of two milliseconds or more",
                 "end the period by the second",
@@ -354,7 +354,7 @@ def window_named(period: Period | None, number: int, window: Any, several: bool)
         try:
             return WindowBounds(from_microseconds(window.start.micros), from_microseconds(window.end.micros))
         except OverflowError:  # Beam's default timestamp is long before the year 1
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 "windows of the input must lie within the years 1 to 9999",
                 "give elements their event times, as beam.window.TimestampedValue does",

@@ -16,7 +16,7 @@ from itertools import count, groupby
 from typing import ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.windows.windowing import Run, Windowing, microseconds
 
 _DAY = timedelta(days=1)
@@ -92,13 +92,15 @@ class CalendarWindows(Windowing):
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise Refusal("window", f"of a calendar must be one of {', '.join(UNITS)}, got {verbatim(self.unit)}")
+            raise InvalidArgument(
+                "window", f"of a calendar must be one of {', '.join(UNITS)}, got {verbatim(self.unit)}"
+            )
         time_zone(self.zone)
 
     def edges(self, start: datetime, end: datetime) -> list[datetime]:
         """The starts of all windows from the one that `start` lies in to the first at or after `end`, in UTC.
 
-        Raises Refusal where one lies outside of the years 1 to 9999.
+        Raises InvalidArgument where one lies outside of the years 1 to 9999.
         """
         edges: list[datetime] = []
         try:
@@ -107,14 +109,14 @@ class CalendarWindows(Windowing):
                 if moment >= end:
                     break
         except (OverflowError, ValueError):
-            raise Refusal("", f"period must be made of whole {self.unit}s within the years 1 to 9999") from None
+            raise InvalidArgument("", f"period must be made of whole {self.unit}s within the years 1 to 9999") from None
         return edges
 
     def check(self, start: datetime, end: datetime) -> None:
         edges = self.edges(start, end)
         if edges[0] != start or edges[-1] != end:
             first, last = (edge.astimezone(time_zone(self.zone)).isoformat() for edge in (edges[0], edges[-1]))
-            raise Refusal(
+            raise InvalidArgument(
                 "",
                 f"period must be made of whole {self.unit}s of {self.zone}: the next wider one is from "
                 f"{first} to {last}",
@@ -184,6 +186,6 @@ def time_zone(name: str) -> ZoneInfo:
             raise ValueError
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # unknown names, folders, and texts that are no names
-        raise Refusal(
+        raise InvalidArgument(
             "time_zone", verbatim(f"must be a name of the IANA database such as Europe/Berlin, got {name!r}")
         ) from None

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.windows.calendar import UNITS, CalendarWindows
 from private_topk.transforms.windows.calendar import time_zone as zone_named
 from private_topk.transforms.windows.windowing import (
@@ -63,26 +63,30 @@ class Period:
         for name in ("start", "end"):
             if not isinstance(getattr(self, name), datetime):
                 rule = f"period {name} must be a datetime, got {type(getattr(self, name)).__name__}"
-                raise Refusal("", rule, f"Period.of takes texts, such as {_EXAMPLE}")
+                raise InvalidArgument("", rule, f"Period.of takes texts, such as {_EXAMPLE}")
             if getattr(self, name).tzinfo is None:
-                raise Refusal("", f"period {name} must have a time zone: add one, such as +00:00")
+                raise InvalidArgument("", f"period {name} must have a time zone: add one, such as +00:00")
             # In UTC, since a zone with summer time adds days of 23 and 25 hours.
             try:
                 object.__setattr__(self, name, getattr(self, name).astimezone(timezone.utc))
             except OverflowError:
-                raise Refusal("", f"period {name} must lie in the years 1 to 9999 in UTC") from None
+                raise InvalidArgument("", f"period {name} must lie in the years 1 to 9999 in UTC") from None
             if getattr(self, name).microsecond % 1000:
-                raise Refusal("", f"period {name} must be a whole millisecond, which is as fine as Beam's windows are")
+                raise InvalidArgument(
+                    "", f"period {name} must be a whole millisecond, which is as fine as Beam's windows are"
+                )
         if not self.start < self.end:
-            raise Refusal("", f"period must end after it starts, got {self.start} to {self.end}")
+            raise InvalidArgument("", f"period must end after it starts, got {self.start} to {self.end}")
         if self.allowed_lateness < timedelta(0):
-            raise Refusal("allowed_lateness", f"must not be negative, got {self.allowed_lateness}")
+            raise InvalidArgument("allowed_lateness", f"must not be negative, got {self.allowed_lateness}")
         whole_milliseconds(self.allowed_lateness)
         object.__setattr__(self, "windowing", windowing_of(self.windowing))
         self._windowing.check(self.start, self.end)
         least = self._windowing.at_least(self.start, self.end)
         if least > _MOST:
-            raise Refusal("", f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window")
+            raise InvalidArgument(
+                "", f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window"
+            )
 
     @classmethod
     def of(
@@ -106,8 +110,8 @@ class Period:
             time_zone: a name such as Europe/Berlin.
 
         Raises:
-            Refusal: a text is none of these, or the period breaks a rule: among them that windows of a length fill it,
-                so that none is shorter. A `Period` that is made otherwise may end with a shorter one.
+            InvalidArgument: a text is none of these, or the period breaks a rule: among them that windows of a length
+                fill it, so that none is shorter. A `Period` that is made otherwise may end with a shorter one.
         """
         zone = zone_named(time_zone)
         windowing = _windowing(_read("window", window, window_length), _read("slide", slide, duration), time_zone)
@@ -163,13 +167,13 @@ class Period:
             since: when that window starts, where this is one window whose length does not tell.
 
         Raises:
-            Refusal: windows overlap, or there is none before the year 1.
+            InvalidArgument: windows overlap, or there is none before the year 1.
         """
         try:
             start, windowing = self._windowing.one_before(self.start, self.end, since)
             return Period(start, self.end, windowing, self.allowed_lateness)
         except OverflowError:
-            raise Refusal("period_from", "must have a window before it") from None
+            raise InvalidArgument("period_from", "must have a window before it") from None
 
     def spans(self, times: Instants) -> tuple[Instants, Instants]:
         """The first window of every event time (microseconds since 1970 UTC), and the one after its last, shape (n,);
@@ -188,7 +192,7 @@ def _read(field: str, value: Any, read: Callable[[str], Any]) -> Any:  # noqa: A
     try:
         return read(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise Refusal(field, verbatim(error)) from None
+        raise InvalidArgument(field, verbatim(error)) from None
 
 
 def _windowing(
@@ -196,12 +200,14 @@ def _windowing(
 ) -> Windowing | timedelta | None:
     if isinstance(window, str):
         if slide is not None:
-            raise Refusal("slide", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}")
+            raise InvalidArgument(
+                "slide", f"goes with a {{window}} of a length such as 7d, not with {verbatim(window)}"
+            )
         return CalendarWindows(window, zone)
     if slide is None:
         return window
     if not isinstance(window, timedelta):
-        raise Refusal("slide", "needs {window}: how long the windows are that start every so often")
+        raise InvalidArgument("slide", "needs {window}: how long the windows are that start every so often")
     return SlidingWindows(window, slide)
 
 
@@ -302,12 +308,12 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
             given, read.
 
     Raises:
-        Refusal: half of a period was given, or it breaks a rule.
+        InvalidArgument: half of a period was given, or it breaks a rule.
     """
     start, end, zone = options.get("period_from"), options.get("period_to"), options.get("time_zone", "UTC")
     if start is None and end is None:
         if "window" in options:
-            raise Refusal(
+            raise InvalidArgument(
                 "window",
                 "needs {period_from} and {period_to}",
                 "windows that are inferred from the data "
@@ -315,6 +321,6 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
             )
         return None
     if start is None or end is None:
-        raise Refusal("period_from", "and {period_to} go together", "give both, so that the period is public")
+        raise InvalidArgument("period_from", "and {period_to} go together", "give both, so that the period is public")
     windows = {name: options[name] for name in ("window", "slide", "allowed_lateness") if name in options}
     return Period.of(start, end, **windows, time_zone=zone)

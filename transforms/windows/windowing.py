@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 
 class Run(NamedTuple):
@@ -47,10 +47,10 @@ class Windowing(abc.ABC):
         """All windows, as runs of regular ones."""
 
     def check(self, start: datetime, end: datetime) -> None:  # noqa: B027 - some divide any period
-        """Raise Refusal unless the period can be divided so."""
+        """Raise InvalidArgument unless the period can be divided so."""
 
     def check_filled(self, start: datetime, end: datetime) -> None:  # noqa: B027 - most fill any period they divide
-        """Raise Refusal if a window is of another length than its kind has."""
+        """Raise InvalidArgument if a window is of another length than its kind has."""
 
     def at_least(self, start: datetime, end: datetime) -> int:
         """How many windows there are at least, known without listing them."""
@@ -61,8 +61,8 @@ class Windowing(abc.ABC):
         return 1
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        """The start of a window before the first one, and the windowing that includes it. Raises Refusal if windows
-        overlap.
+        """The start of a window before the first one, and the windowing that includes it. Raises InvalidArgument if
+        windows overlap.
 
         Args:
             since: where it starts, for a window whose length does not tell.
@@ -91,7 +91,7 @@ class TwoWindows(Windowing):
 
     def check(self, start: datetime, end: datetime) -> None:
         if not start < self.second < end:
-            raise Refusal("", f"period must hold the start of its second window, {self.second}")
+            raise InvalidArgument("", f"period must hold the start of its second window, {self.second}")
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         edges = [microseconds(at) for at in (start, self.second, end)]
@@ -109,7 +109,7 @@ class FixedWindows(Windowing):
     def __post_init__(self) -> None:
         whole_milliseconds(self.length)
         if self.length <= timedelta(0):
-            raise Refusal("window", f"must be longer than nothing, got {self.length}")
+            raise InvalidArgument("window", f"must be longer than nothing, got {self.length}")
 
     def check_filled(self, start: datetime, end: datetime) -> None:
         rest = (end - start) % self.length
@@ -119,7 +119,7 @@ class FixedWindows(Windowing):
         with suppress(OverflowError):  # beyond the year 9999
             ends.append(end + (self.length - rest))
         sizes = [str(size).removesuffix(", 0:00:00") for size in (rest, self.length)]
-        raise Refusal(
+        raise InvalidArgument(
             "window",
             f"must fill the period with windows of one length, and the last one would have {' of '.join(sizes)}",
             f"end the period at {' or at '.join(map(utc_text, ends))}, or take day, "
@@ -153,7 +153,7 @@ class SlidingWindows(Windowing):
     def __post_init__(self) -> None:
         if not timedelta(0) < self.slide <= self.size:
             lengths = [str(length).removesuffix(", 0:00:00") for length in (self.size, self.slide)]
-            raise Refusal(
+            raise InvalidArgument(
                 "slide", f"must be above 0 and at most the length of a window, {lengths[0]}, got {lengths[1]}"
             )
 
@@ -161,7 +161,7 @@ class SlidingWindows(Windowing):
         whole_milliseconds(self.size)
         whole_milliseconds(self.slide)
         if self.size > end - start:
-            raise Refusal("", f"period must hold a whole window of {self.size}, got {start} to {end}")
+            raise InvalidArgument("", f"period must hold a whole window of {self.size}, got {start} to {end}")
 
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         size, step = self.size // MICROSECOND, self.slide // MICROSECOND
@@ -169,7 +169,7 @@ class SlidingWindows(Windowing):
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
 
     def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        raise Refusal(
+        raise InvalidArgument(
             "slide",
             "does not go with {against}: a window and the one before it overlap, and what is in both is no change",
             "leave {slide} out",
@@ -186,7 +186,7 @@ def windowing_of(way: Windowing | timedelta | None) -> Windowing:
     if isinstance(way, timedelta):
         return FixedWindows(way)
     if way is not None and not isinstance(way, Windowing):
-        raise Refusal(
+        raise InvalidArgument(
             "window",
             f"must be a timedelta or a Windowing, got {type(way).__name__}",
             "Period.of takes texts such as 7d and month",
@@ -197,7 +197,9 @@ def windowing_of(way: Windowing | timedelta | None) -> Windowing:
 def whole_milliseconds(length: timedelta) -> None:
     """Raise ValueError unless a length is as coarse as Beam's windows are."""
     if length % MILLISECOND:
-        raise Refusal("window", f"must be whole milliseconds, which is as fine as Beam's windows are, got {length}")
+        raise InvalidArgument(
+            "window", f"must be whole milliseconds, which is as fine as Beam's windows are, got {length}"
+        )
 
 
 Instants = NDArray[np.int64]

@@ -16,7 +16,7 @@ from scipy import integrate, stats
 from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Price, Share, Total, best_share, optimal_delta, rho_within, shares
 from private_topk.pipelines.budget.sharing import Split, over_windows
-from private_topk.transforms.errors import Refusal, plain
+from private_topk.transforms.errors import InvalidArgument, plain
 from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import (
@@ -44,10 +44,12 @@ def pure(epsilon: Fraction, delta: Fraction) -> Cost:
 def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
     rule = f"^epsilon must be (at least 0|a finite number), got {re.escape(str(plain(number)))}"
     for make in (Total, lambda n: Cost(n, Fraction(0)), lambda n: Cost(n, Fraction(0), Fraction(0))):
-        with pytest.raises(Refusal, match=rule if not isinstance(number, str) else "must be a finite number, got"):
+        with pytest.raises(
+            InvalidArgument, match=rule if not isinstance(number, str) else "must be a finite number, got"
+        ):
             make(number)
     for name in ("delta", "rho", "rest"):
-        with pytest.raises(Refusal, match=f"^{name} must be"):
+        with pytest.raises(InvalidArgument, match=f"^{name} must be"):
             Cost(**{**dict.fromkeys(("epsilon", "delta", "rho", "rest"), Fraction(1)), name: number})
 
 
@@ -63,7 +65,7 @@ def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
 )
 def test_a_budget_is_checked_however_it_is_made(wrong: dict[str, Any], field: str) -> None:
     given = {"dataset": "plays", "unit": "user", "total": Total(1), "neighbours": "swap"}
-    with pytest.raises(Refusal) as found:
+    with pytest.raises(InvalidArgument) as found:
         Budget(**{**given, **wrong})
     assert found.value.field == field and all(str(value) in str(found.value) for value in wrong.values() if value)
 

@@ -12,7 +12,7 @@ from private_topk.pipelines.budget import Budget, Composition, Ledger, Request, 
 from private_topk.pipelines.budget.composition import shares
 from private_topk.pipelines.budget.sharing import Split
 from private_topk.pipelines.cli import main
-from private_topk.transforms.errors import Refusal, plain
+from private_topk.transforms.errors import InvalidArgument, plain
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import decimal
@@ -95,7 +95,7 @@ def test_floats_of_python_are_the_binary_numbers_they_are(place: Path) -> None:
 
     ledger.charge(request("a", 0.9))
     hair = r"0\.90{10,}\d+ spent \+ 0\.10{10,}\d+ asked = 1\.0{10,}\d+, over 1\n"
-    with pytest.raises(Refusal, match=hair):
+    with pytest.raises(InvalidArgument, match=hair):
         ledger.charge(request("b", 0.1))
     assert number(Fraction(0.1)) == "0.1" and number(Fraction(0.1), 24) == "0.100000000000000005551116"
 
@@ -177,6 +177,6 @@ def test_arithmetic_ends_at_every_edge(epsilon: str, delta: str, windows: int) -
     ],
 )
 def test_budgets_are_checked_where_they_are_made(given: dict, field: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         Budget.of(given.pop("dataset", "plays"), **given)
     assert refused.value.field == field

@@ -14,7 +14,7 @@ from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.spec import TopK
@@ -47,7 +47,7 @@ SLIDING = period("2026-01-19", "7d", "1d")
 
 @pytest.mark.parametrize("bound", [{"max_items_per_user": 1}, {"groups": ["north", "south"]}])
 def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) -> None:
-    with pytest.raises(Refusal, match="neighbours must be swap where windows overlap"):
+    with pytest.raises(InvalidArgument, match="neighbours must be swap where windows overlap"):
         question_of(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
     question_of(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
     question_of(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_a_ledger_refuses_windows_that_cut_through_those_of_bounded_users(
 ) -> None:
     books = ledger(tmp_path)
     books.charge(request("weekly", WEEKS, bounds[0]))
-    with pytest.raises(Refusal, match="window must not cut through those of weekly, charged on"):
+    with pytest.raises(InvalidArgument, match="window must not cut through those of weekly, charged on"):
         books.charge(request("across", CUTTING, bounds[1]))
     books.charge(request("later", APART, bounds[1]))
     books.charge(request("again", WEEKS, bounds[1]))
@@ -99,7 +99,7 @@ def test_windows_within_others_are_refused_by_whose_users_are_bounded(tmp_path: 
     books = ledger(tmp_path)
     books.charge(request("weekly", WEEKS, 2))
     books.charge(request("month", MONTH, None))
-    with pytest.raises(Refusal, match="cut through those of weekly"):
+    with pytest.raises(InvalidArgument, match="cut through those of weekly"):
         books.charge(request("month, bounded", MONTH, 2))
 
 
@@ -110,7 +110,7 @@ def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path)
     sliding = Windows.of(SLIDING)
     for windows, bound, unit in ((sliding, None, "user-window"), (APART, 2, "user")):
         books.charge(replace(request(unit, windows, bound), unit=unit))
-    with pytest.raises(Refusal, match="window must not cut through each other: a bound"):
+    with pytest.raises(InvalidArgument, match="window must not cut through each other: a bound"):
         books.charge(replace(request("sliding", sliding, 2), unit="user"))
 
 
@@ -126,7 +126,7 @@ def test_risers_are_bounded_in_each_of_their_two_windows(tmp_path: Path) -> None
     pairs = Windows.pairs(Risers(1).reads(period("2026-02-02", "7d")))
     books.charge(request("risers", pairs, 2, against=Risers(1).describe()))
     books.charge(request("weekly", WEEKS, 2))
-    with pytest.raises(Refusal, match="cut through those of risers"):
+    with pytest.raises(InvalidArgument, match="cut through those of risers"):
         books.charge(request("across", CUTTING, None))
 
 

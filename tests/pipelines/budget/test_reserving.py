@@ -15,7 +15,7 @@ from private_topk.pipelines.budget.accounting import Books, Budget, Reservation,
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
@@ -64,7 +64,7 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
     def allowed(made: Request) -> bool:
         try:
             ledger.charge(made)
-        except Refusal as error:
+        except InvalidArgument as error:
             assert "does not suffice" in str(error)
             return False
         finally:
@@ -80,7 +80,7 @@ def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path:
             name, each, number = f"report {step}", kinds[state.randint(len(kinds))], int(state.randint(1, 5))
             try:
                 ledger.reserve(reservation(name, each, step, number))
-            except Refusal as error:
+            except InvalidArgument as error:
                 assert "does not suffice" in str(error)
             else:
                 owed[name] = (each, list(range(step, step + number)))
@@ -132,16 +132,18 @@ def test_a_report_is_paid_from_its_own_horizon_only(tmp_path: Path) -> None:
     assert budget_usage(books.budgets[0], books).reserved["r"].cost.epsilon == Fraction(3, 10), (
         "a period of it is published"
     )
-    with pytest.raises(Refusal, match=r"0.5 spent \+ 0.6 asked = 1.1, over 1(.|\n)*reserved for r counts as spent"):
+    with pytest.raises(
+        InvalidArgument, match=r"0.5 spent \+ 0.6 asked = 1.1, over 1(.|\n)*reserved for r counts as spent"
+    ):
         ledger.charge(request("other", Cost(Fraction(6, 10), Fraction(0))))
-    with pytest.raises(Refusal, match="r has a reservation of"):
+    with pytest.raises(InvalidArgument, match="r has a reservation of"):
         ledger.reserve(reservation("r", PURE, 8, 4))
     with pytest.raises(
-        Refusal, match=r"the user budget .* does not suffice(.|\n)*0.5 spent \+ 0.6 asked = 1.1, over 1"
+        InvalidArgument, match=r"the user budget .* does not suffice(.|\n)*0.5 spent \+ 0.6 asked = 1.1, over 1"
     ):
         ledger.reserve(reservation("s", PURE, 0, 6))
     ledger.give_back("plays", "r")
-    with pytest.raises(Refusal, match="nothing is reserved for r"):
+    with pytest.raises(InvalidArgument, match="nothing is reserved for r"):
         ledger.give_back("plays", "r")
     assert ledger.charge(request("other", Cost(Fraction(6, 10), Fraction(0)))).used == Fraction(8, 10)
 
@@ -164,19 +166,19 @@ def test_a_renewal_takes_its_period_and_its_length(url: str) -> None:
         ledger.create(Budget.of("plays", Fraction(1, 10), unit=unit))
     ledger.charge(request("a", PURE))
     let_pass(url, YEAR - HOUR)
-    with pytest.raises(Refusal, match="`private-topk budget renew` begins a new period"):
+    with pytest.raises(InvalidArgument, match="`private-topk budget renew` begins a new period"):
         ledger.charge(request("b", PURE))
-    with pytest.raises(Refusal, match="period is not over: it began on .* and lasts 365 days"):
+    with pytest.raises(InvalidArgument, match="period is not over: it began on .* and lasts 365 days"):
         ledger.renew("plays", "user", YEAR)
     let_pass(url, HOUR)
     ledger.renew("plays", "user", YEAR)
-    with pytest.raises(Refusal, match="the user-window budget .* does not suffice"):
+    with pytest.raises(InvalidArgument, match="the user-window budget .* does not suffice"):
         ledger.charge(request("b", PURE))
     ledger.renew("plays", "user-window", YEAR)
     assert ledger.charge(request("b", PURE)).used == 1
     assert ledger.charge(request("a", PURE)).outcome == "started", "repeats are known for good"
     let_pass(url, YEAR)
-    with pytest.raises(Refusal, match="period must be 365d, as in the first renewal, got 1 day"):
+    with pytest.raises(InvalidArgument, match="period must be 365d, as in the first renewal, got 1 day"):
         ledger.renew("plays", "user", DAY)
     ledger.renew("plays", "user", YEAR)
     books = ledger.read()
@@ -199,7 +201,9 @@ def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: 
         lambda: ledger.reserve(reservation("r", PURE, 0, 1)),
         lambda: ledger.renew("plays", "user", YEAR),
     ):
-        with pytest.raises(Refusal, match="ledger has a clock that stands at .*, and stood at .* when it noted a new"):
+        with pytest.raises(
+            InvalidArgument, match="ledger has a clock that stands at .*, and stood at .* when it noted a new"
+        ):
             asked()
     assert ledger.charge(request("a", PURE)).outcome == "started", "a repeat costs nothing whatever the time"
     let_pass(url, timedelta(minutes=3))  # clocks of machines that share a ledger may differ so much
@@ -212,7 +216,7 @@ def test_no_period_begins_by_a_clock_that_charges_contradict(url: str) -> None:
     let_pass(url, 2 * YEAR)
     ledger.finish(ledger.charge(request("a", PURE)).entry, "released")
     let_pass(url, -HOUR)
-    with pytest.raises(Refusal, match="when it noted a of plays: set the database.s clock right"):
+    with pytest.raises(InvalidArgument, match="when it noted a of plays: set the database.s clock right"):
         ledger.renew("plays", "user", YEAR)
     assert ledger.charge(request("b", PURE)).used == 1, "it costs, whatever the time"
     let_pass(url, HOUR)

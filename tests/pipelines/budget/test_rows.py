@@ -16,7 +16,7 @@ from sqlalchemy import inspect
 
 from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Reservation, Windows, tables
 from private_topk.pipelines.cli import main
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.databases import let_pass
 
 ROWS = {"user_column": "user", "time_column": "time", "time_unit": "s"}
@@ -46,7 +46,7 @@ def change(column: str, value: object, table: str = "charges", where: str = "1")
 def test_a_dataset_is_read_as_by_its_first_charge(ledger: Ledger, field: str) -> None:
     ledger.charge(request("a", ROWS))
     other = {**ROWS, field: "us"}
-    with pytest.raises(Refusal, match=f"{field} must be {ROWS[field]} for dataset plays, .* got us") as refused:
+    with pytest.raises(InvalidArgument, match=f"{field} must be {ROWS[field]} for dataset plays, .* got us") as refused:
         ledger.charge(request("b", other))
     assert refused.value.field == field
     assert ledger.charge(request("c", ROWS)).outcome is None
@@ -59,9 +59,9 @@ def test_what_the_first_charge_left_open_is_settled_by_the_next(ledger: Ledger) 
     ledger.charge(request("a job"))
     ledger.charge(request("all rows", {"user_column": "user"}))
     ledger.charge(request("weeks", ROWS))
-    with pytest.raises(Refusal, match="time_column must be time"):
+    with pytest.raises(InvalidArgument, match="time_column must be time"):
         ledger.charge(request("other weeks", {**ROWS, "time_column": "added"}))
-    with pytest.raises(Refusal, match="user_column must be user"):
+    with pytest.raises(InvalidArgument, match="user_column must be user"):
         ledger.charge(request("other users", {"user_column": "item"}))
 
 
@@ -81,7 +81,7 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     little = Cost(Fraction(1, 2), Fraction("4e-7"), Fraction(1, 1000))
     much = Cost(Fraction(1, 2), Fraction("4e-7"), Fraction(1, 10))
     ledger.charge(ask("by its rho", little))
-    with pytest.raises(Refusal, match="epsilons do not add up here"):
+    with pytest.raises(InvalidArgument, match="epsilons do not add up here"):
         ledger.charge(ask("by its epsilon", much))
     assert ledger.read("noise").charges[0].cost == little
     ledger.create(Budget.of("fresh", 1, Fraction("1e-6"), unit="user"))
@@ -137,7 +137,7 @@ def test_damaged_charges_are_named(ledger: Ledger, capsys: pytest.CaptureFixture
     ledger.charge(request("a"))
     ledger.charge(request("b"))
     change(column, value, where="id = 2")
-    with pytest.raises(Refusal, match=r"ledger sqlite:.* is damaged: charge 2 of dataset plays cannot be read"):
+    with pytest.raises(InvalidArgument, match=r"ledger sqlite:.* is damaged: charge 2 of dataset plays cannot be read"):
         ledger.charge(request("c"))
     for command in ("show", "history"):
         assert main(["budget", command, "--ledger", "sqlite:///budget.db"]) == 2
@@ -158,14 +158,14 @@ def test_damaged_charges_are_named(ledger: Ledger, capsys: pytest.CaptureFixture
 )
 def test_damaged_budgets_are_named(ledger: Ledger, column: str, value: object) -> None:
     change(column, value, "budgets")
-    with pytest.raises(Refusal, match="is damaged: the user-window budget of dataset plays cannot be read"):
+    with pytest.raises(InvalidArgument, match="is damaged: the user-window budget of dataset plays cannot be read"):
         ledger.charge(request("a"))
 
 
 def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
     ledger.create(Budget.of("x", 1))
     change("dataset", b"\xff", "budgets", where="dataset = 'x'")
-    with pytest.raises(Refusal, match="dataset nope has no budget in this ledger, which knows b'.xff', plays"):
+    with pytest.raises(InvalidArgument, match="dataset nope has no budget in this ledger, which knows b'.xff', plays"):
         ledger.charge(replace(request("a"), dataset="nope"))
 
 
@@ -189,7 +189,9 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
 def test_nothing_is_charged_that_could_not_be_read_again(ledger: Ledger, change: dict[str, Any]) -> None:
     """One such row would refuse every later charge of its dataset, as a damaged one does."""
     for ask in (ledger.charge, ledger.quote):
-        with pytest.raises(Refusal, match="request must be one that a ledger can hold: parameters that are JSON"):
+        with pytest.raises(
+            InvalidArgument, match="request must be one that a ledger can hold: parameters that are JSON"
+        ):
             ask(replace(request("a"), **change))
     assert ledger.read("plays").charges == []
 
@@ -204,7 +206,7 @@ def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pyte
 def test_a_reservation_that_could_not_be_read_again_is_refused(ledger: Ledger) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))
     for cost in (Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1)), Cost(Fraction(1), Fraction(2))):
-        with pytest.raises(Refusal, match="request must be one that a ledger can hold"):
+        with pytest.raises(InvalidArgument, match="request must be one that a ledger can hold"):
             ledger.reserve(Reservation("plays", "weekly", Windows.of(None), cost))
     assert ledger.read("plays").reservations == []
 
@@ -229,7 +231,7 @@ def test_damaged_reservations_and_renewals_are_named(ledger: Ledger, table: str,
     let_pass("sqlite:///budget.db", timedelta(days=9))
     ledger.renew("plays", "user", timedelta(days=9))
     change(column, value, table)
-    with pytest.raises(Refusal, match=f"is damaged: {table[:-1]} 1 of dataset plays cannot be read"):
+    with pytest.raises(InvalidArgument, match=f"is damaged: {table[:-1]} 1 of dataset plays cannot be read"):
         ledger.charge(request("a"))
 
 
@@ -246,7 +248,9 @@ def test_tables_of_another_version_are_refused_and_kept(url: str, version: int) 
     Ledger(url).create(Budget.of("plays", 9))
     run(url, f"update private_topk_ledger set version = {version}")
     for use in (lambda: Ledger(url).read(), lambda: Ledger(url).create(Budget.of("more", 9))):
-        with pytest.raises(Refusal, match=f"ledger .* has tables of version {version}, and this .* reads version 2"):
+        with pytest.raises(
+            InvalidArgument, match=f"ledger .* has tables of version {version}, and this .* reads version 2"
+        ):
             use()
     run(url, "update private_topk_ledger set version = 2")
     assert [budget.dataset for budget in Ledger(url).read().budgets] == ["plays"]
@@ -285,5 +289,5 @@ def test_the_page_names_every_column(url: str) -> None:
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("budget.db").write_bytes(b"not a database at all, but long enough to be looked at" * 20)
-    with pytest.raises(Refusal, match="ledger sqlite:///budget.db cannot be used"):
+    with pytest.raises(InvalidArgument, match="ledger sqlite:///budget.db cannot be used"):
         Ledger("sqlite:///budget.db").read()

@@ -14,7 +14,7 @@ from private_topk.pipelines.budget.accounting import Budget, Charge, heaviest
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import CdpPeeling, Gaussian, Joint
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import Risers
@@ -85,7 +85,7 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
     period, weight = some_period(state), Fraction(int(state.randint(4)), 3)
     try:
         reads, other = Risers(weight).reads(period or ONE_DAY), Windows.of(some_period(state))
-    except Refusal:
+    except InvalidArgument:
         return  # sliding windows
     last, nothing = len(reads) - 1, Cost(Fraction(0), Fraction(0), Fraction(0))
     parameters, total = {"against": Risers(weight).describe()}, Total(Fraction(99), Fraction(1, 2))

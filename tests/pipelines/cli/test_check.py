@@ -14,7 +14,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.domain import RangeDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -242,7 +242,9 @@ class TestTheOperatorsLook:
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings
-        with pytest.raises(Refusal, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"):
+        with pytest.raises(
+            InvalidArgument, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"
+        ):
             look_at(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
         assert list(Look().lines())[1] == "  in the input: fewer than 100"
 

@@ -6,12 +6,12 @@ import pytest
 
 from private_topk.pipelines.cli import COMMANDS, parser_of
 from private_topk.pipelines.cli.parser import flag
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import command
 
 
 def refused(*words: str) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         parser_of("run").read(words)
     return caught.value.shown(flag)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from private_topk.pipelines.show.page import snippet
 from private_topk.pipelines.show.reading import read_report
 from private_topk.pipelines.show.words import in_text
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import command
 
 ITEMS = ["<script>alert(1)</script>", "tea", "cake"]
@@ -195,7 +195,7 @@ def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:
             (tmp_path / f"x.{ending}").write_bytes(content)
             try:
                 assert not read_report(f"{tmp_path}/x.{ending}").rows
-            except Refusal as refusal:
+            except InvalidArgument as refusal:
                 assert str(refusal).startswith(str(tmp_path))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli.output import guarded
-from private_topk.pipelines.process import Interrupted, Stopped, Unfinished
+from private_topk.pipelines.process import Interrupted, RunFailed, Stopped
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import what_is_published
 from private_topk.pipelines.report import Report
@@ -194,7 +194,7 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
-        (Unfinished("1 of 2 periods are not published"), 1, "private-topk: 1 of 2 periods are not published\n"),
+        (RunFailed("1 of 2 periods are not published"), 1, "private-topk: 1 of 2 periods are not published\n"),
         (Interrupted("nothing is published", KeyboardInterrupt()), 130, "private-topk: interrupted; nothing is "),
         (KeyboardInterrupt(), 130, "private-topk: interrupted\n"),
     ],
@@ -212,7 +212,7 @@ def test_a_failed_run_says_what_is_published_and_shows_no_data(capsys: pytest.Ca
         try:
             raise OSError(28, "secret user 7 fills the disk")
         except OSError as error:
-            raise Unfinished("3 of 7 windows are published") from error
+            raise RunFailed("3 of 7 windows are published") from error
 
     assert guarded(end) == 1
     said = capsys.readouterr().err

@@ -27,7 +27,7 @@ from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
@@ -78,18 +78,18 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
 
 
 def test_a_question_that_nobody_answers_is_refused() -> None:
-    with pytest.raises(Refusal, match="delta must be given for limit-domain"):
+    with pytest.raises(InvalidArgument, match="delta must be given for limit-domain"):
         preview(GAPS, 3, 1.0, unknown_domain=True, mechanism=("limit-domain",))
-    with pytest.raises(Refusal, match="at most the number of items, got k = 56 and 55"):
+    with pytest.raises(InvalidArgument, match="at most the number of items, got k = 56 and 55"):
         preview(GAPS, 56, 1.0)
-    with pytest.raises(Refusal, match="horizon needs"):
+    with pytest.raises(InvalidArgument, match="horizon needs"):
         preview(GAPS, 3, 1.0, horizon=3)
-    with pytest.raises(Refusal, match="publish_others needs max_items_per_user"):
+    with pytest.raises(InvalidArgument, match="publish_others needs max_items_per_user"):
         preview(GAPS, 3, 1.0, publish_counts=CountBudget(1, others=1))
-    with pytest.raises(Refusal, match="k must be given"):
+    with pytest.raises(InvalidArgument, match="k must be given"):
         preview(Zipf(1.0, 300, 1000, 5), None, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5)
     for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(InvalidArgument) as refused:
             preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})  # type: ignore[arg-type]
         assert refused.value.field == field
 
@@ -121,11 +121,13 @@ def test_a_question_is_previewed_as_it_is_asked() -> None:
     same = preview(GAPS, 3, 1.0, 1e-6, mechanism=("joint", "peeling"), draws=5, privacy_unit="user", horizon=4)
     assert found.plain() == same.plain()
     for mistake in ({"epsilon": 1.0}, {"horizon": 4}):
-        with pytest.raises(Refusal, match="is part of the Question that is given"):
+        with pytest.raises(InvalidArgument, match="is part of the Question that is given"):
             preview(GAPS, question, **mistake)  # type: ignore[call-overload]
-    with pytest.raises(Refusal, match="mechanism must be a name beside a Question, which has the budget: give joint"):
+    with pytest.raises(
+        InvalidArgument, match="mechanism must be a name beside a Question, which has the budget: give joint"
+    ):
         preview(GAPS, question, mechanism=Joint(1.0))
-    with pytest.raises(Refusal, match="k must be at most the number of items, got k = 3 and 2 items"):
+    with pytest.raises(InvalidArgument, match="k must be at most the number of items, got k = 3 and 2 items"):
         preview(PublicCounts([5, 4]), question, mechanism="joint")
 
 
@@ -256,7 +258,7 @@ def test_what_people_type() -> None:
         ({"mechanism": "joint", "publish_counts": "1"}, "publish_counts must be an epsilon such as 0.5"),
         ({"mechanism": [Joint(1.0), "peeling"]}, "mechanism must be a name such as joint, got Joint"),
     ):
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(InvalidArgument, match=said):
             preview(GAPS, 3, 1.0, **mistake)  # type: ignore[call-overload]
 
 
@@ -305,7 +307,9 @@ def test_an_object_has_its_own_budget() -> None:
         ("neighbours", {"neighbours": "swap", "mechanism": Joint(1.0)}),
         ("parameters", {"parameters": {"kbar": 9}, "mechanism": Joint(1.0)}),
     ):
-        with pytest.raises(Refusal, match=f"{told} is of a mechanism that is given by its name: the object has its"):
+        with pytest.raises(
+            InvalidArgument, match=f"{told} is of a mechanism that is given by its name: the object has its"
+        ):
             preview(GAPS, k=3, **mistake)  # type: ignore[call-overload]
     composed = preview(GAPS, k=3, mechanism=Joint(1.0), delta=1e-6, privacy_unit="user", horizon=52, draws=2)
     assert not composed["joint"].pure and composed["joint"].mechanism.parameter("epsilon") > 1 / 52
@@ -339,7 +343,7 @@ def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_groups_of_nobody_are_refused(wrong: int) -> None:
-    with pytest.raises(Refusal, match="groups_per_user"):
+    with pytest.raises(InvalidArgument, match="groups_per_user"):
         preview(GAPS, 5, 1.0, groups_per_user=wrong)
 
 
@@ -365,7 +369,7 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.04)
     assert half["joint"].recall.value < users["joint"].recall.value
     for each in (0, 61):
-        with pytest.raises(Refusal, match="amount must be above 0 and at most 60"):
+        with pytest.raises(InvalidArgument, match="amount must be above 0 and at most 60"):
             InAmounts(shape, minutes, each)
     left = preview(
         InAmounts(shape, minutes, 60),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.preview import PublicCounts, Released, Zipf
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 
 def test_zipf_is_its_rule() -> None:
@@ -89,6 +89,6 @@ def test_what_was_not_published_goes_on_falling() -> None:
     ],
 )
 def test_numbers_that_break_their_rule(make: object, field: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         make()  # type: ignore[operator]
     assert refused.value.field == field

@@ -9,7 +9,7 @@ import pytest
 from private_topk.pipelines.preview import PublicCounts, Zipf, largest_k, least_epsilon, look
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.spec import TopK
 
@@ -52,9 +52,9 @@ def test_all_items_are_found_by_anybody() -> None:
 
 def test_what_cannot_be_reached_is_refused() -> None:
     few = PublicCounts([2, 1, 1, 1])
-    with pytest.raises(Refusal, match="is not reached even for k = 1"):
+    with pytest.raises(InvalidArgument, match="is not reached even for k = 1"):
         largest_k(PublicCounts([1, *[0] * 5000]), questions(1, 0.01, ["joint"], RangeDomain(0, 5001)), 0.9)
-    with pytest.raises(Refusal, match="is not reached by any epsilon up to 990"):
+    with pytest.raises(InvalidArgument, match="is not reached by any epsilon up to 990"):
         least_epsilon(few, questions(3, 1, ["limit-domain"], UnknownDomain()), 1.0)
-    with pytest.raises(Refusal, match="recall must be above 0 and at most 1, got 90"):
+    with pytest.raises(InvalidArgument, match="recall must be above 0 and at most 1, got 90"):
         least_epsilon(few, questions(3, 1, ["joint"]), 90)

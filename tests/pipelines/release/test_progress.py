@@ -22,7 +22,7 @@ import pytest
 
 from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.places import sink_of
-from private_topk.pipelines.process import JsonLines, Unfinished
+from private_topk.pipelines.process import JsonLines, RunFailed
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release import progress as watching
 from private_topk.pipelines.release.progress import Announcer, ExistingOutput, existing_outputs
@@ -35,7 +35,7 @@ from private_topk.pipelines.sources.folder import Folder
 from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -145,7 +145,7 @@ def test_where_nothing_can_be_read_back_the_workers_here_record_it(runner: str, 
     assert sorted(line for line in said if line.startswith("published")) == [
         f"published {label} to nowhere" for label in LABELS
     ]
-    with pytest.raises(Unfinished, match="what was sent to nowhere by then stays there") as caught:
+    with pytest.raises(RunFailed, match="what was sent to nowhere by then stays there") as caught:
         run(report(tmp_path, Nowhere(lost=LABELS[2])), launch, say=said.append)
     lost = "the job ended as if it were whole, and of 8 windows 7 were seen to be published to nowhere"
     assert str(caught.value.__cause__) == lost and not launch.answered.is_set()
@@ -300,7 +300,7 @@ def test_what_stands_at_a_place(
 
 def test_where_nobody_can_look_nothing_is_guessed() -> None:
     assert existing_outputs(sink_of("kafka://localhost:1/topic"), None) is None
-    with pytest.raises(Refusal, match=r"^output hdfs://b/x\.csv cannot be looked at: "):
+    with pytest.raises(InvalidArgument, match=r"^output hdfs://b/x\.csv cannot be looked at: "):
         existing_outputs(sink_of("hdfs://b/x.csv"), None)
 
 

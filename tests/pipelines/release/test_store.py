@@ -13,7 +13,7 @@ import pytest
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release import store
 from private_topk.pipelines.release.store import Pair, obstacle, publish
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, pair_at, race
 from tests.pipelines.support import Done, command, manifest, settled, write
@@ -132,7 +132,7 @@ def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         for name, overwrite, winner in (("a", False, "a"), ("a", False, "a"), ("c", True, "c")):
             publish(path, *pair(name), overwrite)
             assert bucket.get("out/r.avro") == pair(winner)[0]
-        with pytest.raises(Refusal, match="exists and is kept"):
+        with pytest.raises(InvalidArgument, match="exists and is kept"):
             publish(path, *pair("d"), False)
         assert bucket.names() == ["out/r.avro", "out/r.manifest.json"] and bucket.get("out/r.avro") == pair("c")[0]
         monkeypatch.setattr(store, "pair_at", lambda path: Pair(None, None))

@@ -15,7 +15,7 @@ from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods
 from private_topk.pipelines.report_file.publish import ScheduledReport
 from private_topk.pipelines.report_file.schedule import Schedule
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import WindowBounds
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -176,5 +176,5 @@ def test_a_period_is_found_by_its_end_as_it_is_read(
     found = [_number(asked, Namespace(file="r.yaml", window_end=datetime.fromisoformat(end))) for end in ends]
     assert found == list(range(len(ends)))
     for end in (datetime.min, datetime.max):
-        with pytest.raises(Refusal, match="ends no period of"):
+        with pytest.raises(InvalidArgument, match="ends no period of"):
             _number(asked, Namespace(file="r.yaml", window_end=end))

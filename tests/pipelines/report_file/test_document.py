@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.report_file.file import Document
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import command
 
 LAUGHS = "a0: &a0 {x: y}\n" + "".join(
@@ -37,7 +37,7 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
 def test_what_is_no_report_is_told_in_a_sentence(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "r.yaml"
     path.write_bytes(content)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         Document(str(path))
     assert message in str(caught.value) and str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
     done = command("report", path, "--dry-run")

@@ -8,7 +8,7 @@ import pytest
 
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.report_file.file import fields_for, read_report
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.options import OPTIONS, RUN, rows
 from tests.pipelines.support import WEEKLY
 
@@ -60,7 +60,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
     path = written(tmp_path, old, new)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         read_report(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert message in str(caught.value)

@@ -17,7 +17,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.spec import TopK
@@ -65,7 +65,7 @@ class SinkContract:
     def test_what_is_read_is_not_written(self, sink: Sink) -> None:
         inputs = [sink.place, *(sink.files(PERIOD) or [])]
         for place in inputs[-1:]:
-            with pytest.raises(Refusal) as refusal:
+            with pytest.raises(InvalidArgument) as refusal:
                 sink.check(PERIOD, ["elsewhere", place], RELEASE)
             assert refusal.value.field == "output"
 
@@ -99,7 +99,7 @@ class SinkContract:
             pytest.skip("it has nothing to keep")
         written(sink)
         once = self.state()
-        with pytest.raises(Refusal, match="exists and is kept") as refusal:
+        with pytest.raises(InvalidArgument, match="exists and is kept") as refusal:
             sink.check(PERIOD, [], OTHER)
         assert refusal.value.field == "output" and self.state() == once
 

@@ -12,7 +12,7 @@ from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.files import ToFile, ToFolder
 from private_topk.pipelines.sinks.formats import FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import PERIOD, RELEASE, SinkContract, written
 from tests.pipelines.sources.contract import tree
 from tests.pipelines.support import command, options, settled, write
@@ -35,7 +35,7 @@ class TestFile(SinkContract):
         (tmp_path / "a file").touch()
         (tmp_path / "r.avro").mkdir()
         for place in (f"{tmp_path}/a file/r.avro", f"{tmp_path}/r.avro", f"{tmp_path}/{'x' * 250}.avro"):
-            with pytest.raises(Refusal) as refusal:
+            with pytest.raises(InvalidArgument) as refusal:
                 ToFile(place).check(PERIOD, [], RELEASE)
             assert refusal.value.field == "output"
 
@@ -107,7 +107,7 @@ def test_what_does_not_fit_an_address_is_refused(
     place: str, format: str | None, batch: bool, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a folder of that name that is there already is a place
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(InvalidArgument) as refusal:
         sink_of(place, format, batch=batch)
     assert refusal.value.field == field
 

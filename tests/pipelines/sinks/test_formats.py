@@ -34,7 +34,7 @@ from private_topk.pipelines.sinks.formats import (
 )
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
@@ -156,7 +156,7 @@ def test_a_message_names_its_group() -> None:
 
 
 def test_unknown_endings() -> None:
-    with pytest.raises(Refusal, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
+    with pytest.raises(InvalidArgument, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
         format_of("ranking.xlsx")
 
 

@@ -22,7 +22,7 @@ from private_topk.pipelines.identity import NOT_IN_FINGERPRINT
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import Read, Rows, packed, read, write
@@ -73,13 +73,13 @@ class SourceContract:
     def test_what_is_not_there_is_refused(self, missing: Source | None) -> None:
         if missing is None:
             pytest.skip("nobody can tell whether it is there")
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(InvalidArgument) as refusal:
             missing.check(PERIOD)
         assert refusal.value.field == "input", refusal.value
 
     def test_what_never_ends_needs_a_horizon(self, source: Source) -> None:
         if not source.bounded:
-            with pytest.raises(Refusal) as refusal:
+            with pytest.raises(InvalidArgument) as refusal:
                 source.check(None)
             assert refusal.value.field == "period_from"
 
@@ -135,7 +135,7 @@ class FormatContract:
         path = write(tmp_path / f"rows{self.ending}{packing}", content)
         assert read(path, size=100) == self.expected
         for broken in (content[:15], content[:-4], content[: len(content) // 2], self.content(self.rows)):
-            with pytest.raises(Refusal, match=rf"rows.*{packing} is not a whole {PACKINGS[packing]} file"):
+            with pytest.raises(InvalidArgument, match=rf"rows.*{packing} is not a whole {PACKINGS[packing]} file"):
                 read(write(path, broken))
 
     def test_no_rows(self, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ class FormatContract:
         if not self.headed:
             assert read(path, Columns(item="track")) == ([], 3000)
             return
-        with pytest.raises(Refusal, match=r"item_column 'track' is no column of .*rows\.") as refusal:
+        with pytest.raises(InvalidArgument, match=r"item_column 'track' is no column of .*rows\.") as refusal:
             read(path, Columns(item="track"))
         assert "item 4" not in str(refusal.value)
 

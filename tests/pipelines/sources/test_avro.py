@@ -18,7 +18,7 @@ import pytest
 from private_topk.pipelines.files import FileInfo, match
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.formats import reader_of
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.sources.test_avro_types import container, number
 from tests.pipelines.support import Rows, avro_schema, command, read, to_avro, write
@@ -52,7 +52,7 @@ def test_codecs_give_what_was_packed_and_nothing_of_what_is_broken(tmp_path: Pat
     }[codec]()
     found = read(write(tmp_path / "rows.avro", container(schema, [(1, packed)], codec)))
     assert found == (([(label, "i")], 0) if size <= 4096 else ([], 1))
-    with pytest.raises(Refusal, match="is damaged: a block cannot be decoded"):
+    with pytest.raises(InvalidArgument, match="is damaged: a block cannot be decoded"):
         read(write(tmp_path / "rows.avro", container(schema, [(1, packed[: len(packed) // 2])], codec)))
 
 
@@ -78,7 +78,7 @@ def logical(kind: str, base: str = "long") -> dict[str, str]:
     ],
 )
 def test_columns_are_checked_beforehand(tmp_path: Path, schema: dict, columns: Columns, message: str) -> None:
-    with pytest.raises(Refusal, match=rf"rows\.avro.*{message}"):
+    with pytest.raises(InvalidArgument, match=rf"rows\.avro.*{message}"):
         read(write(tmp_path / "rows.avro", to_avro([], schema)), columns)
 
 
@@ -98,7 +98,7 @@ def test_columns_are_checked_beforehand(tmp_path: Path, schema: dict, columns: C
     ids=range(9),  # a file holds random bytes, and a test needs a name that stays
 )
 def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: str) -> None:
-    with pytest.raises(Refusal, match=rf"rows\.avro .*{message}"):
+    with pytest.raises(InvalidArgument, match=rf"rows\.avro .*{message}"):
         read(write(tmp_path / "rows.avro", content))
 
 
@@ -235,7 +235,7 @@ def test_a_block_is_used_up_to_its_last_byte_or_refuses_the_file(made, tmp_path:
         [(0, [], b"\x02x"), (2, A, b"")],
     ):
         path = made(*blocks)
-        with pytest.raises(Refusal, match=r"rows\.avro is damaged: a block cannot be decoded"):
+        with pytest.raises(InvalidArgument, match=r"rows\.avro is damaged: a block cannot be decoded"):
             read(path)
         done = command(
             "run",
@@ -274,7 +274,7 @@ def test_a_file_that_ends_in_a_block_or_claims_what_is_not_there(tmp_path: Path,
         content = good + more
         path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.endswith(".gz") else content)
         for size in (20, 1 << 30):
-            with pytest.raises(Refusal, match=said):
+            with pytest.raises(InvalidArgument, match=said):
                 read(path, size=size)
 
 
@@ -337,5 +337,5 @@ def test_a_file_that_is_replaced_after_it_was_split_is_refused_and_of_one_that_g
         to_avro(rows[:200], sync_interval=300, sync_marker=POLARS),
     ):
         write(path, content)
-        with pytest.raises(Refusal, match="is truncated or damaged"):
+        with pytest.raises(InvalidArgument, match="is truncated or damaged"):
             rows_read()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from private_topk.pipelines.sources import Columns, avro
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.payloads import AvroPayload
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.examples import examples
 from tests.pipelines.sources import reference
 from tests.pipelines.support import read, write
@@ -272,7 +272,7 @@ def test_bytes_behind_the_rows_of_a_block_refuse_it(tmp_path_factory, made: tupl
     packed[at] = (packed[at][0], packed[at][1] + more)
     path = write(tmp_path_factory.mktemp("rows") / "rows.avro", container(schema, packed))
     for plain in (avro.plain_types, lambda schema, fields: None):
-        with patch.object(avro, "plain_types", plain), pytest.raises(Refusal, match="is damaged"):
+        with patch.object(avro, "plain_types", plain), pytest.raises(InvalidArgument, match="is damaged"):
             read(path, TIMED)
 
 
@@ -298,7 +298,7 @@ def test_other_types_are_refused_beforehand_for_every_role(tmp_path: Path, other
         kinds = {"user": "string", "item": "string", "time": "long"} | {role: other}
         schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
         path = write(tmp_path / "rows.avro", container(schema, []))
-        with pytest.raises(Refusal, match=f"column '{role}' cannot be used: .* must be .*, got "):
+        with pytest.raises(InvalidArgument, match=f"column '{role}' cannot be used: .* must be .*, got "):
             read(path, TIMED)
 
 
@@ -307,7 +307,7 @@ def test_times_are_no_labels(tmp_path: Path, kind: Any) -> None:  # noqa: ANN401
     for role in ("user", "item"):
         kinds = {"user": "string", "item": "string"} | {role: kind}
         schema = {"type": "record", "name": "Row", "fields": [{"name": n, "type": kinds[n]} for n in kinds]}
-        with pytest.raises(Refusal, match=f"column '{role}' cannot be used: users, items and groups must be "):
+        with pytest.raises(InvalidArgument, match=f"column '{role}' cannot be used: users, items and groups must be "):
             read(write(tmp_path / "rows.avro", container(schema, [])))
 
 
@@ -316,5 +316,5 @@ def test_a_record_that_may_hold_itself_is_refused(tmp_path: Path) -> None:
     kinds = {"user": "string", "item": "string", "next": ["null", "Node"]}
     fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
     node = {"type": "record", "name": "Node", "namespace": "a.b", "fields": fields}
-    with pytest.raises(Refusal, match="may hold themselves, which is not safe to read"):
+    with pytest.raises(InvalidArgument, match="may hold themselves, which is not safe to read"):
         read(write(tmp_path / "rows.avro", container(node, [])))

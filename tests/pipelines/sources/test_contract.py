@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.pipelines.sources.pubsub import PubSub
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract, tree
 from tests.pipelines.support import write
 
@@ -157,6 +157,6 @@ class TestPubSub(SourceContract):
     ],
 )
 def test_what_does_not_fit_an_address_is_refused(place: str, watch: bool, options: dict[str, Any], field: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(InvalidArgument) as refusal:
         source_of(place, COLUMNS, watch, **options)
     assert refusal.value.field == field

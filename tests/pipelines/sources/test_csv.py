@@ -21,7 +21,7 @@ import pytest
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources import text as text_source
 from private_topk.pipelines.sources.csv import Header, rows_of
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.texts import delimiter, encoding
 from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.support import Rows, read, reasons, to_csv, write
@@ -141,7 +141,7 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
     ],
 )
 def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content: bytes, message: str) -> None:
-    with pytest.raises(Refusal, match=message) as caught:
+    with pytest.raises(InvalidArgument, match=message) as caught:
         read(write(tmp_path / "rows.csv", content))
     assert "rows.csv" in str(caught.value)
     assert not any(word in str(caught.value) for word in ("secret", "alice", "caf"))
@@ -211,7 +211,9 @@ def test_an_encoding_is_of_the_rows_and_a_broken_line_costs_itself(tmp_path: Pat
                 [expected[0], expected[2]],
                 1,
             )
-    with pytest.raises(Refusal, match="utf-16 needs the mark of its byte order .*rows.csv has none: .*utf-16-le or"):
+    with pytest.raises(
+        InvalidArgument, match="utf-16 needs the mark of its byte order .*rows.csv has none: .*utf-16-le or"
+    ):
         read(write(tmp_path / "rows.csv", text.encode("utf-16-le")), Columns(encoding="utf-16"))
     assert read(write(tmp_path / "rows.csv", b"\xff\xfe"), Columns(encoding="utf-16")) == ([], 0)
 
@@ -238,7 +240,7 @@ def test_delimiters(tmp_path: Path, sign: str) -> None:
     for quoted in (False, True):
         found = read(path, Columns(delimiter=sign, quoted_line_ends=quoted))
         assert found == ([(user, item) for user, _, item in rows], 0)
-    with pytest.raises(Refusal, match="rows.tsv: the first line must name one column 'user'|of .*rows.tsv"):
+    with pytest.raises(InvalidArgument, match="rows.tsv: the first line must name one column 'user'|of .*rows.tsv"):
         read(write(tmp_path / "rows.tsv", "user,item\na,b\n"), Columns(delimiter=","))
 
 
@@ -274,7 +276,7 @@ def test_a_nul_byte_takes_no_other_row_along(tmp_path: Path, ending: str, quoted
         if not quoted_line_ends:
             assert read(path) == ([*others[:20_000], ("a", "tea"), *others[20_000:]], 1)
             continue
-        with pytest.raises(Refusal, match="holds NUL bytes, which CSV cannot carry") as found:
+        with pytest.raises(InvalidArgument, match="holds NUL bytes, which CSV cannot carry") as found:
             read(path, Columns(quoted_line_ends=True))
         assert "tea" not in str(found.value)
 

@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.pipelines.sources.domain import DomainFile, read_domain
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import avro_schema, to_avro, write
 
 ITEMS = ["b", "é🎵", "7", " spaced "]
@@ -79,14 +79,14 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
     ids=lambda value: "" if isinstance(value, bytes) else None,  # a sync marker is another in every process
 )
 def test_bad_files(tmp_path: Path, name: str, content: bytes | str, message: str) -> None:
-    with pytest.raises(Refusal, match=message) as caught:
+    with pytest.raises(InvalidArgument, match=message) as caught:
         read_domain(str(write(tmp_path / name, content)), "item")
     assert name in str(caught.value)
 
 
 def test_no_file_and_several(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"domain .*none\.txt does not exist"):
+    with pytest.raises(InvalidArgument, match=r"domain .*none\.txt does not exist"):
         read_domain(str(tmp_path / "none.txt"), "item")
     write(tmp_path / "a.txt", "a\n"), write(tmp_path / "b.txt", "b\n")
-    with pytest.raises(Refusal, match="domain must be one file, got 2"):
+    with pytest.raises(InvalidArgument, match="domain must be one file, got 2"):
         read_domain(str(tmp_path / "*.txt"), "item")

@@ -19,7 +19,7 @@ from private_topk.pipelines.sources import files as source
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files, read_ahead
 from private_topk.pipelines.sources.formats import Read, cut_into_pieces, read_pieces
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import KEY, PERIOD, rows_of
 from tests.pipelines.sources.contract import ROWS as TIMED
 from tests.pipelines.support import (
@@ -66,7 +66,7 @@ def test_it_is_refused_whenever_it_was_cut(tmp_path: Path, ending: str) -> None:
     next(reads)  # the rest is read by then, or is cut off before
     path.write_bytes(FULL[ending][: last_end(ending)])
     for reading in (reads, later):
-        with pytest.raises(Refusal, match="was changed after the launch"):
+        with pytest.raises(InvalidArgument, match="was changed after the launch"):
             list(reading)
     shorter = found(Files(str(path)))  # which no look at the rows would tell
     assert 0 < sum(len(each.block or ()) for each in shorter) < whole
@@ -164,7 +164,7 @@ def test_json_that_is_not_an_object_a_line_is_told_before_the_charge(
 ) -> None:
     path = write(tmp_path / f"rows{ending}", packed(content, ending))
     if remedy:
-        with pytest.raises(Refusal, match=remedy):
+        with pytest.raises(InvalidArgument, match=remedy):
             source_of(str(path), Columns()).check(None)
     else:
         assert read(path) == ([("a", "x")], 2)
@@ -220,7 +220,7 @@ class TestPatterns:
             source = source_of(f"file://{host}{tmp_path}/a%20b%25/*.jsonl", COLUMNS)
             assert source.place == f"{tmp_path}/a b%/*.jsonl" and source.stored_bytes() > 0
         for place in ("file://elsewhere/x.avro", "file://x.avro"):
-            with pytest.raises(Refusal, match="must be a path or file:///PATH") as refusal:
+            with pytest.raises(InvalidArgument, match="must be a path or file:///PATH") as refusal:
                 source_of(place, COLUMNS)
             assert refusal.value.field == "input"
 
@@ -228,12 +228,14 @@ class TestPatterns:
         (tmp_path / "rows.jsonl").mkdir()
         for name in ("_SUCCESS", "part-0.parquet"):
             (tmp_path / "rows.jsonl" / name).touch()
-        with pytest.raises(Refusal, match="is a folder: name its files, as in '.*/rows.jsonl/\\*.parquet'") as refusal:
+        with pytest.raises(
+            InvalidArgument, match="is a folder: name its files, as in '.*/rows.jsonl/\\*.parquet'"
+        ) as refusal:
             source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
         assert refusal.value.field == "input"
 
     def test_what_is_refused_is_shown_as_it_was_given(self, tmp_path: Path) -> None:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(InvalidArgument) as refusal:
             source_of(f"{tmp_path}/{{user}}/*.avro", COLUMNS).check(None)
         assert refusal.value.shown(lambda field: f"--{field}").startswith(f"--input {tmp_path}/{{user}}/*.avro matches")
 
@@ -294,7 +296,9 @@ class TestKeys:
     def test_a_path_that_says_no_one_thing_is_refused(self, tmp_path: Path, path: str) -> None:
         (tmp_path / path).mkdir(parents=True)
         write(tmp_path / path / "a.jsonl", [{"user": "u"}])
-        with pytest.raises(Refusal, match="twice: a column has one value|a key that is not UTF-8: rename") as refusal:
+        with pytest.raises(
+            InvalidArgument, match="twice: a column has one value|a key that is not UTF-8: rename"
+        ) as refusal:
             source_of(f"{tmp_path}/**/*.jsonl", Columns()).check(None)
         assert refusal.value.field == "input"
 

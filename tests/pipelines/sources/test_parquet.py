@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources import parquet as source
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.examples import examples
 from tests.pipelines.sources import reference
 from tests.pipelines.sources.contract import FormatContract
@@ -55,14 +55,14 @@ class TestFormat(FormatContract):
     ],
 )
 def test_columns_are_checked_beforehand(tmp_path: Path, columns: dict, message: str) -> None:
-    with pytest.raises(Refusal, match=message) as caught:
+    with pytest.raises(InvalidArgument, match=message) as caught:
         read(write(tmp_path / "rows.parquet", parquet(columns)), Columns(time="time") if "time" in columns else None)
     assert "secret" not in str(caught.value)
 
 
 def test_doubled_columns(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["user", "item", "item"])
-    with pytest.raises(Refusal, match="several columns 'item'"):
+    with pytest.raises(InvalidArgument, match="several columns 'item'"):
         read(write(tmp_path / "rows.parquet", parquet(table)))
 
 
@@ -71,7 +71,7 @@ def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
     misnamed = good.replace(b"user\x15", b"\xffser\x15").replace(b"\x04user", b"\x04\xffser")
     assert misnamed != good
     for bad in (b"", b"user,item\na,b\n", good[:-7], good[: len(good) // 2], misnamed):
-        with pytest.raises(Refusal, match="not a Parquet file, or it is truncated"):
+        with pytest.raises(InvalidArgument, match="not a Parquet file, or it is truncated"):
             read(write(tmp_path / "rows.parquet", bad))
 
 
@@ -80,7 +80,7 @@ def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
     place = pq.ParquetFile(io.BytesIO(good)).metadata.row_group(0).column(0).dictionary_page_offset
     bad = bytearray(good)
     bad[place + 30 : place + 1000] = bytes(970)
-    with pytest.raises(Refusal, match=r"rows\.parquet is damaged: its row groups 0 to 1 cannot be decoded"):
+    with pytest.raises(InvalidArgument, match=r"rows\.parquet is damaged: its row groups 0 to 1 cannot be decoded"):
         read(write(tmp_path / "rows.parquet", bytes(bad)))
 
 
@@ -226,7 +226,7 @@ def test_other_types_are_no_labels(tmp_path_factory, values: pa.Array) -> None: 
     for role in ("user", "item"):
         sink = io.BytesIO()
         pq.write_table(pa.table({"user": ["u"], "item": ["i"]} | {role: values}), sink)
-        with pytest.raises(Refusal, match=f"column '{role}' cannot be used: users, items and groups must be"):
+        with pytest.raises(InvalidArgument, match=f"column '{role}' cannot be used: users, items and groups must be"):
             read(write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue()))
 
 

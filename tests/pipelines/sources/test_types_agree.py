@@ -27,7 +27,7 @@ from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.transforms.elements import Shape
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.types import KINDS, kind_of, kind_of_class
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
@@ -154,7 +154,7 @@ def objects(column: Column, folder: Path) -> list[str]:
     """Each value by itself: a column of objects has no type that could be refused."""
     found = framed(pd.DataFrame({"user": pd.Series(column.values, dtype=object), "item": "i"}))
     if column.read is None and not found:
-        raise Refusal("", "left out, each by itself")
+        raise InvalidArgument("", "left out, each by itself")
     return found
 
 
@@ -163,7 +163,7 @@ def elements(column: Column, folder: Path) -> list[str]:
     Shape().check(beam.typehints.Tuple[kinds.pop(), str])
     found = [Shape().values((value, "i")) for value in column.values]
     if column.loose and set(found) == {"unreadable"}:
-        raise Refusal("", "left out, each by itself")
+        raise InvalidArgument("", "left out, each by itself")
     return [row[0] for row in found if isinstance(row, tuple)]
 
 
@@ -175,7 +175,7 @@ READERS = [parquet, deltas, polars_parquet, avro, arrow_frame, polars_frame, obj
 def test_a_column_has_one_outcome(name: str, reader: Callable[[Column, Path], list[str]], tmp_path: Path) -> None:
     column = COLUMNS[name]
     if column.read is None:
-        with pytest.raises(Refusal):
+        with pytest.raises(InvalidArgument):
             reader(column, tmp_path)
     else:
         assert reader(column, tmp_path) == column.read
@@ -226,7 +226,9 @@ def test_counts_in_place_of_items_are_refused_by_their_type(rows: list[Any]) -> 
     kinds = beam.typehints.Tuple[str, type(rows[0][1])] if isinstance(rows[0], tuple) else beam.Row
     pairs = beam.Pipeline() | beam.Create(rows if isinstance(rows[0], tuple) else [beam.Row(**rows[0])])
     pairs = pairs | beam.Map(lambda row: row).with_output_types(kinds) if isinstance(rows[0], tuple) else pairs
-    with pytest.raises(Refusal, match="domain has no whole number, and by their type the rows have nothing else"):
+    with pytest.raises(
+        InvalidArgument, match="domain has no whole number, and by their type the rows have nothing else"
+    ):
         pairs | PrivateTopK(1, Joint(1), ["tea", "milk"])
 
 
@@ -319,7 +321,7 @@ def test_numbers_need_a_unit_where_a_schema_says_that_they_are_numbers(times: pa
     assert command("run", *options(**asked, input=tmp_path / "rows.parquet", time_unit="s", dry_run=True)).status == 0
     write(tmp_path / "rows.csv", "user,item,time\nu,i,5\n")
     assert command("run", *options(**asked, input=tmp_path / "rows.csv", dry_run=True)).status == 0
-    with pytest.raises(Refusal, match="time_unit must be given: column 'time' has numbers, of type "):
+    with pytest.raises(InvalidArgument, match="time_unit must be given: column 'time' has numbers, of type "):
         table_of(rows, Columns(time="time"))
 
 

@@ -20,7 +20,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.runners import Launch
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import RELEASE, SinkContract
 from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract
 from tests.pipelines.streaming.replay import Topics
@@ -87,7 +87,7 @@ class TestToKafka(SinkContract):
         return dict(self.broker.messages(self.name, 2))
 
     def test_a_topic_that_is_not_there(self, broker: Topics) -> None:
-        with pytest.raises(Refusal, match="has no topic") as refusal:
+        with pytest.raises(InvalidArgument, match="has no topic") as refusal:
             ToKafka(KafkaTopic(broker.address, "nowhere")).check(PERIOD, [], RELEASE)
         assert refusal.value.field == "output"
 
@@ -95,7 +95,7 @@ class TestToKafka(SinkContract):
 def test_the_readers_of_a_runner_that_follows_the_last_of_them(broker: Topics) -> None:
     source = Kafka(KafkaTopic(broker.address, "any"), COLUMNS, readers=2)
     facts = Launch("prism", FnApiRunner(), PipelineOptions([]), follows_slowest_reader=False)
-    with pytest.raises(Refusal, match="must be 1 on prism") as refusal:
+    with pytest.raises(InvalidArgument, match="must be 1 on prism") as refusal:
         source.check_runner(facts)
     assert refusal.value.field == "kafka_readers"
     source.check_runner(Launch("flink", FnApiRunner(), PipelineOptions([])))

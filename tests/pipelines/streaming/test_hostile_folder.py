@@ -23,7 +23,7 @@ from private_topk.pipelines.sources import folder as module
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.folder import NOTES, _digest, _WatchDoFn, arrived
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.turns import Reading, short_windows
 from tests.pipelines.support import to_json_lines
@@ -136,7 +136,7 @@ def attempt(place: Path, seed: int, replaces: bool, patch: pytest.MonkeyPatch) -
     """How a schedule ended: "same", or the sentence of a report that failed. Raises AssertionError."""
     try:
         live, world = schedule(place, seed, replaces, patch)
-    except Refusal as refusal:
+    except InvalidArgument as refusal:
         return refusal.rule
     known = live._rest.digests()
     for file in arrived(f"{place}/*.jsonl"):
@@ -182,7 +182,7 @@ def test_a_file_that_grows_while_it_is_read_fails_the_report(tmp_path: Path, mon
         return real(name)
 
     monkeypatch.setattr(module, "reader_of", slow)
-    with pytest.raises(Refusal, match="changed after it had been read"):
+    with pytest.raises(InvalidArgument, match="changed after it had been read"):
         live.turn()
 
 
@@ -202,7 +202,7 @@ def test_a_file_that_is_changed_after_it_was_read_fails_the_report(
     written = path.stat().st_mtime_ns
     path.write_bytes(path.read_bytes() + rows)
     os.utime(path, ns=(written, written if rows else written + 10**9))
-    with pytest.raises(Refusal, match="changed after it had been read"):
+    with pytest.raises(InvalidArgument, match="changed after it had been read"):
         live.turn()
 
 
@@ -233,7 +233,7 @@ def test_where_lateness_cannot_be_noted_the_report_fails(tmp_path: Path) -> None
     (tmp_path / NOTES).write_bytes(b"a file where a folder should be")
     (tmp_path / "late.jsonl").write_bytes(late_rows())
     os.utime(tmp_path / "late.jsonl", (1, 1))
-    with pytest.raises(Refusal, match="takes no note of that"):
+    with pytest.raises(InvalidArgument, match="takes no note of that"):
         live.to_the_end()
 
 
@@ -249,7 +249,7 @@ def test_two_streams_over_one_folder_contradict_each_other_aloud(tmp_path: Path)
     note.write_bytes(b"5\n")
     again = reading(tmp_path, period)
     again.estimator.set_watermark(live.estimator.current_watermark())
-    with pytest.raises(Refusal, match="another stream over this folder"):
+    with pytest.raises(InvalidArgument, match="another stream over this folder"):
         again.turn()
 
 

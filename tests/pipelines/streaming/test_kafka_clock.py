@@ -29,7 +29,7 @@ from private_topk.pipelines.sources.kafka import (
     check_repeatable,
 )
 from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.replay import Topics
 from tests.pipelines.streaming.turns import Reading, in_the_background, short_windows
@@ -144,7 +144,7 @@ def test_a_topic_without_stamps_of_the_broker_is_refused(broker: Topics, behind:
     assert producer.flush(10) == 0
     source = source_at(broker, name)
     if not behind:
-        with pytest.raises(Refusal, match="LogAppendTime on the topic, or give clock event") as refusal:
+        with pytest.raises(InvalidArgument, match="LogAppendTime on the topic, or give clock event") as refusal:
             source.check(period)
         assert refusal.value.field == "input"
         return source_at(broker, name, clock="event").check(period)
@@ -153,7 +153,7 @@ def test_a_topic_without_stamps_of_the_broker_is_refused(broker: Topics, behind:
     _until(lambda: source.topic.facts("input").stamps == "LogAppendTime")
     source.check(period)
     live = reading(broker, name, period)
-    with pytest.raises(Refusal, match="stamped by who sent them"):
+    with pytest.raises(InvalidArgument, match="stamped by who sent them"):
         live.until(lambda: live.rows)
     assert live.clock < period.closing[0]
     return None
@@ -162,7 +162,7 @@ def test_a_topic_without_stamps_of_the_broker_is_refused(broker: Topics, behind:
 def test_a_compacted_topic_is_refused(broker: Topics) -> None:
     broker.create("compacted", 1, **STAMPED, **{"cleanup.policy": "compact"})
     for clock in ("log", "event"):
-        with pytest.raises(Refusal, match="is compacted") as refusal:
+        with pytest.raises(InvalidArgument, match="is compacted") as refusal:
             source_at(broker, "compacted", clock=clock).check(short_windows(time.time(), 1, 1))
         assert refusal.value.field == "input"
 
@@ -176,10 +176,10 @@ def test_messages_deleted_before_they_are_read_fail_the_report(broker: Topics) -
     live._fn.teardown()  # what it had fetched ahead would be read all the same
     broker.send("deleted", 1, [(f"v{n}", a_row(f"v{n}")) for n in range(10)])
     _delete(broker, "deleted", 15)
-    with pytest.raises(Refusal, match="lost messages before they were read"):
+    with pytest.raises(InvalidArgument, match="lost messages before they were read"):
         live.until(lambda: live.over)
     # Another launch is told before it starts, unless it begins after what is gone.
-    with pytest.raises(Refusal, match="deleted messages which may be of the horizon"):
+    with pytest.raises(InvalidArgument, match="deleted messages which may be of the horizon"):
         source_at(broker, "deleted").check(period)
     start = datetime.now(timezone.utc).isoformat()
     source_at(broker, "deleted", start=start).check(period)
@@ -191,7 +191,7 @@ def test_an_empty_log_of_old_is_no_obstacle_to_what_is_to_come(broker: Topics) -
     broker.send("emptied", 1, [("u", a_row("u"))])
     _delete(broker, "emptied", 1)
     source_at(broker, "emptied").check(short_windows(time.time(), 10, 1))
-    with pytest.raises(Refusal, match="deleted messages"):
+    with pytest.raises(InvalidArgument, match="deleted messages"):
         source_at(broker, "emptied").check(short_windows(time.time() - 3600, 7200, 1))
 
 
@@ -203,7 +203,7 @@ def test_partitions_that_are_added_fail_the_report_before_a_window_closes_withou
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(30)
     _until(lambda: len(KafkaTopic(broker.address, "grown").partitions("input")) == 2)
-    with pytest.raises(Refusal, match="was given more partitions"):
+    with pytest.raises(InvalidArgument, match="was given more partitions"):
         live.until(lambda: live.over)
     assert live.clock < period.closing[0]
 
@@ -254,10 +254,10 @@ def test_a_message_stamped_before_a_closed_window_fails_the_report() -> None:
     """The idle clock was ahead of the broker's: a repetition would count the row, so nothing may go on quietly."""
     period = short_windows(0, 60, 3)
     positions = Positions((0,), (None,), (61_000_000,))
-    with pytest.raises(Refusal, match="stamped before a window had closed"):
+    with pytest.raises(InvalidArgument, match="stamped before a window had closed"):
         _fn(period)._taken(positions, 0, [_message(0, 59_999)], 61_000_000)
     _fn(period)._taken(positions, 0, [_message(0, 60_000)], 61_000_000)  # late in both
-    with pytest.raises(Refusal, match="stamped by who sent them"):
+    with pytest.raises(InvalidArgument, match="stamped by who sent them"):
         _fn(period)._taken(positions, 0, [_message(0, 62_000), _message(1, 62_000, TIMESTAMP_CREATE_TIME)], 61_000_000)
 
 

@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, first_offset
 from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.streaming import turns
 from tests.pipelines.streaming.turns import Reading, short_windows
 
@@ -166,7 +166,7 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
     assert first_offset(broker, broker, 0, int(START * 1000), int(START * 1000)) == 0 and not answers  # type: ignore[arg-type]
     monkeypatch.setattr(kafka, "_SETTLED", 0.01)
     broker.silent = 1.0
-    with pytest.raises(Refusal, match="kafka://recorded/topic does not answer: ") as refusal:
+    with pytest.raises(InvalidArgument, match="kafka://recorded/topic does not answer: ") as refusal:
         first_offset(broker, broker, 0, None, 0)  # type: ignore[arg-type]
     assert refusal.value.field == "input"
 
@@ -176,5 +176,5 @@ def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = GroupReader(Log(broker, None, 1, 0.0), (0,), timedelta(0))  # type: ignore[arg-type]
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
-    with pytest.raises(Refusal, match="by a broker that took over with less"):
+    with pytest.raises(InvalidArgument, match="by a broker that took over with less"):
         reader.read((7,))

@@ -18,7 +18,7 @@ from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.release.test_progress import Nowhere
 from tests.pipelines.support import Done, command, options, write
 
@@ -306,7 +306,7 @@ def test_what_nobody_can_look_at_is_not_sent_again() -> None:
     for outcome in ("released", "started"):
         with sqlite3.connect("b.db") as database:
             database.execute(f"UPDATE private_topk_charges SET outcome = '{outcome}'")
-        with pytest.raises(Refusal, match="nowhere cannot be asked which windows of r it has"):
+        with pytest.raises(InvalidArgument, match="nowhere cannot be asked which windows of r it has"):
             run(report, prepare("direct", ["--streaming"]))
     assert [charge["outcome"] for charge in charges()] == ["started"]
 

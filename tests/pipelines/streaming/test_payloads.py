@@ -11,7 +11,7 @@ import pytest
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import AvroPayload, Decoder, JsonPayload, make_payload
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 COLUMNS = Columns(time="time")
 SCHEMA = {
@@ -127,7 +127,7 @@ def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
     def refused(schema: object, columns: Columns = COLUMNS) -> str:
         path = tmp_path / "play.avsc"
         path.write_text(schema if isinstance(schema, str) else json.dumps(schema))
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InvalidArgument) as caught:
             make_payload("avro", str(path), columns)
         return str(caught.value)
 
@@ -135,9 +135,9 @@ def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
     assert "not an Avro schema of a record" in refused('"string"')
     assert "user_column 'who' is no column of" in refused(SCHEMA, Columns("who"))
     assert "play.avsc: it has item, time, user: give user_column from these names" in refused(SCHEMA, Columns("who"))
-    with pytest.raises(Refusal, match="payload avro needs payload_schema"):
+    with pytest.raises(InvalidArgument, match="payload avro needs payload_schema"):
         make_payload("avro", None, COLUMNS)
-    with pytest.raises(Refusal, match="payload_schema goes with payload avro"):
+    with pytest.raises(InvalidArgument, match="payload_schema goes with payload avro"):
         make_payload("json", "x.avsc", COLUMNS)
     (tmp_path / "play.avsc").write_text(json.dumps(SCHEMA))
     assert isinstance(make_payload("avro", str(tmp_path / "play.avsc"), COLUMNS), AvroPayload)

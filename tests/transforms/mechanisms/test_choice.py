@@ -14,7 +14,7 @@ from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
 from private_topk.transforms.mechanisms.choice import Forecast, choose
 from private_topk.transforms.spec import TopK
@@ -132,7 +132,7 @@ def test_nothing_to_choose_from() -> None:
     only = [MECHANISMS["oneshot"](1.0)]
     assert choose(only, 10, ITEMS, True).name == "oneshot"
     for some, items in (([], ITEMS), (only, None), ([MECHANISMS["joint"](1.0)], ITEMS)):
-        with pytest.raises(Refusal, match="mechanism"):
+        with pytest.raises(InvalidArgument, match="mechanism"):
             choose(some, 10, items, True)
 
 

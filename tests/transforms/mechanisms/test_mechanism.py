@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     About,
@@ -37,7 +37,9 @@ def test_a_relation_that_is_not_offered_is_refused(name: str) -> None:
     needed = {
         n: v for n, v in (("delta", 0.1), ("max_items_per_user", 1)) if n in MECHANISMS[name].__dataclass_fields__
     }
-    with pytest.raises(Refusal, match=f"neighbours must be one of add-remove, swap for {name}, got 'both'") as caught:
+    with pytest.raises(
+        InvalidArgument, match=f"neighbours must be one of add-remove, swap for {name}, got 'both'"
+    ) as caught:
         MECHANISMS[name](epsilon=1.0, neighbours="both", **needed)
     assert caught.value.field == "neighbours"
 
@@ -48,13 +50,13 @@ def test_what_one_user_changes() -> None:
 
 def test_refusals_name_the_field_and_show_no_count() -> None:
     for counts in ([[7919]], [-7919], np.array([2**63 + 7919], np.uint64)):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(InvalidArgument) as caught:
             Peeling(1.0)(counts, 1, RandomBits.keyed(b"x"))
         assert caught.value.field == "counts" and "7919" not in str(caught.value)
-    with pytest.raises(Refusal, match="k must be at least 1, got 0") as caught:
+    with pytest.raises(InvalidArgument, match="k must be at least 1, got 0") as caught:
         check_k(0, 3)
     assert caught.value.field == "k"
-    with pytest.raises(Refusal, match="k must be at most the number of items, got k = 4 and 3 items"):
+    with pytest.raises(InvalidArgument, match="k must be at most the number of items, got k = 4 and 3 items"):
         Peeling(1.0)([1, 2, 3], 4, None)
 
 
@@ -64,7 +66,7 @@ def test_negative_counts_are_refused_before_anything_is_drawn(name: str, dtype: 
     mechanism = MECHANISMS[name](epsilon=1.0, **({"delta": 0.1} if name == "limit-domain" else {}))
     bits = RandomBits.keyed(b"x")
     for counts in ([-97, 1, 2], [3, 2, -97]):
-        with pytest.raises(Refusal, match="counts must be at least 0") as caught:
+        with pytest.raises(InvalidArgument, match="counts must be at least 0") as caught:
             mechanism(np.array(counts, dtype), 1, bits)
         assert caught.value.field == "counts" and "97" not in str(caught.value)
     assert repr(bits) == repr(RandomBits.keyed(b"x"))
@@ -115,7 +117,9 @@ ANSWER: list[Any] = [None]
 @pytest.mark.parametrize("answer", WRONG, ids=str)
 def test_a_mechanism_of_one_s_own_answers_with_different_items(answer: object) -> None:
     ANSWER[0] = answer
-    with pytest.raises(Refusal, match="mechanism broken must answer with 2 different ranks, an array of integers"):
+    with pytest.raises(
+        InvalidArgument, match="mechanism broken must answer with 2 different ranks, an array of integers"
+    ):
         Broken()([5, 4, 3], 2, RandomBits.keyed(b"ranks"))
 
 
@@ -126,7 +130,7 @@ def test_fewer_may_come_of_an_unknown_domain_only() -> None:
         if size <= 2:
             assert hiding([9, 8, 7], 2, bits).tolist() == list(range(size))
         else:
-            with pytest.raises(Refusal, match="must answer with at most 2 different ranks"):
+            with pytest.raises(InvalidArgument, match="must answer with at most 2 different ranks"):
                 hiding([9, 8, 7], 2, bits)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
     About,
@@ -29,8 +29,8 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 ROOM = Path(__file__).resolve().parents[3] / "transforms" / "mechanisms"
 
 
-def refused(name: str, **parameters: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refused(name: str, **parameters: object) -> InvalidArgument:
+    with pytest.raises(InvalidArgument) as caught:
         make_mechanism(name, **parameters)
     return caught.value
 
@@ -167,5 +167,5 @@ def test_a_mechanism_of_one_s_own() -> None:
     ],
 )
 def test_what_is_no_mechanism_is_refused(name: str, said: str) -> None:
-    with pytest.raises(Refusal, match=f"mechanism .*{said}"):
+    with pytest.raises(InvalidArgument, match=f"mechanism .*{said}"):
         mechanism_by_name(name)

@@ -24,7 +24,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import kstest
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian, WeightedOrder
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
@@ -62,9 +62,9 @@ def test_no_more_items_count_wholly_than_a_user_may_have(kind: type[Weighted]) -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("whole", [0, -1, 1.5, True, "20"])
 def test_what_is_no_number_of_items_is_refused(kind: type[Weighted], whole: object) -> None:
-    with pytest.raises(Refusal, match="whole_items must be a whole number of at least 1"):
+    with pytest.raises(InvalidArgument, match="whole_items must be a whole number of at least 1"):
         kind(1.0, 1e-6, 50, whole_items=whole)
-    with pytest.raises(Refusal, match=f"must be at most 1000000 for {kind.about.name}"):
+    with pytest.raises(InvalidArgument, match=f"must be at most 1000000 for {kind.about.name}"):
         kind(1.0, 1e-6, 1_000_001)
 
 

@@ -11,7 +11,7 @@ import pytest
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits, mechanism_by_name
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
@@ -30,7 +30,9 @@ def test_it_is_the_true_answer_for_all_small_counts() -> None:
 
 def test_no_name_leads_to_it() -> None:
     for name in ("private_topk.transforms.testing:TrueTopK", "private_topk.transforms.testing.true_top_k:TrueTopK"):
-        with pytest.raises(Refusal, match="protects nobody: it is for tests of pipelines: choose one of joint,"):
+        with pytest.raises(
+            InvalidArgument, match="protects nobody: it is for tests of pipelines: choose one of joint,"
+        ):
             mechanism_by_name(name)
 
 
@@ -56,7 +58,7 @@ def test_every_command_refuses_it(words: list[str], tmp_path: Path, monkeypatch:
 
 
 def test_no_budget_covers_it() -> None:
-    with pytest.raises(Refusal, match="mechanism true-top-k protects nobody, so no budget covers it"):
+    with pytest.raises(InvalidArgument, match="mechanism true-top-k protects nobody, so no budget covers it"):
         TrueTopK().cost(1)
 
 

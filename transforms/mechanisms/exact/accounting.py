@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from flint import arb
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
 
 _MOST_PRECISION = 1 << 13
@@ -48,13 +48,13 @@ def smallest(within: Callable[[Fraction], bool]) -> Fraction:
     """The smallest scale, to float precision, that is `within` budget, where all above one that is are.
 
     Raises:
-        Refusal: no scale below 2**1000 is.
+        InvalidArgument: no scale below 2**1000 is.
     """
     high = Fraction(1)
     while not within(high):
         high *= 2
         if high > 2**1000:
-            raise Refusal(
+            raise InvalidArgument(
                 "epsilon",
                 "must be larger: no noise scale below 2**1000 keeps this budget",
                 "raise {epsilon} or {delta}",

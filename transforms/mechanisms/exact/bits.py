@@ -13,7 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
@@ -30,7 +30,7 @@ class RandomBits:
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes | bytearray) or not key:
-            raise Refusal("key", "must be non-empty bytes", "use RandomBits.fresh() for a new random key")
+            raise InvalidArgument("key", "must be non-empty bytes", "use RandomBits.fresh() for a new random key")
         self._key = hmac.digest(bytes(key), b"private-topk keystream", "sha256")
         self._draws = 0
 

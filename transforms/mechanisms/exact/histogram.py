@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 
 Indices = NDArray[np.int64]
 _COUNTED = 1 << 16  # counts below it are counted in a table and not sorted
@@ -33,20 +33,20 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> NDArray[np.int64]
     """The counts as int64 of shape (d,), or a refusal. Never shows a count. Only an unknown domain may be empty.
 
     Raises:
-        Refusal: they are not of one dimension, none, negative or 2**63 and more.
+        InvalidArgument: they are not of one dimension, none, negative or 2**63 and more.
         TypeError: they are no integers.
     """
     array = np.asarray(counts)
     if array.shape == (0,) and domain == "unknown":
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.size == 0:
-        raise Refusal("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
+        raise InvalidArgument("counts", f"must be one-dimensional and hold at least one item, got shape {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}: cast them if they are whole numbers")
     if array.dtype.kind == "i" and array.min() < 0:
-        raise Refusal("counts", "must be at least 0", "a negative count was given")
+        raise InvalidArgument("counts", "must be at least 0", "a negative count was given")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise Refusal("counts", "must be below 2**63")
+        raise InvalidArgument("counts", "must be below 2**63")
     return array.astype(np.int64, copy=False)
 
 
@@ -67,13 +67,15 @@ class Histogram:
     def __post_init__(self) -> None:
         values, sizes = (np.asarray(a) for a in (self.values, self.sizes))
         if values.ndim != 1 or values.shape != sizes.shape or not len(values):
-            raise Refusal("histogram", f"must have one size for each value, got shapes {values.shape}, {sizes.shape}")
+            raise InvalidArgument(
+                "histogram", f"must have one size for each value, got shapes {values.shape}, {sizes.shape}"
+            )
         if values.dtype.kind not in "iu" or sizes.dtype.kind not in "iu":
             raise TypeError(f"histogram must hold integers, got {values.dtype} and {sizes.dtype}")
         object.__setattr__(self, "values", values.astype(np.int64, copy=False))
         object.__setattr__(self, "sizes", sizes.astype(np.int64, copy=False))
         if self.values[-1] < 0 or (self.values[1:] >= self.values[:-1]).any() or (self.sizes < 1).any():
-            raise Refusal("histogram", "must have decreasing values of at least 0 and sizes of at least 1")
+            raise InvalidArgument("histogram", "must have decreasing values of at least 0 and sizes of at least 1")
 
     @classmethod
     def of(cls, counts: ArrayLike) -> Histogram:
@@ -82,7 +84,7 @@ class Histogram:
         Cost: one pass over counts that are hardly larger than their number, a sort of others.
 
         Raises:
-            Refusal: a count is negative or 2**63 and more, or there is none.
+            InvalidArgument: a count is negative or 2**63 and more, or there is none.
             TypeError: they are no integers.
         """
         array = check_counts(counts)

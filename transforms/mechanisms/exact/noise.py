@@ -22,7 +22,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from private_topk.transforms.errors import Refusal, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, relative_float, uniform
 
@@ -92,7 +92,7 @@ def of_exponential(noise: str) -> Callable[[arb], arb]:
 def check_noise(noise: str) -> None:
     """Refuse a noise for which selection by noisy maximum is not proved."""
     if noise not in LIPSCHITZ_NOISES:
-        raise Refusal("noise", f"must be one of {', '.join(LIPSCHITZ_NOISES)}, got {verbatim(repr(noise))}")
+        raise InvalidArgument("noise", f"must be one of {', '.join(LIPSCHITZ_NOISES)}, got {verbatim(repr(noise))}")
 
 
 def exponential_real(draw: Draw, lane: int, index: int) -> Real:

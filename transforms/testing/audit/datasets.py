@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
@@ -270,7 +270,7 @@ class Asked(NamedTuple):
 
 
 def cases_of(names: Iterable[str] = ()) -> list[Case]:
-    """The cases of some mechanisms, by default of all built-in ones. Raises Refusal for a name that is none."""
+    """The cases of some mechanisms, by default of all built-in ones. Raises InvalidArgument for a name that is none."""
     return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name), {})]
 
 
@@ -325,7 +325,7 @@ def _spec(
     parameters = parameters_of(kind)
     missing = [name for name, parameter in parameters.items() if parameter.required and name not in arguments]
     if missing:
-        raise Refusal(
+        raise InvalidArgument(
             "mechanism",
             f"{kind.about.name} cannot be audited here: it needs {missing[0]}",
             "give that parameter a default",

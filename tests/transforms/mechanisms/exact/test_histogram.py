@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.transforms.errors import Refusal
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.exact.histogram import (
     Blocks,
     CountLookup,
@@ -72,7 +72,7 @@ def test_a_histogram_answers_what_sorted_counts_do(counts: np.ndarray) -> None:
     ],
 )
 def test_what_is_no_histogram_is_refused(values: list[int], sizes: list[int], message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         Histogram(np.array(values, np.int64), np.array(sizes, np.int64))
     with pytest.raises(TypeError, match="integers"):
         Histogram(np.array([1.5]), np.array([1]))

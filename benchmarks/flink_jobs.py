@@ -138,7 +138,7 @@ def start(words: list[str], log: Path, unfinished_bundles: bool = False) -> Fork
 
 def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     from private_topk.pipelines.cli import main
-    from private_topk.pipelines.cli.output import leave
+    from private_topk.pipelines.cli.output import exit_process
     from private_topk.runners.flink import JOB_OPTIONS
 
     if unfinished_bundles:
@@ -147,7 +147,7 @@ def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     for stream in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     faulthandler.register(signal.SIGUSR1)
-    leave(main(words))
+    exit_process(main(words))
 
 
 def end(process: ForkServerProcess) -> None:

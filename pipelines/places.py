@@ -10,7 +10,7 @@ from typing import Any
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.files import ToFile, ToFolder
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import BigQuery
@@ -103,13 +103,13 @@ def sink_of(
             return ToKafka(KafkaTopic.of(place, kafka_config, "output"))
         return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
     place = as_path(place, "output")
-    if batch and place.lower().endswith(tuple(FORMATS)) and not (is_local(place) and os.path.isdir(place)):
+    if batch and place.lower().endswith(tuple(RANKING_FORMATS)) and not (is_local(place) and os.path.isdir(place)):
         _only({"output_format": format} if format else {}, place)
         return ToFile(place, overwrite)
     if batch and not (place.endswith("/") or (is_local(place) and os.path.isdir(place))):
         raise InvalidArgument(
             "output",
-            f"{verbatim(place)} must end with one of {', '.join(FORMATS)}; or with / for a "
+            f"{verbatim(place)} must end with one of {', '.join(RANKING_FORMATS)}; or with / for a "
             "folder, where every window gets a file of its own",
         )
     return ToFolder(place, format or "avro", overwrite)

@@ -18,10 +18,10 @@ from typing import TextIO
 
 from private_topk.runners import Line
 
-FORMATS = ("text", "json")
+LOG_FORMATS = ("text", "json")
 _PROGRAM = "private-topk: "
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-_HEARD: list[int] = []
+_RECEIVED: list[int] = []
 """The signals that asked this process to end: they are the process's own, whatever runs in it."""
 
 
@@ -45,36 +45,36 @@ class Interrupted(Stopped):
         self.state = state
 
 
-def heed_signals() -> None:
+def install_signal_handlers() -> None:
     """Let SIGTERM end a command as Ctrl-C does: with a message, and leaving nothing half done."""
     for end in _ENDS:
-        signal.signal(end, _hear)
+        signal.signal(end, _receive)
 
 
-def unheed_signals() -> None:
+def reset_signal_handlers() -> None:
     """Let a signal end the process at once from now on, as by default: all is done and reported."""
     for end in _ENDS:
         signal.signal(end, signal.SIG_DFL)
 
 
-def heard() -> Stopped | None:
+def received_signal() -> Stopped | None:
     """The signal that asked this process to end, also if a library turned it into another error; or None."""
-    return Stopped(_HEARD[0]) if _HEARD else None
+    return Stopped(_RECEIVED[0]) if _RECEIVED else None
 
 
 def check_signals() -> None:
     """Raise the signal that was received, if any, before something starts that should no longer start."""
-    stop = heard()
+    stop = received_signal()
     if stop is not None:
         raise stop
 
 
-def _hear(number: int, frame: FrameType | None) -> None:
+def _receive(number: int, frame: FrameType | None) -> None:
     """End the command wherever its main thread is; a clean-up that has begun is completed."""
-    if _HEARD and sys.exc_info()[0] is not None:
+    if _RECEIVED and sys.exc_info()[0] is not None:
         return
-    _HEARD.append(number)
-    raise Stopped(_HEARD[0])
+    _RECEIVED.append(number)
+    raise Stopped(_RECEIVED[0])
 
 
 class JsonLines(io.TextIOBase):

@@ -21,7 +21,7 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.pipelines.budget.ledger import Request, charge
 from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun, RecordPublished
-from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, heard
+from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.progress import (
@@ -312,7 +312,7 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     chain: BaseException | None = error
     while chain is not None and not isinstance(chain, KeyboardInterrupt):
         chain = chain.__cause__ or chain.__context__
-    return heard() if chain is None else chain
+    return received_signal() if chain is None else chain
 
 
 def refusal_in(error: BaseException) -> InvalidArgument | None:

@@ -12,9 +12,9 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from private_topk.pipelines.cli.output import guarded, leave, open_streams, told
+from private_topk.pipelines.cli.output import exit_process, open_streams, report_error, run_command
 from private_topk.pipelines.cli.parser import Parser
-from private_topk.pipelines.process import as_json, heed_signals
+from private_topk.pipelines.process import as_json, install_signal_handlers
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def console() -> NoReturn:
     # thresholds takes a sixth of a small run, 1.8 s of CPU instead of 1.5.
     gc.set_threshold(100_000, 50, 100)
     open_streams()
-    heed_signals()
-    leave(main())
+    install_signal_handlers()
+    exit_process(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,9 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:  # the format of stderr applies from the first line on
         given, words = Parser(add_help=False).read(list(sys.argv[1:] if argv is None else argv))
     except InvalidArgument as error:
-        return told(error)
+        return report_error(error)
     with as_json() if getattr(given, "log_format", "text") == "json" else nullcontext():
-        return guarded(lambda: _dispatch(words))
+        return run_command(lambda: _dispatch(words))
 
 
 def _dispatch(words: list[str]) -> None:

@@ -18,7 +18,14 @@ from fractions import Fraction
 from typing import Any, NoReturn, TextIO
 
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.process import Interrupted, RunFailed, Stopped, heard, level, unheed_signals
+from private_topk.pipelines.process import (
+    Interrupted,
+    RunFailed,
+    Stopped,
+    level,
+    received_signal,
+    reset_signal_handlers,
+)
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import utc_text
@@ -38,7 +45,7 @@ def open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))
 
 
-def guarded(command: Callable[[], object]) -> int:
+def run_command(command: Callable[[], object]) -> int:
     """Run a command; turn what it raises into a message and an exit status.
 
     0 done, 1 failed, 2 bad input, 3 not yet, 130 or 143 ended by SIGINT or SIGTERM.
@@ -50,23 +57,23 @@ def guarded(command: Callable[[], object]) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as error:
-        return told(_heard_in(error))
+        return report_error(_or_signal(error))
     finally:
         logging.disable(logged)
     return DONE
 
 
-def told(error: BaseException, about: str = "private-topk: ") -> int:
+def report_error(error: BaseException, about: str = "private-topk: ") -> int:
     """Print an error to stderr; returns the exit status.
 
     Meanwhile nobody else prints there: threads of Beam that are left over complain, with data maybe.
     """
     stream = sys.stderr
     with level("error"), redirect_stderr(io.StringIO()):
-        return _told(error, about, stream)
+        return _print_error(error, about, stream)
 
 
-def _told(error: BaseException, about: str, stream: TextIO) -> int:
+def _print_error(error: BaseException, about: str, stream: TextIO) -> int:
     if isinstance(error, InvalidArgument):
         print(f"{about}{error.shown(flag)}", file=stream)
         return NOT_YET if isinstance(error, InputNotReady) else BAD_INPUT
@@ -94,7 +101,7 @@ def _told(error: BaseException, about: str, stream: TextIO) -> int:
     return FAILED
 
 
-def leave(status: int) -> NoReturn:
+def exit_process(status: int) -> NoReturn:
     """End the process with a status, without finalising the interpreter.
 
     Arrow's threads may just be releasing a file of ours, which aborts the process if Python is finalising.
@@ -102,7 +109,7 @@ def leave(status: int) -> NoReturn:
     streams = (sys.stdout, sys.stderr)
     logging.disable(logging.CRITICAL)
     with redirect_stderr(io.StringIO()):  # servers are stopped, and Beam's threads complain, with data maybe
-        unheed_signals()
+        reset_signal_handlers()
         for stream in streams:
             try:
                 stream.flush()
@@ -112,9 +119,9 @@ def leave(status: int) -> NoReturn:
         os._exit(status)
 
 
-def _heard_in(error: BaseException) -> BaseException:
+def _or_signal(error: BaseException) -> BaseException:
     """An error, or the signal that a library may have turned into it, such as into an error of loading a module."""
-    stop = heard()
+    stop = received_signal()
     if stop is None or isinstance(error, KeyboardInterrupt):
         return error
     return Interrupted(str(error) if isinstance(error, RunFailed) else "", stop)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from private_topk.pipelines.process import FORMATS
+from private_topk.pipelines.process import LOG_FORMATS
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
 _FLAGS = {"period_from": "--from", "period_to": "--to"}
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
             LOG_FORMAT,
             action=Value,
             parse=_format,
-            metavar=f"{{{','.join(FORMATS)}}}",
+            metavar=f"{{{','.join(LOG_FORMATS)}}}",
             default=argparse.SUPPRESS,  # the caller has read it already
             help="how stderr is written: as text, or each line a JSON object of time, level and message "
             "(default: text)",
@@ -111,6 +111,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def _format(text: str) -> str:
-    if text not in FORMATS:  # not by `OneOf`, whose module loads numpy before its settings are made
-        raise ValueError(f"must be one of {', '.join(FORMATS)}; got {text!r}")
+    if text not in LOG_FORMATS:  # not by `OneOf`, whose module loads numpy before its settings are made
+        raise ValueError(f"must be one of {', '.join(LOG_FORMATS)}; got {text!r}")
     return text

@@ -9,8 +9,8 @@ from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
-from private_topk.pipelines.cli.output import NOT_YET, print_json, told
-from private_topk.pipelines.process import RunFailed, heard
+from private_topk.pipelines.cli.output import NOT_YET, print_json, report_error
+from private_topk.pipelines.process import RunFailed, received_signal
 from private_topk.pipelines.report_file.file import read_report
 from private_topk.pipelines.report_file.periods import Periods, now
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, verbatim
@@ -54,10 +54,10 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
-    told: list[dict[str, object]] = []
+    report_error: list[dict[str, object]] = []
     for number in numbers:
-        report.look(number, lambda *found: told.append(tell_readiness(arguments, *found)))
-    document |= (told[-1] if told else {}) | ({"finding": told[0]} if told[1:] else {})
+        report.look(number, lambda *found: report_error.append(tell_readiness(arguments, *found)))
+    document |= (report_error[-1] if report_error else {}) | ({"finding": report_error[0]} if report_error[1:] else {})
     if arguments.json:
         print_json(document)
 
@@ -141,9 +141,9 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
             return "missed"
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
-        if heard() is not None:  # a signal, whatever error a library turned it into
+        if received_signal() is not None:  # a signal, whatever error a library turned it into
             raise
-        status = told(error, about=f"private-topk: {report.words(number)}: ")
+        status = report_error(error, about=f"private-topk: {report.words(number)}: ")
         return "not yet" if status == NOT_YET else "failed"
 
 
@@ -153,7 +153,7 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     from private_topk.pipelines.show.reading import read_report as read_published
 
     period, place = report.schedule.period(number), report.place(number)
-    told = {
+    report_error = {
         "start": period.start,
         "end": period.end,
         "release_id": report.release_id(number),
@@ -162,8 +162,8 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     }
     if how in _BEFORE.values():
         with suppress(InvalidArgument):  # a place that cannot be read back, such as a topic
-            told["empty"] = empty_of(read_published(place))
-    return told
+            report_error["empty"] = empty_of(read_published(place))
+    return report_error
 
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:

@@ -11,7 +11,7 @@ from private_topk.pipelines.files import as_path, exists, match_any, open_file, 
 from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, first_difference
 from private_topk.pipelines.release.store import manifest_path, pair_at
 from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.sinks.formats import FORMATS, columns_in, format_of, group_of
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
@@ -90,18 +90,18 @@ def _told(name: str, value: Any, other: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _files(path: str) -> list[str]:
-    if path.lower().endswith(tuple(FORMATS)) and exists(path):
+    if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
         return [path]
     try:
         paths = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
     except Exception as error:  # every file system raises its own kind
         raise InvalidArgument("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
-    files = [file for file in paths if file.lower().endswith(tuple(FORMATS)) and manifest_path(file) in paths]
+    files = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS)) and manifest_path(file) in paths]
     if not files:
         raise InvalidArgument(
             "",
             f"{verbatim(path)} is no ranking",
-            f"give a file that ends with one of {', '.join(FORMATS)}, or a folder of them with their manifests",
+            f"give a file that ends with one of {', '.join(RANKING_FORMATS)}, or a folder of them with their manifests",
         )
     return files
 

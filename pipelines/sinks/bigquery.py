@@ -16,7 +16,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.sinks.files import by_window
-from private_topk.pipelines.sinks.formats import FORMATS, PLAIN, Shape, check_fields, fields_of, ranking_rows
+from private_topk.pipelines.sinks.formats import PLAIN, RANKING_FORMATS, Shape, check_fields, fields_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -91,7 +91,7 @@ class _LoadDoFn(beam.DoFn):
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
         released = list(rankings)
-        rows = FORMATS[".avro"].encode(ranking_rows(released, self._release_id, self._shape), self._shape)
+        rows = RANKING_FORMATS[".avro"].encode(ranking_rows(released, self._release_id, self._shape), self._shape)
         with nullcontext() if self._live is None else self._live.publishing():
             load(self._table, rows, table_schema(self._shape)["fields"])
         yield from dict.fromkeys(ranking.label() for ranking in released)

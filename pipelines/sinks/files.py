@@ -20,7 +20,7 @@ from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
-from private_topk.pipelines.sinks.formats import FORMATS, Shape, check_fields, format_of, ranking_rows
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, check_fields, format_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
@@ -94,8 +94,8 @@ class ToFolder(Sink):
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        if self._ending not in FORMATS:
-            known = ", ".join(ending.removeprefix(".") for ending in FORMATS)
+        if self._ending not in RANKING_FORMATS:
+            known = ", ".join(ending.removeprefix(".") for ending in RANKING_FORMATS)
             raise InvalidArgument("output_format", f"must be one of {known}, got {verbatim(self.format)}")
 
     @property

@@ -1,6 +1,6 @@
 """The rows of a published ranking, one schema for all formats, and their encoding in files.
 
-A format is a pair of functions; the table `FORMATS` names them by ending.
+A format is a pair of functions; the table `RANKING_FORMATS` names them by ending.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _from_parquet(content: bytes) -> Rows:
 
 _JSON_LINES = Format(_to_json_lines, _from_json_lines)
 
-FORMATS = {
+RANKING_FORMATS = {
     ".avro": Format(_to_avro, _from_avro),
     ".csv": Format(_to_csv, _from_csv),
     ".jsonl": _JSON_LINES,
@@ -274,7 +274,7 @@ def check_fields(shape: Shape) -> None:
 
 def format_of(path: str) -> Format:
     """The output format by the file's ending. Raises InvalidArgument for an unknown one."""
-    for ending, codec in FORMATS.items():
+    for ending, codec in RANKING_FORMATS.items():
         if path.lower().endswith(ending):
             return codec
-    raise InvalidArgument("output", f"{verbatim(path)} must end with one of {', '.join(FORMATS)}")
+    raise InvalidArgument("output", f"{verbatim(path)} must end with one of {', '.join(RANKING_FORMATS)}")

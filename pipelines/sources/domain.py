@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.files import match, match_any, open_content, why
 from private_topk.pipelines.release.store import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
-from private_topk.pipelines.sources.formats import FORMATS, reader_of
+from private_topk.pipelines.sources.formats import INPUT_FORMATS, reader_of
 from private_topk.transforms.composite import Label, Names, parts_of, published
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -100,7 +100,7 @@ def _columns_of(path: str, column: Names, group_column: Names | None = None) -> 
 
 def has_columns(path: str) -> bool:
     """Whether a domain file is a table; any other has an item on every line."""
-    return path.lower().endswith(tuple(FORMATS))
+    return path.lower().endswith(tuple(INPUT_FORMATS))
 
 
 def read_domain(path: str, column: Names) -> PublicDomain:

@@ -27,7 +27,7 @@ _PLAIN: dict[str, ModuleType] = {
     ".json": json_lines,
 }
 
-FORMATS = {ending + packing: module for ending, module in _PLAIN.items() for packing in ("", *PACKINGS)}
+INPUT_FORMATS = {ending + packing: module for ending, module in _PLAIN.items() for packing in ("", *PACKINGS)}
 
 _LEAST_PIECE = 8 << 20
 _MOST_PIECES = 1000
@@ -85,7 +85,7 @@ class Reader:
 
 def reader_of(path: str) -> Reader:
     """The reader of a file by its ending. Raises InvalidArgument for an unknown one."""
-    for ending, module in FORMATS.items():
+    for ending, module in INPUT_FORMATS.items():
         if path.lower().endswith(ending):
             return Reader(module)
     raise refused(f"{path} has no known ending: use one of {', '.join(_PLAIN)}, each also with {' or '.join(PACKINGS)}")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
 
@@ -151,7 +151,7 @@ def ranked(path: str, rows: int) -> Check:
 
     def check(world: World) -> None:
         content = (world.folder / path).read_bytes()
-        assert len(FORMATS[Path(path).suffix].decode(content)) == rows
+        assert len(RANKING_FORMATS[Path(path).suffix].decode(content)) == rows
 
     return check
 
@@ -163,7 +163,7 @@ def picture(text: str) -> Held:
 def ranked_like_the_page(world: World) -> None:
     """Noise may swap close ranks, and bring in the eleventh: most of the shown items are there in any run."""
     ranked("out/ranking.avro", 40)(world)
-    week = FORMATS[".avro"].decode((world.folder / "out/ranking.avro").read_bytes())[:10]
+    week = RANKING_FORMATS[".avro"].decode((world.folder / "out/ranking.avro").read_bytes())[:10]
     shown = re.findall(r"^ +\d+  (.*)$", (ROOT / "README.md").read_text(), re.M)
     assert len(shown) == 10 and len({row["item"] for row in week} & set(shown)) >= 6
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.sinks.bigquery import ToBigQuery, load, table_schema
-from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, FORMATS
+from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, RANKING_FORMATS
 from private_topk.pipelines.sources.bigquery import BigQuery, export_query, exported, table_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.errors import InvalidArgument
@@ -160,7 +160,9 @@ def test_from_a_table_into_a_table_once(cloud: Cloud, report: list[str], tmp_pat
     write(tmp_path / "rows.parquet", ROWS)
     assert command(*report, "--input", f"{tmp_path}/rows.parquet", "--output", f"{tmp_path}/r.avro").status == 0
     (loaded,) = cloud.service.loaded
-    assert FORMATS[".avro"].decode(loaded) == FORMATS[".avro"].decode((tmp_path / "r.avro").read_bytes())
+    assert RANKING_FORMATS[".avro"].decode(loaded) == RANKING_FORMATS[".avro"].decode(
+        (tmp_path / "r.avro").read_bytes()
+    )
 
 
 def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, report: list[str], tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, rep
         field["name"]: field["type"] for field in cloud.service.jobs[-1]["configuration"]["load"]["schema"]["fields"]
     }
     assert kinds["item"] == "INTEGER" and len(cloud.service.loaded) == 2
-    assert {row["item"] for row in FORMATS[".avro"].decode(cloud.service.loaded[0])} < set(range(7))
+    assert {row["item"] for row in RANKING_FORMATS[".avro"].decode(cloud.service.loaded[0])} < set(range(7))
     write(tmp_path / "rows.csv", [{"who": "u", "item": "1", "time": "2026-01-05"}])
     done = command(*report, "--input", f"{tmp_path}/rows.csv", "--output", "bigquery://my-project:shop.ids")
     assert done.status == 2 and "shop.ids has items of type INTEGER, and these are of type STRING" in done.err
@@ -218,7 +220,7 @@ def test_what_a_failed_export_has_left_is_never_read(cloud: Cloud) -> None:
 
 
 def test_a_load_that_failed_is_tried_anew(cloud: Cloud) -> None:
-    rows = FORMATS[".avro"].encode([RANKED])
+    rows = RANKING_FORMATS[".avro"].encode([RANKED])
     cloud.service.outcome.update({"errorResult": {"reason": "accessDenied", "message": "no"}})
     with pytest.raises(Exception, match="no"):
         load("my-project.shop.rankings", rows, table_schema()["fields"])

@@ -19,8 +19,8 @@ import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main as private_topk
-from private_topk.pipelines.cli.output import guarded, leave
-from private_topk.pipelines.process import heed_signals
+from private_topk.pipelines.cli.output import exit_process, run_command
+from private_topk.pipelines.process import install_signal_handlers
 from tests.pipelines.support import command, write
 
 ROWS = [
@@ -91,15 +91,15 @@ def start(words: list[str], log: Path) -> int:
         out = os.open(log, os.O_WRONLY)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        heed_signals()
-        leave(guarded(partial(_heeded, words)))
+        install_signal_handlers()
+        exit_process(run_command(partial(_heeded, words)))
     finally:
         os._exit(99)
 
 
 def _heeded(words: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
-    leave(private_topk(words))
+    exit_process(private_topk(words))
 
 
 def ended(child: int, log: Path) -> Ended:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from private_topk import CountBudget, rank
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.pipelines.support import command, options, write
 
 RUN = {
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(Path("key"), "0" * 32)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", RANKING_FORMATS)
 def test_the_others_are_published_beside_the_ranking_and_charged(ending: str) -> None:
     ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
     assert command("budget", "create", *options(**ledger, epsilon=200)).status == 0

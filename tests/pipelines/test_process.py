@@ -21,8 +21,8 @@ from tests.pipelines.support import command, write
 
 COMMAND = """
 import os, signal, sys, time
-from private_topk.pipelines.cli.output import guarded, leave
-from private_topk.pipelines.process import RunFailed, check_signals, heed_signals
+from private_topk.pipelines.cli.output import exit_process, run_command
+from private_topk.pipelines.process import RunFailed, check_signals, install_signal_handlers
 
 def hit():
     os.kill(os.getpid(), {sent})
@@ -31,8 +31,8 @@ def hit():
 def command():
 {body}
 
-heed_signals()
-leave(guarded(command))
+install_signal_handlers()
+exit_process(run_command(command))
 """
 
 LOST_ONCE = """

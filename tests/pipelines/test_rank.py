@@ -36,7 +36,7 @@ from private_topk import (
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.release.manifest import Zcdp
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn, table_of
 from private_topk.runners import prepare
@@ -672,7 +672,7 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
 def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found, path = ranked(), str(tmp_path / "ranking.csv")
     found.write(path)
-    assert FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
+    assert RANKING_FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
     found.write(path)  # the same again is no overwriting
     with pytest.raises(InvalidArgument, match="exists and is kept"):
         ranked(counts=0.5).write(path)

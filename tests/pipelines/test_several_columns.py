@@ -21,7 +21,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, rank
 from private_topk.pipelines.sinks.bigquery import table_schema
-from private_topk.pipelines.sinks.formats import FORMATS, Shape, columns_in, fields_of, ranking_rows
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, columns_in, fields_of, ranking_rows
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, make_payload
@@ -661,7 +661,7 @@ def test_published_columns_keep_what_looks_like_a_number() -> None:
     shape = Shape(item=("code", "item"), group=("group", "year"), grouped=True)
     ranking = Ranking(WindowBounds(), ('["007","1e3"]',), 1, "sequence", group='["01","2026"]')
     rows = ranking_rows([ranking], "r", shape)
-    for codec in FORMATS.values():
+    for codec in RANKING_FORMATS.values():
         [row] = codec.decode(codec.encode(rows, shape))
         assert (row["code"], row["item"], row["group"], row["year"]) == ("007", "1e3", "01", "2026")
         assert columns_in(row) == (("group", "year"), ("code", "item"))

@@ -13,7 +13,7 @@ import pytest
 
 from private_topk.pipelines.release.store import manifest_path
 from private_topk.pipelines.sample import write_sample
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.pipelines.support import command, settled
 from tests.runners.servers import flink_job_server
 
@@ -25,7 +25,7 @@ class Published(NamedTuple):
     manifest: dict[str, Any]
 
     def items(self) -> list[str]:
-        return [row["item"] for row in FORMATS[".avro"].decode(self.ranking)]
+        return [row["item"] for row in RANKING_FORMATS[".avro"].decode(self.ranking)]
 
 
 class Failed(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines import cli
-from private_topk.pipelines.cli.output import guarded
+from private_topk.pipelines.cli.output import run_command
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import WEEKLY, avro_schema, command, options, settled, to_avro, write
 
@@ -231,7 +231,7 @@ def test_a_failure_shows_its_kind_and_place_and_no_data(folder: Path) -> None:
 
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        assert guarded(fail) == 1
+        assert run_command(fail) == 1
     assert "private-topk: failed with RuntimeError\n" in said.getvalue() and "in fail" in said.getvalue()
     assert "secret" not in said.getvalue() and "apple" not in said.getvalue()
 
@@ -347,7 +347,7 @@ def test_a_full_disk_is_named_and_no_data(capsys: pytest.CaptureFixture) -> None
     def fail() -> None:
         raise RuntimeError("OSError: [Errno 28] No space left on device: 'secret user 1' [while running 'Publish']")
 
-    assert guarded(fail) == 1
+    assert run_command(fail) == 1
     said = capsys.readouterr().err
     assert "failed with RuntimeError (No space left on device)\n" in said and "secret" not in said
 

@@ -24,13 +24,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     from private_topk import Joint, Period, rank
     from private_topk.pipelines.rank import Rankings
-    from private_topk.pipelines.sinks.formats import FORMATS
+    from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 
     folder = tmp_path_factory.mktemp("published")
     rows = pl.DataFrame({"user": [f"u{n}" for n in range(90)], "item": ITEMS * 30, "time": [0, 90_000, 1] * 30})
     period = Period.of("1970-01-01", "1970-01-03", "1d")
     ranked = rank(rows, 2, Joint(1.0), ITEMS, period=period, time_unit="s", publish_counts=0.5)
-    for ending in FORMATS:
+    for ending in RANKING_FORMATS:
         (folder / ending[1:]).mkdir()
         ranked.write(f"{folder}/{ending[1:]}/ranking{ending}")
     (folder / "weeks").mkdir()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.cli.output import guarded
+from private_topk.pipelines.cli.output import run_command
 from private_topk.pipelines.process import Interrupted, RunFailed, Stopped
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import what_is_published
@@ -108,7 +108,7 @@ _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.cli.output import leave
-from private_topk.pipelines.process import heed_signals
+from private_topk.pipelines.process import install_signal_handlers
 from private_topk.transforms import rows
 
 def hit(self, block):
@@ -116,9 +116,9 @@ def hit(self, block):
     yield from ()
 
 if sys.argv[2] == "ours":
-    heed_signals()
+    install_signal_handlers()
 rows._ShardDoFn.process = hit
-leave(main(sys.argv[3:]))
+exit_process(main(sys.argv[3:]))
 """
 
 
@@ -150,7 +150,7 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
     def stop() -> None:
         raise Stopped(signal.SIGTERM)
 
-    assert guarded(stop) == 143
+    assert run_command(stop) == 143
 
 
 def report(folder: Path, release: Release) -> Report:
@@ -203,7 +203,7 @@ def test_every_end_has_its_status(capsys: pytest.CaptureFixture, error: BaseExce
     def end() -> None:
         raise error
 
-    assert guarded(end) == status
+    assert run_command(end) == status
     assert capsys.readouterr().err.startswith(said)
 
 
@@ -214,7 +214,7 @@ def test_a_failed_run_says_what_is_published_and_shows_no_data(capsys: pytest.Ca
         except OSError as error:
             raise RunFailed("3 of 7 windows are published") from error
 
-    assert guarded(end) == 1
+    assert run_command(end) == 1
     said = capsys.readouterr().err
     assert said.startswith(
         "private-topk: failed with OSError (No space left on device); 3 of 7 windows are published\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": str(n % 3), "time": f"2026-01-{5 + n % 2:02}"} for n in range(300)]
@@ -143,7 +143,7 @@ def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     assert command("show", "r.csv", "--sign-off", "--ledger", charged["ledger"]).status == 0
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", RANKING_FORMATS)
 def test_counts_below_a_number_are_hidden_and_nothing_else_changes(ending: str) -> None:
     """The same key, id and rows: the same draw, whatever is hidden."""
     write(Path("items.csv"), "item\n0\n7\n")

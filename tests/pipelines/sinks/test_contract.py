@@ -10,7 +10,7 @@ import pytest
 from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.files import ToFile, ToFolder
-from private_topk.pipelines.sinks.formats import FORMATS
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import PERIOD, RELEASE, SinkContract, written
@@ -142,7 +142,7 @@ def test_a_folder_of_run_holds_what_its_file_holds_in_every_format(
     done = command("run", *report, f"--output=file://{tmp_path}/by%20window/", f"--output-format={form}")
     assert done.status == 0, done.err
     parts = sorted(path for path in (tmp_path / "by window").iterdir() if path.suffix == ending)
-    decode = FORMATS[ending].decode
+    decode = RANKING_FORMATS[ending].decode
     assert len(parts) == 2
     assert [row for part in parts for row in decode(part.read_bytes())] == decode(whole.read_bytes())
 
@@ -164,6 +164,6 @@ def test_a_stream_publishes_in_every_format(report: list[str], tmp_path: Path, f
     whole = tmp_path / f"whole{ending}"
     assert command("run", "--quiet", *settled([*report, f"--output={whole}"])).status == 0
     parts = sorted(path for path in (tmp_path / "out").iterdir() if path.suffix == ending)
-    decode = FORMATS[ending].decode
+    decode = RANKING_FORMATS[ending].decode
     assert len(parts) == 2
     assert [row for part in parts for row in decode(part.read_bytes())] == decode(whole.read_bytes())

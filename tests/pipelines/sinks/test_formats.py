@@ -25,7 +25,7 @@ from private_topk.pipelines.show.words import in_text
 from private_topk.pipelines.sinks.formats import (
     AVRO_SCHEMA,
     FIELDS,
-    FORMATS,
+    RANKING_FORMATS,
     Shape,
     fields_of,
     format_of,
@@ -72,7 +72,7 @@ def test_a_set_has_no_ranks_and_no_windows_are_null() -> None:
         assert row["rank"] is row["window_start"] is row["window_end"] is None
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", RANKING_FORMATS)
 @pytest.mark.parametrize("rankings", [RANKINGS, SET, COUNTED, []], ids=["sequence", "set", "counted", "nothing"])
 def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) -> None:
     rows = ranking_rows(rankings, "id 1")
@@ -82,35 +82,35 @@ def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) 
     assert form.encode(rows) == content, "a repeated release must give the same bytes"
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", RANKING_FORMATS)
 def test_sums_with_a_fraction_of_groups_read_back_equal(ending: str) -> None:
     found = Ranking(WindowBounds(), ("x", "y"), 2, "sequence", (0.5, -7.25), NoiseSize(3.25, 6.75), "7")
     shape = Shape(fractional=True, grouped=True)
     rows = ranking_rows([found], "id", shape)
-    assert FORMATS[ending].decode(FORMATS[ending].encode(rows, shape)) == rows
+    assert RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(rows, shape)) == rows
 
 
 def test_others_read_them_too() -> None:
     rows = ranking_rows(RANKINGS, "id")
     items = [row["item"] for row in rows]
-    parquet = pq.read_table(io.BytesIO(FORMATS[".parquet"].encode(rows)))
+    parquet = pq.read_table(io.BytesIO(RANKING_FORMATS[".parquet"].encode(rows)))
     assert parquet.schema.remove_metadata() == schema() and parquet.schema.field("rank").type == pa.int64()
-    reader = fastavro.reader(io.BytesIO(FORMATS[".avro"].encode(rows)))
+    reader = fastavro.reader(io.BytesIO(RANKING_FORMATS[".avro"].encode(rows)))
     assert [row["item"] for row in reader] == items
     assert all(field["doc"] for field in reader.writer_schema["fields"]) and AVRO_SCHEMA["doc"]
-    lines = FORMATS[".jsonl"].encode(rows).decode().rstrip("\n").split("\n")
+    lines = RANKING_FORMATS[".jsonl"].encode(rows).decode().rstrip("\n").split("\n")
     assert [json.loads(line)["item"] for line in lines] == items
     assert json.loads(lines[0])["window_start"] == "2026-01-01T00:00:00Z"
     if sys.version_info < (3, 11):  # Python's own reader of that age stops at the NUL of one item
         return
-    table = list(csv.DictReader(io.StringIO(FORMATS[".csv"].encode(rows).decode(), newline="")))
+    table = list(csv.DictReader(io.StringIO(RANKING_FORMATS[".csv"].encode(rows).decode(), newline="")))
     assert [row["item"] for row in table] == items and list(table[0]) == list(FIELDS)
     assert table[-1]["window_end"].startswith("2026-01-04T00:00:00.001")
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", RANKING_FORMATS)
 def test_counts_say_how_far_they_are_off(ending: str) -> None:
-    rows = FORMATS[ending].decode(FORMATS[ending].encode(ranking_rows(COUNTED, "id")))
+    rows = RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(ranking_rows(COUNTED, "id")))
     assert [(row["noisy_count"], row["noise_stddev"], row["noise_95"]) for row in rows] == [
         (0, 3.14159, 6),
         (-7, 3.14159, 6),
@@ -128,7 +128,7 @@ def test_the_manifest_and_messages_say_it_too() -> None:
     assert (message["noisy_counts"], message["noise_stddev"], message["noise_95"]) == ([0, -7], 3.14159, 6)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", RANKING_FORMATS)
 def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     """In place of no count; in the manifest, in messages and on the terminal too."""
     mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
@@ -139,7 +139,7 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     assert facts.weights.noise_stddev == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
     shape = Shape.of(facts)
     assert list(fields_of(shape))[3:6] == ["item", "noisy_weight", "noisy_count"]
-    rows = FORMATS[ending].decode(FORMATS[ending].encode(ranking_rows([ranking], "r"), shape))
+    rows = RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(ranking_rows([ranking], "r"), shape))
     assert [row["noisy_weight"] for row in rows] == [1812.5, -3.25]
     assert {row["noisy_count"] for row in rows} | {row["noise_95"] for row in rows} == {None}
     assert json.loads(message_of(ranking, "r"))["noisy_weights"] == [1812.5, -3.25]

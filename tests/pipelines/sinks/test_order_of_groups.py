@@ -15,7 +15,7 @@ import pytest
 
 from private_topk.pipelines.rank import rank
 from private_topk.pipelines.show.reading import read_report
-from private_topk.pipelines.sinks.formats import FORMATS, Shape, ranking_rows
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, ranking_rows
 from private_topk.transforms import Ranking
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.sinks.contract import PERIOD
@@ -63,11 +63,11 @@ def distinct(found: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-@pytest.mark.parametrize("ending", sorted(FORMATS))
+@pytest.mark.parametrize("ending", sorted(RANKING_FORMATS))
 def test_files_manifests_and_what_is_shown_are_in_the_order_of_the_list(ending: str) -> None:
     printed = publish(f"r{ending}")
     assert re.findall(r"^(\w+), 2026", printed, re.M) == LISTED * 2
-    rows = FORMATS[ending].decode(Path(f"r{ending}").read_bytes())
+    rows = RANKING_FORMATS[ending].decode(Path(f"r{ending}").read_bytes())
     assert [row["group"] for row in rows] == LISTED * 2
     assert all(one["window_start"] <= other["window_start"] for one, other in pairwise(rows))
     entries = json.loads(Path("r.manifest.json").read_text())["windows"]
@@ -107,6 +107,6 @@ def test_a_file_has_the_same_bytes_however_its_rankings_arrive() -> None:
     found, shape = set(), Shape(grouped=True)
     for seed in range(20):
         random.Random(seed).shuffle(rankings)
-        rows = FORMATS[".avro"].encode(ranking_rows(rankings, "id", shape), shape)
+        rows = RANKING_FORMATS[".avro"].encode(ranking_rows(rankings, "id", shape), shape)
         found.add((rows, manifest().with_answer(rankings).at("r.avro", rows).encode()))
     assert len(found) == 1

@@ -20,7 +20,6 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import Request, charge
 from private_topk.pipelines.input_record import InputRecord
-from private_topk.pipelines.live import LiveRun, RecordPublished
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.manifest import Manifest
@@ -33,6 +32,7 @@ from private_topk.pipelines.release.progress import (
     what_is_published,
 )
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.run_state import RecordPublished, RunState
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
@@ -81,7 +81,7 @@ class Done:
 
 
 def build(
-    pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun, record: InputRecord | None = None
+    pipeline: beam.Pipeline, report: Report, launch: Launch, live: RunState, record: InputRecord | None = None
 ) -> None:
     """The whole pipeline of a report.
 
@@ -186,7 +186,7 @@ def run(
     check(report, launch)
     once_checked()
     launch = launch.listening() if report.source.live else launch
-    live, job, started = LiveRun(), None, False
+    live, job, started = RunState(), None, False
     before = 0 if report.question.release.key.in_memory else count_published(report)
     # Where all is published no second answer can follow, and its input may have gone.
     record = None if before == len(report.question.period or ()) else report.input_record()
@@ -238,7 +238,7 @@ def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
         shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
 
 
-def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: LiveRun, record: InputRecord | None) -> None:
+def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: RunState, record: InputRecord | None) -> None:
     try:
         with _no_notebook():
             build(pipeline, report, launch, live, record)
@@ -291,7 +291,7 @@ def _how_to_resume(report: Report, again: str) -> str:
 
 
 def _ended(
-    report: Report, launch: Launch, live: LiveRun, job: PipelineResult | None, again: str, before: int | None
+    report: Report, launch: Launch, live: RunState, job: PipelineResult | None, again: str, before: int | None
 ) -> str:
     """Stop a run that has ended early from publishing more; returns one or two sentences on what is published."""
     if launch.remote:

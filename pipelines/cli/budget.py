@@ -120,8 +120,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
 def _reserve(arguments: Namespace, others: list[str]) -> None:
     """Reserve for a report, or give back, and print the budget."""
-    from private_topk.pipelines.report_file.file import read_report
-    from private_topk.pipelines.report_file.publish import ScheduledReport
+    from private_topk.pipelines.scheduled.file import read_report
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     account = ScheduledReport(read_report(arguments.file)).reserve(give_back=bool(arguments.give_back))
     _tell(account.ledger, account.dataset, "user", arguments)

@@ -89,8 +89,8 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
 
 def _asked(path: str) -> tuple[Asked, list[str]]:
     """The question of a report file, and what of it no check attacks."""
-    from private_topk.pipelines.report_file.file import read_report
-    from private_topk.pipelines.report_file.periods import Periods
+    from private_topk.pipelines.scheduled.file import read_report
+    from private_topk.pipelines.scheduled.periods import Periods
     from private_topk.transforms.testing.audit.datasets import Asked
 
     options = Periods(read_report(path)).options(0)

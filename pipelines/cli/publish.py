@@ -141,15 +141,15 @@ def tell_readiness(
 
     Returns the same as a document, which with `--json` the caller prints.
     """
-    from private_topk.pipelines.look import look_at
-    from private_topk.pipelines.readiness import readiness
+    from private_topk.pipelines.data_quality import data_quality_of
+    from private_topk.pipelines.dry_run import dry_run
 
-    facts = [*readiness(report, launch), *more()]
+    facts = [*dry_run(report, launch), *more()]
     width = max(len(name) for name, _ in facts)
     if not arguments.json:
         print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
     if arguments.show_dropped_rows:
-        lines = look_at(report).lines(bool(arguments.exact_counters))
+        lines = data_quality_of(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
     if not arguments.json:
         print("ready: nothing was drawn, charged or published")

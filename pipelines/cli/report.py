@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import NOT_YET, print_json, report_error
 from private_topk.pipelines.process import RunFailed, received_signal
-from private_topk.pipelines.report_file.file import read_report
-from private_topk.pipelines.report_file.periods import Periods, now
+from private_topk.pipelines.scheduled.file import read_report
+from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, verbatim
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.report_file.publish import ScheduledReport
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
 
 
 _EXAMPLE = """examples:
@@ -35,7 +35,7 @@ def _report(arguments: Namespace, others: list[str]) -> None:
     file = read_report(arguments.file)
     periods = Periods(file, arguments.correction)
     numbers = _numbers(periods, arguments)
-    from private_topk.pipelines.report_file.publish import ScheduledReport
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)
     if arguments.dry_run:

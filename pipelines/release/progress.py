@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.files import exists, refuse_special
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.process import JsonLines, RunFailed
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import manifest_path, unchanged_pair_at
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.runners import Launch, Line
 from private_topk.transforms.completeness import IncompleteDataError
@@ -296,7 +296,7 @@ def _own_windows(report: Report) -> set[str]:
 
 @contextmanager
 def followed(
-    report: Report, launch: Launch, live: LiveRun, say: Say | None, health_file: str | None = None
+    report: Report, launch: Launch, live: RunState, say: Say | None, health_file: str | None = None
 ) -> Iterator[None]:
     """Watch the place of the rankings while a stream runs, and notify the runner when every window is published.
 
@@ -356,7 +356,7 @@ def followed(
 
 
 @contextmanager
-def progress(live: LiveRun) -> Iterator[None]:
+def progress(live: RunState) -> Iterator[None]:
     """Show on a terminal how much of the input is read, from the third second on; as JSON, every ten seconds; elsewhere
     not at all.
     """

@@ -20,8 +20,8 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import PATIENCE, exists, is_local, open_file, refuse_special
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest, QuestionFacts, first_difference
+from private_topk.pipelines.run_state import RunState
 from private_topk.runners import say
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.release import Release
@@ -63,7 +63,7 @@ def pair_at(path: str) -> Pair:
 
 
 def publish(
-    path: str, ranking: bytes, manifest: Manifest, overwrite: bool, keep: bool = False, live: LiveRun | None = None
+    path: str, ranking: bytes, manifest: Manifest, overwrite: bool, keep: bool = False, live: RunState | None = None
 ) -> None:
     """Publish a ranking and its manifest at a path, under temporary names until both are complete.
 

@@ -13,8 +13,8 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.files import by_window
 from private_topk.pipelines.sinks.formats import PLAIN, RANKING_FORMATS, Shape, check_fields, fields_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
@@ -62,14 +62,14 @@ class ToBigQuery(Sink):
                     rule = f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
                     raise InvalidArgument("output", rule, "give another table")
 
-    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(manifest), live)
 
 
 class _WriteBigQuery(beam.PTransform):
     """One load job for all windows of a bounded input, and one for each window of a stream."""
 
-    def __init__(self, table: str, release_id: str, shape: Shape, live: LiveRun | None) -> None:
+    def __init__(self, table: str, release_id: str, shape: Shape, live: RunState | None) -> None:
         super().__init__()
         self._fn, self._grouped = _LoadDoFn(table, release_id, shape, live), shape.grouped
 
@@ -86,7 +86,7 @@ class _WriteBigQuery(beam.PTransform):
 
 
 class _LoadDoFn(beam.DoFn):
-    def __init__(self, table: str, release_id: str, shape: Shape, live: LiveRun | None) -> None:
+    def __init__(self, table: str, release_id: str, shape: Shape, live: RunState | None) -> None:
         self._table, self._release_id, self._shape, self._live = table, release_id, shape, live
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:

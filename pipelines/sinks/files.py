@@ -17,9 +17,9 @@ from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
 from private_topk.pipelines.input_record import InputRecord
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, check_fields, format_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -63,7 +63,7 @@ class ToFile(Sink):
         if self.place.lower().endswith(".avro"):
             check_fields(Shape.of(manifest))
 
-    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteFile(_PublishDoFn(self, manifest, release.key, live))
 
     def path(self, rankings: Sequence[Ranking]) -> str:
@@ -129,7 +129,7 @@ class ToFolder(Sink):
         if self.format == "avro":
             check_fields(Shape.of(manifest))
 
-    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteWindows(_PublishDoFn(self, manifest, release.key, live), manifest.groups is not None)
 
     def files(self, period: Period | None) -> list[str]:
@@ -231,7 +231,7 @@ class _PublishDoFn(beam.DoFn):
     keep = False
     """Whether a ranking that the same release has published there is kept: see `publish`."""
 
-    def __init__(self, sink: ToFile | ToFolder, manifest: Manifest, key: ReleaseKey, live: LiveRun | None) -> None:
+    def __init__(self, sink: ToFile | ToFolder, manifest: Manifest, key: ReleaseKey, live: RunState | None) -> None:
         self._sink, self._manifest, self._key, self._live = sink, manifest, key, live
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
@@ -65,7 +65,7 @@ class ToKafka(Sink):
         _refuse_replacing(self.place, inputs)
         self.topic.partitions("output")
 
-    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteKafka(self.topic, manifest)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
@@ -90,7 +90,7 @@ class ToPubSub(Sink):
         _refuse_replacing(self.place, inputs)
         check_google(self.place, "output")
 
-    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WritePubSub(resource(self.place, "topics", "output"), manifest)
 
 

@@ -11,8 +11,8 @@ import apache_beam as beam
 
 from private_topk.pipelines.files import why
 from private_topk.pipelines.input_record import InputRecord
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
@@ -51,7 +51,7 @@ class Sink(ABC):
         return None
 
     @abstractmethod
-    def write(self, manifest: Manifest, release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         """The transform that writes, Ranking to str: the path of each, or its label where there are no files.
 
         Args:

@@ -16,7 +16,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
 from private_topk.pipelines.files import FileInfo, is_local, match
 from private_topk.pipelines.identity import fingerprint, identity_of
-from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.formats import (
     Piece,
@@ -148,7 +148,7 @@ class ReadBlocks(BlockReader):
 
 
 class _ReadDoFn(beam.DoFn):
-    def __init__(self, columns: Columns, originals: Sequence[Original], stored: int, live: LiveRun | None) -> None:
+    def __init__(self, columns: Columns, originals: Sequence[Original], stored: int, live: RunState | None) -> None:
         self._columns, self._stored, self._live = columns, stored, live
         self._originals = {each.file.path: each for each in originals}
         self._left_out = LeftOut()

@@ -11,7 +11,7 @@ import apache_beam as beam
 
 from private_topk.pipelines.identity import fingerprint
 from private_topk.pipelines.input_record import InputRecord
-from private_topk.pipelines.live import LiveRun
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
 from private_topk.transforms.counters import LeftOutRows
@@ -32,7 +32,7 @@ class BlockReader(beam.PTransform):
     """
 
     readers: Sequence[int] | None = None
-    live: LiveRun | None = None
+    live: RunState | None = None
     record: InputRecord | None = None
 
 

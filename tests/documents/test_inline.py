@@ -43,7 +43,7 @@ BY_HAND = {
                 "--window-end DATE --correction 1",
             )
         ),
-        "tests/pipelines/report_file/test_publish.py calls a report in each of these ways",
+        "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways",
     ),
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
     "private-topk audit --report weekly.yaml": "tests/pipelines/cli/test_audit.py",

@@ -325,7 +325,7 @@ HELD = {
     "docs/counts.md": COUNTS,
     "docs/finding.md": [
         Held("$ private-topk sample", after=ranked("top.csv", 5)),
-        Held("domain:", "not run", "part of a report: tests/pipelines/report_file/test_remembering.py has a whole one"),
+        Held("domain:", "not run", "part of a report: tests/pipelines/scheduled/test_remembering.py has a whole one"),
     ],
     "docs/five-minutes.md": FIVE_MINUTES,
     "docs/groups.md": GROUPS,

@@ -15,9 +15,9 @@ import apache_beam as beam
 import pytest
 
 from private_topk.pipelines.budget.ledger import Account, Ledger
-from private_topk.pipelines.places import sink_of, source_of
 from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check_words, launch_of, reach_files, refusal_in, run
 from private_topk.pipelines.sources.columns import Columns

@@ -19,7 +19,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
-from tests.pipelines.report_file.test_publish import CHARGED, report
+from tests.pipelines.scheduled.test_publish import CHARGED, report
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 YEAR = 365 * DAY

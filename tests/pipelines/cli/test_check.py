@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.look import Look, look_at
-from private_topk.pipelines.places import sink_of, source_of
+from private_topk.pipelines.data_quality import DataQuality, data_quality_of
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources import Columns
 from private_topk.transforms.domain import RangeDomain
@@ -240,13 +240,13 @@ class TestTheOperatorsLook:
         spec = Question(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
-        look = look_at(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
+        look = data_quality_of(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings
         with pytest.raises(
             InvalidArgument, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"
         ):
-            look_at(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
-        assert list(Look().lines())[1] == "  in the input: fewer than 100"
+            data_quality_of(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
+        assert list(DataQuality().lines())[1] == "  in the input: fewer than 100"
 
 
 class TestRowsExpected:

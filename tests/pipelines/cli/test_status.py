@@ -107,7 +107,7 @@ def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Pa
 _HIT_IN_A_ROW = """
 import os, signal, sys
 from private_topk.pipelines.cli import main
-from private_topk.pipelines.cli.output import leave
+from private_topk.pipelines.cli.output import exit_process
 from private_topk.pipelines.process import install_signal_handlers
 from private_topk.transforms import rows
 

@@ -20,15 +20,15 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
-from private_topk.pipelines.live import LiveRun, RecordPublished
-from private_topk.pipelines.places import sink_of
 from private_topk.pipelines.process import JsonLines, RunFailed
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.registry import sink_of
 from private_topk.pipelines.release import progress as watching
 from private_topk.pipelines.release.progress import Announcer, ExistingOutput, existing_outputs
 from private_topk.pipelines.release.store import manifest_path
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
+from private_topk.pipelines.run_state import RecordPublished, RunState
 from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
@@ -184,7 +184,7 @@ def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
 
 
 def followed(report: Report, launch: Launch, say: watching.Say | None = None) -> AbstractContextManager[None]:
-    return watching.followed(report, launch, LiveRun(), say)
+    return watching.followed(report, launch, RunState(), say)
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +202,7 @@ class Nowhere(Sink):
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         pass
 
-    def write(self, facts: dict[str, Any], release: Release, live: LiveRun | None = None) -> beam.PTransform:
+    def write(self, facts: dict[str, Any], release: Release, live: RunState | None = None) -> beam.PTransform:
         kept = beam.Filter(lambda label: label != self.lost)
         return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept
 
@@ -242,7 +242,7 @@ def shown(
     monkeypatch.setattr(watching, "_PATIENCE", patience)
     monkeypatch.setattr(watching, "_EVERY", 0.01)
     monkeypatch.setattr(sys, "stderr", stream or sink)
-    live = LiveRun()
+    live = RunState()
     with watching.progress(live):
         monkeypatch.setattr(sys, "stderr", io.StringIO())  # what Beam says goes elsewhere while it runs
         for share, text in shares:
@@ -306,7 +306,7 @@ def test_where_nobody_can_look_nothing_is_guessed() -> None:
 
 def test_a_window_is_recorded_by_its_label_once_its_bundle_is_finished() -> None:
     """And one whose ranking is not written is not. What is taken is gone, and carries the moment."""
-    run, before = LiveRun(), time.time()
+    run, before = RunState(), time.time()
     with beam.Pipeline() as pipeline:
         _ = (
             pipeline
@@ -335,7 +335,7 @@ def window_of(number: int) -> Any:  # noqa: ANN401 - a Beam window
 def test_nothing_is_published_after_what_is_published_was_told() -> None:
     """A worker's thread goes on for a while: it waits at the guard, or was past it before the run was closed."""
     inside, leave, events = threading.Event(), threading.Event(), list[str]()
-    run = LiveRun()
+    run = RunState()
     workers = pickle.loads(pickle.dumps(run))  # as in the functions of a pipeline
 
     def publish() -> None:
@@ -359,7 +359,7 @@ def test_nothing_is_published_after_what_is_published_was_told() -> None:
         with pytest.raises(RuntimeError, match="nothing more is published"), closed.publishing():
             events.append("too late")
     assert len(events) == 2
-    with LiveRun().publishing():
+    with RunState().publishing():
         events.append("of another run")
     elsewhere = "import pickle, sys\nwith pickle.load(sys.stdin.buffer).publishing(): print('published')"
     done = subprocess.run([sys.executable, "-c", elsewhere], input=pickle.dumps(run), capture_output=True)

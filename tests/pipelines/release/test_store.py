@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.release import store
 from private_topk.pipelines.release.store import Pair, obstacle, publish
+from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, pair_at, race
@@ -109,7 +109,7 @@ def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:
 
 
 def test_after_a_stop_nothing_more_is_published(tmp_path: Path) -> None:
-    run = LiveRun()
+    run = RunState()
     run.close()
     with pytest.raises(RuntimeError, match="nothing more is published"):
         publish(str(tmp_path / "r.avro"), *pair("new"), False, live=run)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.places import sink_of
+from private_topk.pipelines.registry import sink_of
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.files import ToFile, ToFolder
 from private_topk.pipelines.sinks.formats import RANKING_FORMATS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.places import source_of
+from private_topk.pipelines.registry import source_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.files import unpacked_name
-from private_topk.pipelines.places import source_of
+from private_topk.pipelines.registry import source_of
 from private_topk.pipelines.sources import files as source
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files, read_ahead

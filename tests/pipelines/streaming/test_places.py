@@ -12,9 +12,9 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.live import LiveRun
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
 from private_topk.runners import Launch
@@ -58,7 +58,7 @@ def test_google_places_make_a_streaming_graph(
     options = PipelineOptions(["--streaming", "--temp_location", "gs://nowhere/temp", "--project", "p"])
     launch = Launch("direct", BundleBasedDirectRunner(), options)
     pipeline = beam.Pipeline(runner=launch.runner, options=options)
-    build(pipeline, report_of(options_of(arguments), watch=True), launch, LiveRun())
+    build(pipeline, report_of(options_of(arguments), watch=True), launch, RunState())
     found: set[str] = set()
 
     class Look(beam.pipeline.PipelineVisitor):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.report_file.file import read_report
-from private_topk.pipelines.report_file.periods import Periods
+from private_topk.pipelines.scheduled.file import read_report
+from private_topk.pipelines.scheduled.periods import Periods
 from tests.pipelines.support import WEEKLY
 
 
@@ -38,6 +38,6 @@ def test_messages_are_watched(tmp_path: Path, place: str, watches: bool) -> None
 
 
 def test_what_is_asked_is_known_without_beam() -> None:
-    code = "import sys, private_topk.pipelines.report_file.periods; print('apache_beam' in sys.modules)"
+    code = "import sys, private_topk.pipelines.scheduled.periods; print('apache_beam' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["False"], done.stderr

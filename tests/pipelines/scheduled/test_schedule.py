@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from private_topk.pipelines.report_file.schedule import Schedule
+from private_topk.pipelines.scheduled.schedule import Schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 UTC = ZoneInfo("UTC")

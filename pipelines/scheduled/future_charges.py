@@ -8,7 +8,7 @@ from private_topk.pipelines.budget.accounting import budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import ChargeReceipt
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.report_file.periods import CORRECTION, Periods
+from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 

@@ -7,8 +7,8 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
-from private_topk.pipelines.report_file.file import OF_SCHEDULE, REMEMBER, Scheduled
-from private_topk.pipelines.report_file.schedule import Schedule
+from private_topk.pipelines.scheduled.file import OF_SCHEDULE, REMEMBER, Scheduled
+from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.windows import WindowBounds
 

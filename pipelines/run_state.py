@@ -13,12 +13,12 @@ import apache_beam as beam
 
 from private_topk.transforms.windows.assign import window_named
 
-_RUNS: dict[str, LiveRun] = {}
+_RUNS: dict[str, RunState] = {}
 """Every run of this process by its name, by which pickled objects of a pipeline look it up. Ended runs stay, so that a
 late worker finds its run closed."""
 
 
-class LiveRun:
+class RunState:
     """Whether a run still publishes, which windows it has published, and how much of its input is read.
 
     It pickles as its name: unpickled in this process it is the same run, elsewhere a new one that nobody reads.
@@ -77,8 +77,8 @@ class LiveRun:
         return min(self._read, 1.0)
 
 
-def _run_of(name: str) -> LiveRun:
-    return _RUNS.get(name) or LiveRun()
+def _run_of(name: str) -> RunState:
+    return _RUNS.get(name) or RunState()
 
 
 class RecordPublished(beam.PTransform):
@@ -87,7 +87,7 @@ class RecordPublished(beam.PTransform):
     For places of rankings that cannot be read back.
     """
 
-    def __init__(self, run: LiveRun) -> None:
+    def __init__(self, run: RunState) -> None:
         super().__init__()
         self._fn = _RecordDoFn(run)
 
@@ -96,7 +96,7 @@ class RecordPublished(beam.PTransform):
 
 
 class _RecordDoFn(beam.DoFn):
-    def __init__(self, run: LiveRun) -> None:
+    def __init__(self, run: RunState) -> None:
         self._run = run
 
     def start_bundle(self) -> None:

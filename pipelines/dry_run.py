@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 
 
-def readiness(report: Report, launch: Launch) -> Iterator[Fact]:
+def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     """The facts of what a run would do, as names and values; none depends on rows, not even on whether there are any.
 
     With a ledger the input is read once, for its identity.

@@ -16,9 +16,9 @@ from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
-from private_topk.pipelines.report_file.future_charges import future_charges
-from private_topk.pipelines.report_file.periods import CORRECTION, Periods
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
+from private_topk.pipelines.scheduled.future_charges import future_charges
+from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sources.lists import stand_ins
 from private_topk.runners import Launch, UnknownArgument

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import main
-from private_topk.pipelines.report_file.file import fields_for, read_report
+from private_topk.pipelines.scheduled.file import fields_for, read_report
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.options import OPTIONS, RUN, rows
 from tests.pipelines.support import WEEKLY

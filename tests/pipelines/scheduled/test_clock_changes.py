@@ -11,10 +11,10 @@ import pytest
 
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.cli.report import _number
-from private_topk.pipelines.report_file.file import read_report
-from private_topk.pipelines.report_file.periods import Periods
-from private_topk.pipelines.report_file.publish import ScheduledReport
-from private_topk.pipelines.report_file.schedule import Schedule
+from private_topk.pipelines.scheduled.file import read_report
+from private_topk.pipelines.scheduled.periods import Periods
+from private_topk.pipelines.scheduled.publish import ScheduledReport
+from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import WindowBounds
 

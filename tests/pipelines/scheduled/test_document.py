@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.report_file.file import Document
+from private_topk.pipelines.scheduled.file import Document
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import command
 

@@ -30,7 +30,7 @@ _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital lette
 
 
 @dataclass
-class Look:
+class DataQuality:
     """Statistics of the rows.
 
     Args:
@@ -91,7 +91,7 @@ class Look:
         yield f"  days (UTC) of the period with fewer than 100 rows: {named or 'none'}{more}, of {last - first + 1:,}"
 
 
-def look_at(report: Report) -> Look:
+def data_quality_of(report: Report) -> DataQuality:
     """Read the input once, here. Cost: about that of reading it in a run.
 
     Raises InvalidArgument if only a run can read it.
@@ -105,14 +105,14 @@ def look_at(report: Report) -> Look:
             "files can be looked at; a run tells afterwards",
         )
     columns = report.source.columns.within(period)
-    look = Look(period=period)
+    look = DataQuality(period=period)
     spelled = _Spelled(domain) if domain.is_public else None
     for rows in parts:
         _add(look, rows, columns, report.question.top_k, spelled)
     return look
 
 
-def _add(look: Look, rows: Rows, columns: Columns, spec: TopK, spelled: _Spelled | None) -> None:
+def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: _Spelled | None) -> None:
     block, missing = block_of(rows, columns)
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
@@ -136,7 +136,7 @@ def _add(look: Look, rows: Rows, columns: Columns, spec: TopK, spelled: _Spelled
         spelled.add(found.unknown, look.spellings)
 
 
-def _try_units(look: Look, rows: Rows, columns: Columns) -> None:
+def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:
     assert columns.time is not None and look.period is not None
     times, _ = texts_of(rows.columns[columns.time])
     read = {unit: to_microseconds(times, unit) for unit in _UNITS}

@@ -28,7 +28,7 @@ from benchmarks.mechanisms import make
 from benchmarks.published import PUBLISHED
 from benchmarks.results import Results
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 
 DATA = ("foods_synth", "games", "patent", "gowalla", "hepth", "searchlogs")
 _FEWEST, _PATIENCE = 10, 10.0
@@ -60,7 +60,7 @@ def drawn(
 
 def ours(mechanism: Mechanism, counts: np.ndarray, k: int) -> Draw:
     """Draws of a mechanism; what does not depend on the bits is done once."""
-    bits, named = RandomBits.keyed(b"errors"), Named.of(counts)
+    bits, named = RandomBits.keyed(b"errors"), IndexedCounts.of(counts)
     prepared = mechanism.prepare(named.histogram)
     return lambda: named.items(prepared.ranks(k, bits))
 

@@ -41,7 +41,7 @@ from private_topk.transforms.mechanisms import (
     RestrictedGumbel,
     WeightedGaussian,
 )
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.mechanism import ALL
 
 WEEKS = 26
@@ -84,7 +84,7 @@ def sums_of(pairs: Pairs, mechanism: Mechanism, size: int) -> np.ndarray:
 
 
 def drawn(mechanism: Mechanism, counts: np.ndarray, k: int, week: int) -> np.ndarray:
-    named = Named.of(counts)
+    named = IndexedCounts.of(counts)
     return named.items(mechanism.prepare(named.histogram).ranks(k, RandomBits.keyed(b"week %d" % week)))
 
 
@@ -168,7 +168,7 @@ def remembered(kinds: Iterable[WeightedGaussian], weeks: list[Pairs], size: int,
         scores: list[Scores] = []
         known = np.zeros(size, bool)
         for week, pairs in enumerate(weeks):
-            named = Named.of(sums_of(pairs, mechanism, size))
+            named = IndexedCounts.of(sums_of(pairs, mechanism, size))
             listed, draw = known[named.items(np.arange(size))], RandomBits.keyed(b"week %d" % week).draw()
             answer = named.items(mechanism.select_with(listed, named.histogram, k, draw))
             known[answer] = True

@@ -89,14 +89,14 @@ def question(draw: random.Random) -> Question:
             groups = [f"g{n}" for n in range(70)]
         words |= {"group_column": "group", "groups_per_user": draw.choice([1, 2, len(groups)])}
     if "slide" in words and (groups or "max_items_per_user" in words):
-        words["neighbours"] = "swap"
+        words["neighbours"] = "replace-one"
     bits = draw.choice([0, 1, 3, 16])
     limits = {
         "ITEM_SHARD_BITS": bits,
-        "_MOST_BITS": max(bits, 3),
+        "_MAX_BITS": max(bits, 3),
         "_KEYS": draw.choice([2, 4, 64]),
         "_WINDOW_GROUPS": draw.choice([1, 2, 64]),
-        "_MOST_TOGETHER": draw.choice([2, 1024]),
+        "_MAX_TOGETHER": draw.choice([2, 1024]),
     }
     return Question(_rows(draw, items, groups), None if unknown else items, groups, words, exact, limits)
 
@@ -110,7 +110,7 @@ def _mechanism(draw: random.Random, words: Words, unknown: bool) -> Words:
         found["delta"] = "0.01"
     if draw.random() < 0.2 or found["mechanism"] in _BOUNDED:
         found["max_items_per_user"] = draw.choice([1, 2, 5])
-    return found | ({"neighbours": "swap"} if draw.random() < 0.15 else {})
+    return found | ({"neighbours": "replace-one"} if draw.random() < 0.15 else {})
 
 
 def _amounts(draw: random.Random) -> Words:

@@ -77,12 +77,12 @@ def _road(draw: random.Random) -> Road:
     kinds = [".avro", ".csv", ".jsonl", ".parquet"]
     endings = [draw.choice(kinds) + draw.choice(["", "", ".gz"]) for _ in range(draw.choice([1, 1, 2, 5]))]
     limits = {
-        (formats, "_LEAST_PIECE"): draw.choice([100, 2000, 8 << 20]),
+        (formats, "_MIN_PIECE"): draw.choice([100, 2000, 8 << 20]),
         (avro, "_ROWS"): draw.choice([20, 100_000]),
         (combine, "MOST_ROWS"): draw.choice([1, 3, 1 << 16]),
         (combine, "_ROWS_AT_HAND"): draw.choice([1, 10, 1 << 21]),
-        (combine, "_MOST_CELLS"): draw.choice([0, 1 << 20]),
-        (user_shards, "_MOST_ROWS"): draw.choice([1, 50, 1 << 22]),
+        (combine, "_MAX_CELLS"): draw.choice([0, 1 << 20]),
+        (user_shards, "_MAX_ROWS"): draw.choice([1, 50, 1 << 22]),
     }
     words = [f"--shards={draw.choice([1, 1, 2, 8, 64, 1024])}", f"--cores={draw.choice([1, 2, 5])}"]
     words += draw.choices([[], ["--direct_runner_bundle_repeat=1"]], [6, 1])[0]

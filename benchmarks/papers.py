@@ -34,7 +34,7 @@ from benchmarks.errors import errors
 from benchmarks.mechanisms import make
 from benchmarks.published import PUBLISHED
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 
 DATA = ("games", "patent", "gowalla")
 KS = (5, 10, 20, 50, 100, 200)
@@ -57,7 +57,7 @@ Lines = dict[str, dict[float, np.ndarray]]
 
 def answers(mechanism: Mechanism, counts: np.ndarray, k: int, draws: int) -> list[np.ndarray]:
     """Indices of so many draws; what does not depend on the bits is done once."""
-    bits, named = RandomBits.keyed(b"papers"), Named.of(counts)
+    bits, named = RandomBits.keyed(b"papers"), IndexedCounts.of(counts)
     prepared = mechanism.prepare(named.histogram)
     return [named.items(prepared.ranks(k, bits)) for _ in range(draws)]
 

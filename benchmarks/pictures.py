@@ -33,7 +33,7 @@ from benchmarks.papers import COLOURS
 from benchmarks.risers import by_mechanism
 from benchmarks.windows_per_user import commits, counts, sample
 from private_topk.transforms.mechanisms import Mechanism, Peeling, RandomBits, noise_of_counts
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.metric import Risers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 def recall(mechanism: Mechanism, scores: np.ndarray, truth: np.ndarray, k: int, draws: int) -> float:
     """How many of the k items that have the largest true scores are found, those of equal scores alike."""
-    named, bits, least = Named.of(scores), RandomBits.keyed(b"pictures"), np.sort(truth)[-k]
+    named, bits, least = IndexedCounts.of(scores), RandomBits.keyed(b"pictures"), np.sort(truth)[-k]
     prepared = mechanism.prepare(named.histogram)
     return float(np.mean([(truth[named.items(prepared.ranks(k, bits))] >= least).mean() for _ in range(draws)]))
 

@@ -32,7 +32,7 @@ from private_topk.pipelines.preview.outlook import look
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
 from private_topk.transforms.mechanisms import choice as rule
 from private_topk.transforms.mechanisms.choice import Forecast, choose
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.mechanism import Prepared
 from private_topk.transforms.mechanisms.noisy_counts import publish_counts
 
@@ -112,13 +112,13 @@ class OfBounded:
         found = [np.sum(self._true[named.items(prepared.ranks(k, bits))] >= least) for _ in range(self._draws)]
         return float(np.mean(found)) / k
 
-    def _prepared(self, name: str, epsilon: float) -> tuple[Named, Prepared]:
+    def _prepared(self, name: str, epsilon: float) -> tuple[IndexedCounts, Prepared]:
         mechanism, (users, items) = self.make(name, epsilon), bounded(self.pairs, self.most)
         sums = np.bincount(items, minlength=self.size)
         if mechanism.weighting is not None:
             sums = np.zeros(self.size, np.int64)
             np.add.at(sums, items, mechanism.weighting.weights(users))
-        named = Named.of(sums)
+        named = IndexedCounts.of(sums)
         histogram = named.histogram
         if mechanism.guarantee.domain == "unknown":  # ranks stay what they are without the last ones
             held = histogram.values > 0
@@ -175,7 +175,7 @@ def after_a_release(names: tuple[str, ...]) -> Callable[[Cell], Forecast]:
 
     def forecast(cell: Cell) -> Forecast:
         data, k, epsilon = cell
-        bits, named = RandomBits.keyed(f"last {cell}".encode()), Named.of(counts(data))
+        bits, named = RandomBits.keyed(f"last {cell}".encode()), IndexedCounts.of(counts(data))
         first = make(by_rule(names)(cell), epsilon)
         chosen = named.items(first.prepare(named.histogram).ranks(k, bits))
         noisy = publish_counts(counts(data), chosen, bits, epsilon, DELTA if names == LISTED else None)

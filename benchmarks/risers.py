@@ -18,7 +18,7 @@ from benchmarks.windows_per_user import Data, commits, counts, sample
 from private_topk.pipelines.question import Question
 from private_topk.transforms import Period, Risers
 from private_topk.transforms.mechanisms import RandomBits, make_mechanism
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.spec import TopK
 
 NAMES = ("joint", "peeling", "pnf-peeling", "gaussian")
@@ -56,7 +56,7 @@ def by_mechanism(data: Data, risers: Risers, scores: np.ndarray, name: str, epsi
         TopK(data.k, make_mechanism(name, epsilon=epsilon, **own), [str(n) for n in range(data.items)], risers=risers),
         period=period,
     )
-    named = Named.of(scores - scores.min())
+    named = IndexedCounts.of(scores - scores.min())
     drawn, bits = asked.top_k.mechanism.prepare(named.histogram), RandomBits.keyed(b"risers".ljust(32, b"."))
     return float(np.mean([hits(scores, named.items(drawn.ranks(data.k, bits))) for _ in range(draws)]))
 

@@ -74,7 +74,7 @@ def terms(size: Size) -> np.ndarray:
     blocks = max(rows / _BLOCK, 1)
     pieces = blocks * _some(shards, rows / blocks)
     layout = Partitioning(items, windows)
-    parts = shards * layout.groups * layout.item_shards
+    parts = shards * layout.window_groups * layout.item_shards
     cells = shards * _some(items * windows, rows / shards)
     return np.array([1, rows, rows if windows > 1 else 0, pieces, min(parts, cells), cells, items, windows])
 

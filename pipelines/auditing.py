@@ -47,7 +47,7 @@ from private_topk.transforms.testing.audit.paths import rankings_of
 from private_topk.transforms.windows import Period
 
 _START, _DAY = datetime(2020, 1, 1, tzinfo=timezone.utc), timedelta(days=1)
-_FILES, _LEAST, _FAULTS = 3, 20, 3
+_FILES, _MIN, _FAULTS = 3, 20, 3
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Audit:
     def __post_init__(self) -> None:
         for name in self.mechanisms:
             mechanism_by_name(name)
-        if self.draws < _LEAST:
-            raise InvalidArgument("draws", f"must be at least {_LEAST}, got {self.draws}")
-        if self.beam_draws < 0 or 0 < self.beam_draws < _LEAST:
-            raise InvalidArgument("beam_draws", f"must be 0 or at least {_LEAST}, got {self.beam_draws}")
+        if self.draws < _MIN:
+            raise InvalidArgument("draws", f"must be at least {_MIN}, got {self.draws}")
+        if self.beam_draws < 0 or 0 < self.beam_draws < _MIN:
+            raise InvalidArgument("beam_draws", f"must be 0 or at least {_MIN}, got {self.beam_draws}")
         if not 0 < self.confidence < 1:
             raise InvalidArgument("confidence", f"must be between 0 and 1, got {self.confidence}")
 
@@ -161,7 +161,7 @@ def _goes_through_beam(case: Case) -> bool:
     """
     if case.of == "users":
         return case.releases == 1
-    return case.neighbours == "swap" and case.counted == (case.of == "amounts")
+    return case.neighbours == "replace-one" and case.counted == (case.of == "amounts")
 
 
 def _through_beam(finding: Finding, sampler: Sampler, windows: int, number: int, risk: float) -> float:

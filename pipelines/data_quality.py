@@ -1,4 +1,4 @@
-"""A check of the rows before a run, for the operator only: how many would be left out, and what may be wrong with them.
+"""A check of the rows before a run, for the operator only: how many would be dropped, and what may be wrong with them.
 
 None of this is differentially private, so by default it is as coarse as the metrics of a job: orders of magnitude from
 100 rows on, and shares in words. Only those who may read the rows should see it.
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.dropped_rows import NONE_LEFT, heading
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of, to_microseconds
-from private_topk.transforms.counters import told_roughly
+from private_topk.transforms.counters import order_of_magnitude
 from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.rows import rankable
@@ -25,7 +25,7 @@ from private_topk.transforms.windows import Period, from_microseconds
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _DAY = 86_400_000_000
-_LEAST, _MOST_DAYS = 100, 10
+_MIN, _MAX_DAYS = 100, 10
 _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
 
 
@@ -34,7 +34,7 @@ class DataQuality:
     """Statistics of the rows.
 
     Args:
-        lost: rows that would be left out, by reason; each row once.
+        lost: rows that would be dropped, by reason; each row once.
         units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
             were in another unit.
         spellings: of the rows with items outside the domain, how many would be in it in another spelling.
@@ -55,13 +55,13 @@ class DataQuality:
         for reason, count in self.lost.items():
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
         for unit, count in self.units.items():
-            if 2 * count > self._missed() and count >= _LEAST:
+            if 2 * count > self._missed() and count >= _MIN:
                 yield (
                     f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
                     f"(--time-unit {unit})"
                 )
         for spelling, count in self.spellings.items():
-            if 2 * count > self.lost.get("not in domain", 0) and count >= _LEAST:
+            if 2 * count > self.lost.get("not in domain", 0) and count >= _MIN:
                 yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
                 break
         if sum(self.lost.values()) == self.total:
@@ -69,12 +69,12 @@ class DataQuality:
         yield from self._days()
 
     def _said(self, count: int, exact: bool) -> str:
-        return f"{count:,}" if exact else told_roughly(count)
+        return f"{count:,}" if exact else order_of_magnitude(count)
 
     def _share(self, count: int) -> str:
         if count and count == self.total:
             return ", all"
-        if count < _LEAST:
+        if count < _MIN:
             return ""
         return ", most" if 2 * count > self.total else ", fewer than half"
 
@@ -85,9 +85,9 @@ class DataQuality:
         if self.period is None:
             return
         first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
-        few = [day for day in range(first, last + 1) if self.days.get(day, 0) < _LEAST]
-        named = ", ".join(f"{from_microseconds(day * _DAY):%Y-%m-%d}" for day in few[:_MOST_DAYS])
-        more = f" and {len(few) - _MOST_DAYS:,} more" if len(few) > _MOST_DAYS else ""
+        few = [day for day in range(first, last + 1) if self.days.get(day, 0) < _MIN]
+        named = ", ".join(f"{from_microseconds(day * _DAY):%Y-%m-%d}" for day in few[:_MAX_DAYS])
+        more = f" and {len(few) - _MAX_DAYS:,} more" if len(few) > _MAX_DAYS else ""
         yield f"  days (UTC) of the period with fewer than 100 rows: {named or 'none'}{more}, of {last - first + 1:,}"
 
 
@@ -96,12 +96,12 @@ def data_quality_of(report: Report) -> DataQuality:
 
     Raises InvalidArgument if only a run can read it.
     """
-    period, domain = report.question.reads, report.question.top_k.domain
+    period, domain = report.question.input_period, report.question.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
         raise InvalidArgument(
             "show_dropped_rows",
-            f"cannot look at {verbatim(report.source.place)} before a run",
+            f"cannot look at {verbatim(report.source.uri)} before a run",
             "files can be looked at; a run tells afterwards",
         )
     columns = report.source.columns.within(period)
@@ -129,7 +129,7 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: _
         block = block.filter(pa.array(inside))
     found = rankable(block, spec.domain, spec.groups, spec.amounts)
     applies = (spec.amounts is not None, spec.groups is not None, spelled is not None)
-    for (reason, count), told in zip(found.left_out.items(), applies, strict=True):
+    for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
             _count(look.lost, reason.replace("_", " "), count)
     if spelled is not None:

@@ -1,4 +1,4 @@
-"""A word to the operator: how many rows a run left out, roughly, and where none was left. The only place that decides
+"""A word to the operator: how many rows a run dropped, roughly, and where none was left. The only place that decides
 whether it is told.
 
 It is told to those who may read the rows, as whoever starts a run in a terminal may. None of it is private: no file, no
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
 
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 NONE_LEFT = "no row is left: this is pure noise"
 
 
@@ -33,19 +33,19 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if done.deferred or not (is_read_along() if asked is None else asked):
         return
     try:
-        lost, left, empty = done.rows_left_out(), done.rows_are_left(), done.empty_rankings()
+        lost, left, empty = done.dropped_rows(), done.rows_are_left(), done.empty_rankings()
     except Exception:  # whatever a runner raises that keeps no metrics, or whose server has gone
-        say("rows left out: not known, as the runner does not tell", sys.stderr)
+        say("dropped rows: not known, as the runner does not tell", sys.stderr)
         return
     told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(lost.items()))
     if left is False:
         told = f"all of them{': ' if told else ''}{told}; {NONE_LEFT}"
     told = told or ("none" if exact else "none, or too few to tell")
     if left is not False and empty:
-        more = " and more" if len(empty) > _MOST_NAMED else ""
-        told = f"{told}; pure noise, as nothing was counted there: {', '.join(empty[:_MOST_NAMED])}{more}"
-    facts = {"left_out": lost, "any_left": left, "nothing_counted": empty}
-    say(Line(f"rows left out {heading(exact)}: {printable(told)}", event="rows_left_out", **facts), sys.stderr)
+        more = " and more" if len(empty) > _MAX_NAMED else ""
+        told = f"{told}; pure noise, as nothing was counted there: {', '.join(empty[:_MAX_NAMED])}{more}"
+    facts = {"dropped": lost, "any_left": left, "nothing_counted": empty}
+    say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
 
 
 def heading(exact: bool) -> str:

@@ -31,8 +31,8 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     """
     check(report, launch)
     question = report.question
-    yield "input", f"{report.source.place}: {_columns(report)}"
-    yield "domain", question.top_k.domain.words()
+    yield "input", f"{report.source.uri}: {_columns(report)}"
+    yield "domain", question.top_k.domain.summary()
     groups = question.top_k.groups
     if groups is not None:
         yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
@@ -41,7 +41,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     yield "privacy", _privacy(question)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
-    yield "output", f"{report.sink.place}: {_output(report)}"
+    yield "output", f"{report.sink.uri}: {_output(report)}"
     yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
 
 
@@ -53,7 +53,7 @@ def _output(report: Report) -> str:
 
 
 def _columns(report: Report) -> str:
-    columns = report.source.columns.within(report.question.reads)
+    columns = report.source.columns.within(report.question.input_period)
     return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
 
 
@@ -110,7 +110,7 @@ def _release(report: Report) -> str:
     key = report.question.release.key
     if key.in_memory:
         return "under a new random key: each run is a release of its own, and costs"
-    named = key.source if key.elsewhere else f"{key.source}, key id {key.key_id()}"
+    named = key.source if key.is_remote else f"{key.source}, key id {key.key_id()}"
     again = "a repeat over the same rows" if report.source.bounded else "once begun, to finish it in this output"
     return f"{report.question.release.id}, under {named}: {again} costs nothing more"
 

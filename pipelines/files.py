@@ -109,13 +109,13 @@ def names_in(folder: str) -> set[str]:
     return {entry.path.rpartition("/")[2] for entry in entries}
 
 
-def as_path(place: str, field: str) -> str:
+def as_path(uri: str, field: str) -> str:
     """A place as a path that can be opened: file:///a%20b is /a b, others stay. Raises InvalidArgument of the field."""
-    if not place.startswith("file://"):
-        return place
-    host, slash, path = place.removeprefix("file://").partition("/")
+    if not uri.startswith("file://"):
+        return uri
+    host, slash, path = uri.removeprefix("file://").partition("/")
     if host not in ("", "localhost") or not path:
-        raise InvalidArgument(field, f"must be a path or file:///PATH, got {verbatim(place)}")
+        raise InvalidArgument(field, f"must be a path or file:///PATH, got {verbatim(uri)}")
     return slash + unquote(path)
 
 
@@ -313,8 +313,8 @@ def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "
 def protected_files(asked: Mapping[str, Any]) -> list[str]:
     """The files named by options, to be read or kept."""
     files = [str(asked[field]) for field in _NAMED if asked.get(field) is not None]
-    kind, _, place = str(asked.get("release_key", "")).partition(":")
-    files += [place] if kind == "file" else []
+    kind, _, uri = str(asked.get("release_key", "")).partition(":")
+    files += [uri] if kind == "file" else []
     ledger = ledger_file(asked["ledger"]) if asked.get("ledger") is not None else None
     return files if ledger is None else [*files, ledger]
 

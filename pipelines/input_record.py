@@ -44,7 +44,7 @@ class InputRecord:
         self._known: dict[str, Entry] | None = None
 
     @property
-    def place(self) -> str:
+    def uri(self) -> str:
         """Its folder. Raises InvalidArgument of `release_key` if the key cannot be read here."""
         name = json.dumps([self._release.id, self._release.key.key_id()])
         return f"{self._output}/{FOLDER}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
@@ -57,7 +57,7 @@ class InputRecord:
     def read(self) -> list[Entry]:
         """All entries, of this run and of earlier ones. Raises InvalidArgument if a page cannot be understood."""
         if self._known is None:
-            pages = match_any(f"{self.place}/*.jsonl") if exists(self.place) or "://" in self.place else []
+            pages = match_any(f"{self.uri}/*.jsonl") if exists(self.uri) or "://" in self.uri else []
             self._known = {_text(entry): entry for page in pages for entry in _read(page.path)}
         return list(self._known.values())
 
@@ -69,7 +69,7 @@ class InputRecord:
         if not new:
             return
         page = [*self._page, *new.values()]
-        replace_file(f"{self.place}/{self._name}", "".join(f"{_text(entry)}\n" for entry in page).encode())
+        replace_file(f"{self.uri}/{self._name}", "".join(f"{_text(entry)}\n" for entry in page).encode())
         self._known |= new
         self._page = page
         if len(page) >= _PAGE:

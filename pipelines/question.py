@@ -76,7 +76,7 @@ class Question:
         check_kinds(period=self.period, release=self.release)
         self._check_numbers()
         asked, period = self.asked, self.period
-        asked.reads(period)
+        asked.input_period(period)
         if asked.max_windows_per_user is not None:
             self._check_bound()
         budget = {"mechanism": as_written(asked.mechanism), "publish_counts": as_written(asked.publish_counts)}
@@ -130,7 +130,7 @@ class Question:
     def _shared(self) -> Shared:
         asked = self.asked
         return share_out(
-            asked.mechanism, asked.most, asked.publish_counts, self.spare_delta, self._composition, self.held
+            asked.mechanism, asked.max_items, asked.publish_counts, self.spare_delta, self._composition, self.held
         )
 
     @cached_property
@@ -145,9 +145,9 @@ class Question:
         return privacy if self.asked.risers is None else replace(privacy, pairs=True)
 
     @property
-    def reads(self) -> Period | None:
+    def input_period(self) -> Period | None:
         """The windows whose rows are read: those that are ranked, and perhaps one before them."""
-        return self.asked.reads(self.period)
+        return self.asked.input_period(self.period)
 
     @property
     def windows_of_a_user(self) -> int:
@@ -270,7 +270,7 @@ def _release_of(options: Options) -> Release:
             )
         return Release.fresh()
     key = ReleaseKey.parse(options["release_key"])
-    if not key.elsewhere:
+    if not key.is_remote:
         key.secret()
     return Release(key, options["release_id"] if "release_id" in options else fresh_id())
 

@@ -122,7 +122,7 @@ def rank(
         risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
         ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
             `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
-        show_dropped_rows: tell on stderr roughly how many rows were left out, and whether any was left: for those who
+        show_dropped_rows: tell on stderr roughly how many rows were dropped, and whether any was left: for those who
             may read the rows, and covered by no epsilon. None tells it in a notebook, which keeps it under the cell,
             and in a terminal.
 

@@ -28,7 +28,7 @@ _CLOCKS = ("log", "event")
 
 
 def source_of(
-    place: str | os.PathLike[str],
+    uri: str | os.PathLike[str],
     columns: Columns,
     watch: bool = False,
     *,
@@ -58,29 +58,29 @@ def source_of(
         "snapshot": snapshot,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    place = _place(place, "input")
-    scheme = place.partition("://")[0] if "://" in place else ""
+    uri = _place(uri, "input")
+    scheme = uri.partition("://")[0] if "://" in uri else ""
     if clock is not None and clock not in _CLOCKS:
         raise InvalidArgument("clock", f"must be one of {', '.join(_CLOCKS)}, got {verbatim(clock)}")
     if scheme in ("kafka", "pubsub"):
         if not watch:
             raise InvalidArgument(
                 "input",
-                f"{verbatim(place)} is a stream, which does not end by itself",
+                f"{verbatim(uri)} is a stream, which does not end by itself",
                 "`private-topk stream` takes it with the same arguments",
             )
-        return _kafka(place, columns, options) if scheme == "kafka" else _pubsub(place, columns, options)
+        return _kafka(uri, columns, options) if scheme == "kafka" else _pubsub(uri, columns, options)
     if scheme == "bigquery":
-        return _bigquery(place, columns, watch, options)
+        return _bigquery(uri, columns, watch, options)
     if not watch:
-        _only(options, place)
-        return Files(as_path(place, "input"), columns)
-    _only(options, place, "clock", "poll")
-    return Folder(as_path(place, "input"), columns, **options)
+        _only(options, uri)
+        return Files(as_path(uri, "input"), columns)
+    _only(options, uri, "clock", "poll")
+    return Folder(as_path(uri, "input"), columns, **options)
 
 
 def sink_of(
-    place: str | os.PathLike[str],
+    uri: str | os.PathLike[str],
     format: str | None = None,
     overwrite: bool = False,
     batch: bool = True,
@@ -95,67 +95,67 @@ def sink_of(
 
     Raises InvalidArgument of `output` or of an option that does not apply.
     """
-    place = _place(place, "output")
-    scheme = place.partition("://")[0] if "://" in place else ""
+    uri = _place(uri, "output")
+    scheme = uri.partition("://")[0] if "://" in uri else ""
     if scheme in ("kafka", "pubsub", "bigquery"):
-        _only({"output_format": format} if format else {}, place)
+        _only({"output_format": format} if format else {}, uri)
         if scheme == "kafka":
-            return ToKafka(KafkaTopic.of(place, kafka_config, "output"))
-        return ToPubSub(place) if scheme == "pubsub" else ToBigQuery(place)
-    place = as_path(place, "output")
-    if batch and place.lower().endswith(tuple(RANKING_FORMATS)) and not (is_local(place) and os.path.isdir(place)):
-        _only({"output_format": format} if format else {}, place)
-        return ToFile(place, overwrite)
-    if batch and not (place.endswith("/") or (is_local(place) and os.path.isdir(place))):
+            return ToKafka(KafkaTopic.of(uri, kafka_config, "output"))
+        return ToPubSub(uri) if scheme == "pubsub" else ToBigQuery(uri)
+    uri = as_path(uri, "output")
+    if batch and uri.lower().endswith(tuple(RANKING_FORMATS)) and not (is_local(uri) and os.path.isdir(uri)):
+        _only({"output_format": format} if format else {}, uri)
+        return ToFile(uri, overwrite)
+    if batch and not (uri.endswith("/") or (is_local(uri) and os.path.isdir(uri))):
         raise InvalidArgument(
             "output",
-            f"{verbatim(place)} must end with one of {', '.join(RANKING_FORMATS)}; or with / for a "
+            f"{verbatim(uri)} must end with one of {', '.join(RANKING_FORMATS)}; or with / for a "
             "folder, where every window gets a file of its own",
         )
-    return ToFolder(place, format or "avro", overwrite)
+    return ToFolder(uri, format or "avro", overwrite)
 
 
-def _place(place: object, field: str) -> str:
+def _place(uri: object, field: str) -> str:
     """An address as a text; paths are ones too."""
-    address = os.fspath(place) if isinstance(place, os.PathLike) else place
+    address = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
     if not isinstance(address, str) or not address.strip():
-        raise InvalidArgument(field, f"must be a path or an address, got {verbatim(repr(place))}")
+        raise InvalidArgument(field, f"must be a path or an address, got {verbatim(repr(uri))}")
     return address
 
 
-def _kafka(place: str, columns: Columns, options: dict[str, Any]) -> Source:
-    topic = KafkaTopic.of(place, options.pop("kafka_config", ()), "input")
+def _kafka(uri: str, columns: Columns, options: dict[str, Any]) -> Source:
+    topic = KafkaTopic.of(uri, options.pop("kafka_config", ()), "input")
     payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
     start = this_moment() if start == "latest" else start
-    _only(options, place, "clock", "kafka_readers")
+    _only(options, uri, "clock", "kafka_readers")
     return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))
 
 
-def _pubsub(place: str, columns: Columns, options: dict[str, Any]) -> Source:
+def _pubsub(uri: str, columns: Columns, options: dict[str, Any]) -> Source:
     if options.pop("clock", "log") == "event":
         raise InvalidArgument("clock", "event does not apply to pubsub://: its clock is that of publication")
-    _only(options, place, "payload")
-    return PubSub(place, columns, options.get("payload", JsonPayload()))
+    _only(options, uri, "payload")
+    return PubSub(uri, columns, options.get("payload", JsonPayload()))
 
 
-def _bigquery(place: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
+def _bigquery(uri: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
     if watch:
         raise InvalidArgument(
             "input",
-            f"{verbatim(place)} is a table, which is all there",
+            f"{verbatim(uri)} is a table, which is all there",
             "`private-topk run` takes it with the same arguments",
         )
-    _only(options, place, "snapshot")
+    _only(options, uri, "snapshot")
     if "snapshot" not in options:
         raise InvalidArgument(
             "snapshot",
             "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
             "so that a repeated report reads the same",
         )
-    return BigQuery(place, options["snapshot"], columns)
+    return BigQuery(uri, options["snapshot"], columns)
 
 
-def _only(options: dict[str, Any], place: str, *names: str) -> None:
+def _only(options: dict[str, Any], uri: str, *names: str) -> None:
     for name in options:
         if name not in names:
-            raise InvalidArgument(name, f"does not apply to {verbatim(place)}: leave it out")
+            raise InvalidArgument(name, f"does not apply to {verbatim(uri)}: leave it out")

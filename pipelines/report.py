@@ -28,8 +28,8 @@ from private_topk.transforms.release import DRAWS
 from private_topk.transforms.stated import number
 
 _BYTES_PER_SHARD = 4 << 20
-_MOST_SHARDS = 1 << 16
-_MOST_STATES = 1 << 18
+_MAX_SHARDS = 1 << 16
+_MAX_STATES = 1 << 18
 _COLUMNS = {
     "user_column": "user",
     "item_column": "item",
@@ -81,13 +81,13 @@ class Report:
 
     def reads(self) -> list[str]:
         """The places and files that are read or keep something: no output may replace them."""
-        lists = [place for _, place in self.question.top_k.listed()]
+        lists = [uri for _, uri in self.question.top_k.listed()]
         files = {
             "release_key": self.question.release.key.source,
             "success_file": self.success_file,
             "ledger": self.account and self.account.ledger,
         }
-        return [self.source.place, *self.source.local_places(), *lists, *protected_files(files), *self.kept]
+        return [self.source.uri, *self.source.local_paths(), *lists, *protected_files(files), *self.kept]
 
     def input_record(self) -> InputRecord | None:
         """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
@@ -105,7 +105,7 @@ class Report:
         identity; needs the release key here. Raises InvalidArgument.
         """
         assert self.account is not None
-        question, reads = self.question, self.question.reads
+        question, reads = self.question, self.question.input_period
         try:
             key_id, identity = question.release.key.key_id(), self._fingerprint()
         except InvalidArgument as error:
@@ -130,11 +130,11 @@ class Report:
     def _fingerprint(self) -> str:
         """That of the input; for a stream, whose contents are not known beforehand, also of its output's place."""
         key, period = self.question.release.key, self.question.period
-        source = self.source.identity(key, self.question.reads)
+        source = self.source.identity(key, self.question.input_period)
         if self.source.bounded:
             return source
-        place = (self.sink.files(period) or [self.sink.place])[0]
-        output = os.path.realpath(place) if is_local(place) else place
+        uri = (self.sink.files(period) or [self.sink.uri])[0]
+        output = os.path.realpath(uri) if is_local(uri) else uri
         return fingerprint({"stream": source, "output": output}, key)
 
     def _rows(self) -> dict[str, str]:
@@ -176,7 +176,7 @@ class Report:
         if parts is None:
             raise InvalidArgument(
                 "expect_rows_at_least",
-                f"does not apply to {verbatim(self.source.place)}",
+                f"does not apply to {verbatim(self.source.uri)}",
                 "only files can be counted before a run",
             )
         columns = self.source.columns.within(period)
@@ -203,13 +203,13 @@ class Report:
         wanted = min(max(16, 1 << (self.source.stored_bytes() // _BYTES_PER_SHARD).bit_length()), 1 << 14)
         if self.source.bounded or self.question.period is None:
             return wanted
-        return min(wanted, 1 << max(_MOST_STATES // len(self.question.period), 1).bit_length() - 1)
+        return min(wanted, 1 << max(_MAX_STATES // len(self.question.period), 1).bit_length() - 1)
 
 
 def check_shards(shards: int | None) -> None:
     """Raise InvalidArgument for an invalid number of user shards. None is valid: the number is chosen later."""
-    if shards is not None and shards not in {1 << n for n in range(_MOST_SHARDS.bit_length())}:
-        raise InvalidArgument("shards", f"must be a power of two from 1 to {_MOST_SHARDS}, got {shards}")
+    if shards is not None and shards not in {1 << n for n in range(_MAX_SHARDS.bit_length())}:
+        raise InvalidArgument("shards", f"must be a power of two from 1 to {_MAX_SHARDS}, got {shards}")
 
 
 def report_of(options: Options, *, watch: bool = False, account: Account | None = None) -> Report:
@@ -261,18 +261,18 @@ def _held(account: Account, options: Options) -> Total:
 
 def source_for(options: Options, *, watch: bool = False) -> Source:
     """The source of the rows. Reads the schema of Avro messages. Raises InvalidArgument."""
-    place = options["input"]
+    uri = options["input"]
     columns = _columns_of(options)
     arguments: dict[str, Any] = {field: options[field] for field in _OF_SOURCES if field in options}  # type: ignore[literal-required]
     if "payload" in options or "payload_schema" in options:
         arguments["payload"] = make_payload(options.get("payload", "json"), options.get("payload_schema"), columns)
-    if _is_kafka(place):
+    if _is_kafka(uri):
         arguments["kafka_config"] = options.get("kafka_config", ())
     elif "kafka_config" in options and not _is_kafka(options["output"]):
         raise InvalidArgument(
             "kafka_config", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
         )
-    return source_of(place, columns, watch, **arguments)
+    return source_of(uri, columns, watch, **arguments)
 
 
 def _columns_of(options: Options) -> Columns:
@@ -287,13 +287,13 @@ def _columns_of(options: Options) -> Columns:
 
 def sink_for(options: Options, *, watch: bool = False) -> Sink:
     """The sink of the rankings. Raises InvalidArgument."""
-    place = options["output"]
-    arguments: dict[str, Any] = {"kafka_config": options.get("kafka_config", ())} if _is_kafka(place) else {}
-    return sink_of(place, options.get("output_format"), options.get("overwrite", False), not watch, **arguments)
+    uri = options["output"]
+    arguments: dict[str, Any] = {"kafka_config": options.get("kafka_config", ())} if _is_kafka(uri) else {}
+    return sink_of(uri, options.get("output_format"), options.get("overwrite", False), not watch, **arguments)
 
 
-def _is_kafka(place: str) -> bool:
-    return place.startswith("kafka://")
+def _is_kafka(uri: str) -> bool:
+    return uri.startswith("kafka://")
 
 
 def account_of(options: Options) -> Account | None:

@@ -39,8 +39,8 @@ from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_argumen
 from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import (
     exact_counters,
+    read_dropped_rows,
     read_empty_rankings,
-    read_left_out,
     read_whether_rows_are_left,
 )
 from private_topk.transforms.domain import check_digits
@@ -67,9 +67,9 @@ class Done:
     job: PipelineResult
     deferred: bool
 
-    def rows_left_out(self) -> dict[str, str]:
-        """How many rows were left out, by reason: roughly, or exactly if that was asked for. For operators only."""
-        return read_left_out(self.job.metrics())
+    def dropped_rows(self) -> dict[str, str]:
+        """How many rows were dropped, by reason: roughly, or exactly if that was asked for. For operators only."""
+        return read_dropped_rows(self.job.metrics())
 
     def rows_are_left(self) -> bool | None:
         """Whether any row was left to rank; None where the runner does not tell. For operators only."""
@@ -89,7 +89,7 @@ def build(
         record: where a stream writes down what it has read, and looks up what earlier runs have.
     """
     question = report.question
-    reading = report.source.read(question.reads)
+    reading = report.source.read(question.input_period)
     reading.live, reading.record = live, record
     blocks = pipeline | "Read" >> reading
     execution = Execution(
@@ -103,7 +103,7 @@ def build(
 
 def _manifest(report: Report, launch: Launch) -> Manifest:
     """The manifest as known before the run."""
-    columns = report.source.columns.within(report.question.reads)
+    columns = report.source.columns.within(report.question.input_period)
     return manifest_of(
         report.question,
         launch.name,
@@ -126,13 +126,13 @@ def check(report: Report, launch: Launch) -> None:
             "use the flex template (docs/dataflow.md), whose every run is charged",
         )
     report.check_complete()  # before the input is listed
-    with about_the_output(report.sink.place):
+    with about_the_output(report.sink.uri):
         report.sink.check(question.period, report.reads(), question.release)
-    report.source.check(question.reads)
+    report.source.check(question.input_period)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
     manifest = _manifest(report, launch)
-    with about_the_output(report.sink.place):
+    with about_the_output(report.sink.uri):
         report.sink.check_columns(manifest)
         if not (report.source.bounded and report.sink.overwrite):
             report.sink.check_question(manifest, question.period, question.release)
@@ -175,7 +175,7 @@ def run(
         again: how to run the same release again, in the words of the caller's interface: told if this run ends early.
         say: takes a line for each window of a stream that is published.
         health_file: where to write the progress of a stream, every second.
-        show_exact_counters: let the runner show exactly how many rows were left out, which no epsilon covers.
+        show_exact_counters: let the runner show exactly how many rows were dropped, which no epsilon covers.
         once_checked: is called when nothing is in the way, and before anything is charged; may raise InvalidArgument.
 
     Raises:
@@ -334,8 +334,8 @@ def loss_in(error: BaseException) -> IncompleteDataError | None:
 
 def _local_places(report: Report) -> Iterator[tuple[str, str]]:
     """The paths of this machine that workers read or write, each with its field."""
-    yield from (("output", path) for path in report.sink.local_places())
-    yield from (("input", path) for path in report.source.local_places())
+    yield from (("output", path) for path in report.sink.local_paths())
+    yield from (("input", path) for path in report.source.local_paths())
     yield from ((field, path) for field, path in report.question.top_k.listed() if "://" not in path)
 
 
@@ -380,15 +380,15 @@ def reach_files(words: Sequence[str], options: Options) -> None:
         FileSystems.set_options(beams)
         anonymous = bool(beams.view_as(GoogleCloudOptions).no_auth)
     for field in _PLACES:
-        place = str(options.get(field, ""))
-        if place.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR)):
+        uri = str(options.get(field, ""))
+        if uri.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR)):
             from private_topk.runners.dataflow import has_credentials
 
             if has_credentials():
                 continue
             raise InvalidArgument(
                 field,
-                f"{verbatim(place)} needs Google credentials, and there are none here",
+                f"{verbatim(uri)} needs Google credentials, and there are none here",
                 "`gcloud auth application-default login`, or --no_auth for a public bucket",
             )
 

@@ -156,11 +156,9 @@ def _countries(draw: Draw, users: np.ndarray) -> list[int]:
 def _minutes(draw: Draw, tracks: np.ndarray) -> list[float]:
     """The minutes of each play, in tenths: a track's length of 2 to 8 minutes, or less if it was broken off."""
     lengths = 20 + tracks * 37 % 61
-    received_signal = (draw.words(21, 0, EVENTS) >> np.uint64(48)).astype(
-        np.int64
-    )  # below 2**16: a quarter is broken off
-    broken = lengths * received_signal >> 14
-    return (np.where(received_signal < 1 << 14, broken, lengths) / 10).tolist()
+    heard = (draw.words(21, 0, EVENTS) >> np.uint64(48)).astype(np.int64)  # below 2**16: a quarter is broken off
+    broken = lengths * heard >> 14
+    return (np.where(heard < 1 << 14, broken, lengths) / 10).tolist()
 
 
 def _zipf(size: int, head: int) -> np.ndarray:

@@ -25,8 +25,8 @@ from apache_beam.runners.dataflow import dataflow_runner
 from private_topk.runners import Launch, refuse_unknown
 from private_topk.transforms.errors import InvalidArgument
 
-_MOST_WORKERS = 20
-_LEAST_SETUPTOOLS = 77
+_MAX_WORKERS = 20
+_MIN_SETUPTOOLS = 77
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
@@ -96,9 +96,9 @@ def _name_package(options: PipelineOptions) -> None:
         installed = version("setuptools")
     except PackageNotFoundError:
         installed = "none"
-    if installed == "none" or int(installed.split(".")[0]) < _LEAST_SETUPTOOLS:
+    if installed == "none" or int(installed.split(".")[0]) < _MIN_SETUPTOOLS:
         raise ValueError(
-            f"the source package for the workers is built with setuptools {_LEAST_SETUPTOOLS} or later, "
+            f"the source package for the workers is built with setuptools {_MIN_SETUPTOOLS} or later, "
             f"found {installed}: `pip install --upgrade setuptools`"
         )
     setup.setup_file = str(script)
@@ -136,7 +136,7 @@ def _settle(options: PipelineOptions) -> None:
     """Set defaults for options that were not given. Streaming jobs also use the streaming engine."""
     worker, google = options.view_as(WorkerOptions), options.view_as(GoogleCloudOptions)
     worker.autoscaling_algorithm = worker.autoscaling_algorithm or "THROUGHPUT_BASED"
-    worker.max_num_workers = worker.max_num_workers or worker.num_workers or _MOST_WORKERS
+    worker.max_num_workers = worker.max_num_workers or worker.num_workers or _MAX_WORKERS
     google.job_name = google.job_name or time.strftime("private-topk-%Y%m%d-%H%M%S", time.gmtime())
     options.view_as(DebugOptions).add_experiment("use_runner_v2")
     options.view_as(SetupOptions).save_main_session = False  # every DoFn is in an importable module

@@ -61,7 +61,7 @@ JVM_PROPERTIES = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 ASKS_ITS_SERVER = True
 """Flink's job server tells which options it knows once it is up."""
 
-_LEAST_JAVA = 11
+_MIN_JAVA = 11
 _EMBEDDED = ("[local]", "[auto]")
 
 # The job server retries every three seconds if the job manager does not answer. Flink's default of 20 tries is one
@@ -214,11 +214,11 @@ def _check_java(launcher: str) -> None:
         match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     except OSError:
         pass
-    if match is None or int(match[1]) < _LEAST_JAVA:
+    if match is None or int(match[1]) < _MIN_JAVA:
         has = f"{launcher} is Java {match[1]}" if match else f"there is no {launcher}"
         raise InvalidArgument(
             "runner",
-            f"flink needs Java {_LEAST_JAVA} or later and {verbatim(has)}: install one (on Debian "
+            f"flink needs Java {_MIN_JAVA} or later and {verbatim(has)}: install one (on Debian "
             "`apt install default-jre-headless`), or give --job_server_java_launcher PATH",
         )
 

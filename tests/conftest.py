@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.databases import postgres, url  # noqa: F401 - fixtures of all tests
 from tests.runners.servers import free_port, missing
 
 if TYPE_CHECKING:

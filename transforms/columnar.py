@@ -41,7 +41,7 @@ def make_block(
     amounts: pa.Array | None = None,
     groups: pa.Array | None = None,
 ) -> tuple[pa.RecordBatch, int]:
-    """A block of the rows that have every value, and how many rows were left out for a null."""
+    """A block of the rows that have every value, and how many rows were dropped for a null."""
     columns = {"user": as_labels(users), "item": as_labels(items)}
     if times is not None:
         columns["time"] = times.cast(pa.int64())

@@ -28,7 +28,7 @@ from private_topk.transforms.spec import TopK
 MOST_ROWS = 1 << 16
 """The most rows of a table that is handed on."""
 
-_MOST_CELLS = 1 << 20
+_MAX_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
 _BITS_AT_HAND = 17
 _MANY = 1 << 12  # windows with more rows are cheaper to treat one by one than to sort
@@ -210,7 +210,7 @@ def add_up_codes(key: int, tables: Iterable[pa.RecordBatch], partitioning: Parti
     first, width = codes.start, len(codes)
     cells = ((_cells(part, windows.start, first, width), part["count"].to_numpy()) for part in tables)
     size = len(windows) * width
-    cell, totals = _in_cells(cells, size) if size <= _MOST_CELLS else sums_by_cell(cells)
+    cell, totals = _in_cells(cells, size) if size <= _MAX_CELLS else sums_by_cell(cells)
     column = {"window": (cell // width + windows.start).astype(np.uint32)} if partitioning.windows > 1 else {}
     return make_table(**column, item=(cell % width + first).astype(partitioning.item_type), count=totals)
 

@@ -34,7 +34,7 @@ from private_topk.transforms.columnar import Codes, Words, make_block, mix
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.period import Stretches
+from private_topk.transforms.windows.period import TimeSlices
 
 _MASK = (1 << 63) - 1
 _NO_TEXTS = pa.array([], pa.string())
@@ -220,9 +220,9 @@ def shares(checksum: int, pieces: int, seed: int = 0) -> list[int]:
     return [(checksum - sum(rest)) & _MASK, *rest]
 
 
-def checksum_of_piece(checksum: int, stretch: int, first: int, windows: int) -> int:
-    """The checksum of the rows of a block that lie in one stretch of time and are on time from one window on."""
-    return int(_checksums(checksum, np.array([stretch * (windows + 1) + first]))[0]) & _MASK
+def checksum_of_piece(checksum: int, time_slice: int, first: int, windows: int) -> int:
+    """The checksum of the rows of a block that lie in one slice of time and are on time from one window on."""
+    return int(_checksums(checksum, np.array([time_slice * (windows + 1) + first]))[0]) & _MASK
 
 
 def _checksums(checksum: int, codes: Codes) -> Words:
@@ -295,15 +295,15 @@ class SentChecksums(NamedTuple):
 class BlockChecksums:
     """Checksums of the blocks of an unbounded reader, and its receipts for each window.
 
-    Cost: for each block a sort of its rows' stretches and one pass over the windows.
+    Cost: for each block a sort of its rows' slices and one pass over the windows.
     """
 
     def __init__(self, period: Period) -> None:
         self._period = period
 
     @cached_property
-    def _stretches(self) -> Stretches:
-        return Stretches(self._period)
+    def _slices(self) -> TimeSlices:
+        return TimeSlices(self._period)
 
     def add(self, block: pa.RecordBatch, name: bytes, sent: SentChecksums) -> tuple[pa.RecordBatch, SentChecksums]:
         """A block with its checksum, and the checksums sent so far, this block's included.
@@ -313,12 +313,12 @@ class BlockChecksums:
         """
         checksum, windows = _checksum_of(name), len(self._period)
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
-        stretch, first = self._stretches.of(block["time"].to_numpy(), arrived, sent.closed)
-        pieces = np.unique((stretch * (windows + 1) + first)[first < self._stretches.after[stretch]])
-        stretch, first = np.divmod(pieces, windows + 1)
+        time_slice, first = self._slices.of(block["time"].to_numpy(), arrived, sent.closed)
+        pieces = np.unique((time_slice * (windows + 1) + first)[first < self._slices.after[time_slice]])
+        time_slice, first = np.divmod(pieces, windows + 1)
         checksums, changes = _checksums(checksum, pieces) & np.uint64(_MASK), np.zeros(windows + 1, np.uint64)
         np.add.at(changes, first, checksums)
-        np.subtract.at(changes, self._stretches.after[stretch], checksums)
+        np.subtract.at(changes, self._slices.after[time_slice], checksums)
         sums = self._sums(sent) + np.cumsum(changes, dtype=np.uint64)[sent.closed : windows]
         return noted(block, checksum=checksum, closed=sent.closed), sent._replace(sums=sums.tobytes())
 

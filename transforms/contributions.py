@@ -14,7 +14,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
-from private_topk.transforms.counters import LeftOutRows, Mark
+from private_topk.transforms.counters import DroppedRows, Mark
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
@@ -68,7 +68,7 @@ class ShardCounter:
         Args:
             before: of pieces that were counted before.
         """
-        received, sums = [before], [0] * self._partitioning.groups
+        received, sums = [before], [0] * self._partitioning.window_groups
         for key, table in self.user_shard.counts(_noted(pieces, received)):
             sums[self._partitioning.group_of(key)] += self._fingerprint.of(table)
             yield from ((key, piece) for piece in PartialCounts.cut(table))
@@ -173,7 +173,7 @@ class CountOnArrivalDoFn(beam.DoFn):
 
     def __init__(self, counter: ShardCounter, always_held: int = _ALWAYS_HELD) -> None:
         self._counter, self._always_held = counter, always_held
-        self._left_out, self._any_left = LeftOutRows("late"), Mark(rows_left=True)
+        self._dropped, self._any_left = DroppedRows("late"), Mark(rows_left=True)
 
     def process(
         self,
@@ -187,7 +187,7 @@ class CountOnArrivalDoFn(beam.DoFn):
         rows = len(table)
         state = held.read()
         if state == _CLOSED:  # counted once already: a second count would be a second contribution
-            self._left_out.inc(rows)
+            self._dropped.inc(rows)
             return
         if state is None:
             end.set(window.max_timestamp())

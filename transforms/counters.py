@@ -1,4 +1,4 @@
-"""Beam counters of rows that were left out: rounded down to an order of magnitude, and exact only if asked for.
+"""Beam counters of rows that were dropped: rounded down to an order of magnitude, and exact only if asked for.
 
 Metrics are shown by a runner's pages to whoever may look at a job, who may be more than may see the data. An exact
 count moves with one user's rows, so by default only the order of magnitude is told.
@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
-_NAMESPACE, _LEFT_OUT, _ROUNDED = "private_topk", "operator_only_rows_left_out_", "_at_least"
+_NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
-_EMPTY, _MOST_NAMED = "operator_only_rankings_of_nothing", 100
+_EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
 _EXACT: ContextVar[bool] = ContextVar("exact counters", default=False)
 
@@ -31,13 +31,13 @@ def exact_counters(exact: bool = True) -> Iterator[None]:
         _EXACT.reset(before)
 
 
-def told_roughly(rows: int) -> str:
+def order_of_magnitude(rows: int) -> str:
     """A number of rows as metrics show it, by the largest size that it reaches. Coarse, and not private."""
     return f"{_reached(rows):,} or more" if rows >= _SIZES[0] else f"fewer than {_SIZES[0]:,}"
 
 
-class LeftOutRows:
-    """The counter of the rows left out for one reason.
+class DroppedRows:
+    """The counter of the dropped rows for one reason.
 
     By default each worker adds 100, 10,000, 1,000,000 or 100,000,000, the largest that it has reached: fewer than 100
     show nowhere. That is coarse, and not private: never publish it.
@@ -48,7 +48,7 @@ class LeftOutRows:
 
     def __init__(self, reason: str) -> None:
         self._exact, self._seen = _EXACT.get(), 0
-        self._counter = Metrics.counter(_NAMESPACE, _LEFT_OUT + reason + ("" if self._exact else _ROUNDED))
+        self._counter = Metrics.counter(_NAMESPACE, _DROPPED + reason + ("" if self._exact else _ROUNDED))
 
     def inc(self, rows: int = 1) -> None:
         """Count rows. On the worker's own thread: Beam's metrics know no other."""
@@ -87,19 +87,19 @@ class EmptyRankings:
 
     def add(self, name: str) -> None:
         """Name one. On the worker's own thread, as above."""
-        if len(self._names) < _MOST_NAMED and name not in self._names:
+        if len(self._names) < _MAX_NAMED and name not in self._names:
             self._names.add(name)
             self._metric.add(name)
 
 
-def read_left_out(metrics: MetricResults) -> dict[str, str]:
-    """The rows left out, from the metrics of a job, by reason: an exact count, or the largest size reached."""
+def read_dropped_rows(metrics: MetricResults) -> dict[str, str]:
+    """The dropped rows, from the metrics of a job, by reason: an exact count, or the largest size reached."""
     counts: Counter[str] = Counter()
     for name, count in _counters(metrics):
         if name not in _MARKS:
-            counts[name.removeprefix(_LEFT_OUT)] += count
+            counts[name.removeprefix(_DROPPED)] += count
     return {
-        name.removesuffix(_ROUNDED): told_roughly(count) if name.endswith(_ROUNDED) else f"{count:,}"
+        name.removesuffix(_ROUNDED): order_of_magnitude(count) if name.endswith(_ROUNDED) else f"{count:,}"
         for name, count in counts.items()
     }
 

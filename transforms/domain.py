@@ -86,9 +86,9 @@ class UnknownDomain:
     def describe(self) -> dict[str, object]:
         return {"kind": "unknown"} | ({} if self.catalogue is None else {"catalogue": self.catalogue.describe()})
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """The domain as people read it."""
-        listed = "" if self.catalogue is None else f"{self.catalogue.words()}; beside them "
+        listed = "" if self.catalogue is None else f"{self.catalogue.summary()}; beside them "
         return f"{listed}unknown: of the items only those that enough users hold can be published"
 
 
@@ -171,7 +171,7 @@ class PublicDomain:
     def describe(self) -> dict[str, object]:
         return {"kind": "public", "size": self.size, "sha256": self.digest}
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """The domain as people read it."""
         return f"{self.size:,} public items, SHA-256 {self.digest[:16]}..."
 
@@ -263,7 +263,7 @@ class RangeDomain:
     def describe(self) -> dict[str, object]:
         return {"kind": "range", "start": self.start, "stop": self.stop}
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """The domain as people read it."""
         return f"{self.size:,} public items"
 
@@ -350,7 +350,7 @@ class DomainByGroup(PublicDomain):
     def describe(self) -> dict[str, object]:
         return {**super().describe(), "by_group": {"sha256": self.pairs_digest, "least": self.least}}
 
-    def words(self) -> str:
+    def summary(self) -> str:
         return (
             f"{self.size:,} public items in lists of {self.least:,} or more, one for each group, SHA-256 "
             f"{self.digest[:16]}..."

@@ -1,7 +1,7 @@
 """How user and item are read from the elements of a PCollection: pairs, and rows with named fields.
 
 A type that holds no such elements is refused where the transform is applied. At run time no element is refused:
-otherwise whether there is a ranking would depend on one user's element. One that cannot be read is left out by itself.
+otherwise whether there is a ranking would depend on one user's element. One that cannot be read is dropped by itself.
 
 Where groups have a ranking each, elements also hold a group, and where amounts are added up, an amount: tuples of three
 or four, and rows with more fields.
@@ -41,7 +41,7 @@ from private_topk.transforms.types import Kind, is_missing, kind_of_class, label
 Values = tuple[Any, ...]
 """A user, an item and a group where there are groups, as texts, and an amount where there are amounts."""
 
-LeftOutFor = Literal["null", "unreadable"]
+ReasonDropped = Literal["null", "unreadable"]
 
 _WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
 _EXAMPLES = {"user": "listener", "item": "track", "group": "country", "value": "minutes"}
@@ -52,7 +52,7 @@ _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
 
 
 @dataclass(frozen=True)
-class Shape:
+class ElementSchema:
     """The shape of elements: where each holds its user and item.
 
     Args:
@@ -117,8 +117,8 @@ class Shape:
     def _pairs(self) -> bool:
         return all(getattr(self, role) is None for role in self._roles)
 
-    def values(self, element: Any) -> Values | LeftOutFor:  # noqa: ANN401 - whatever flows
-        """User, item and group as texts, and the amount as a float; or why the element is left out.
+    def values(self, element: Any) -> Values | ReasonDropped:  # noqa: ANN401 - whatever flows
+        """User, item and group as texts, and the amount as a float; or why the element is dropped.
 
         That is "null" where one of them is missing, and "unreadable" where it is of another shape or type, by the table
         of `types.py`, or a text that is no label, by the rule of `labels.py`.
@@ -144,7 +144,7 @@ class Shape:
             yield parts[0] if len(parts) == 1 else _label(composite(parts))
 
     def fault(self, element: Any) -> str:  # noqa: ANN401
-        """Why an element is left out, by its first field that is missing or of another type. Holds no value."""
+        """Why an element is dropped, by its first field that is missing or of another type. Holds no value."""
         parts, kind = self._parts_of(element), verbatim(type(element).__name__)
         if len(parts) != len(self._roles):
             return f"a {kind} is no ({', '.join(self._roles)})"

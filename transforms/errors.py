@@ -96,14 +96,14 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
     return value if isinstance(value, int | float | str | bool | None) else str(value)
 
 
-_LEAST = 3
+_MIN = 3
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean NAME?` of the name that a word begins, or else is spelt like; or another remedy."""
     names = {_plain(name): name for name in known}
     word = _plain(word)
-    begun = [name for name in names if len(word) >= _LEAST and name.startswith(word)]
+    begun = [name for name in names if len(word) >= _MIN and name.startswith(word)]
     near = sorted(begun, key=len)[:1] or get_close_matches(word, names, n=1)
     return f"did you mean {names[near[0]]}?" if near else otherwise
 

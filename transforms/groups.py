@@ -25,8 +25,8 @@ class Groups:
 
     Privacy: a user who is added or removed changes at most `per_user` rankings of a window, one by default: any number
     of groups then costs what one ranking costs. One who is replaced may leave some and enter others: twice as many
-    change, of which each costs about half of what a swap within one does (`swap_costs_one_draw`). Rankings that change
-    compose; the mechanism's budget is that of each of them.
+    change, of which each costs about half of what a replacement within one does (`replacement_costs_one_draw`).
+    Rankings that change compose; the mechanism's budget is that of each of them.
 
     Args:
         labels: the public list, as a `PublicDomain` or any iterable of labels. It must not come from the data.

@@ -23,8 +23,8 @@ score by q, by -p, by q - p or not.
   moved by 0 to p + q, one way. So a mechanism whose law depends on differences of scores alone, and that is proved for
   amounts, is proved for risers with the cap p + q: it is `translation_invariant`.
 - `laplace` and `gaussian` with at most m items a user are calibrated to what a user moves in all: m (p + q) in l_1, and
-  for `gaussian` (p**2 + q**2) m - (q - p)**2 m**2 / d squared, for 2 m <= d (`order_reach`).
-- Under "swap" a score moves by up to p + q either way, as a sum under swap does with that cap.
+  for `gaussian` (p**2 + q**2) m - (q - p)**2 m**2 / d squared, for 2 m <= d (`squared_order_sensitivity`).
+- Under "replace-one" a score moves by up to p + q either way, as a sum under replace-one does with that cap.
 - A user may have counted in one group before and in another one now. Two rankings change, by p and by q, where noise is
   calibrated to p + q: both together cost one.
 """
@@ -46,7 +46,7 @@ from private_topk.transforms.mechanisms.parameters import check_decimal
 from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
 from private_topk.transforms.windows import Period
 
-_MOST_UNITS = 1 << 30
+_MAX_UNITS = 1 << 30
 """The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
 
 NUMERAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -87,7 +87,7 @@ class Amounts:
         got = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
         if units.denominator != 1:
             raise InvalidArgument("max_value", f"must be a whole multiple of {{value_resolution}}, {got}")
-        if units > _MOST_UNITS:
+        if units > _MAX_UNITS:
             raise InvalidArgument(
                 "max_value", f"must be at most 2**30 times {{value_resolution}}, {got}", "count in coarser units"
             )
@@ -172,7 +172,7 @@ def as_numbers(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
 
 
-_MOST_PARTS = 1000
+_MAX_PARTS = 1000
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Risers:
     others down. An order is the same when all scores move together, so it moves as if each went up by 0 to p + q:
     a mechanism whose law is `translation_invariant`, told by differences alone, and that is proved for scores that one
     user moves one way by 0 to `cap`, needs `cap` = p + q. Of a user who is replaced a score moves by up to p + q
-    either way: the same cap under "swap".
+    either way: the same cap under "replace-one".
 
     Args:
         weight: from 0 to 1, with a denominator of at most 1000. 1 ranks by the difference; less lets what is popular
@@ -201,10 +201,10 @@ class Risers:
 
     def __post_init__(self) -> None:
         weight = check_decimal("against_weight", self.weight, Fraction(0), Fraction(1))
-        if weight.denominator > _MOST_PARTS:
+        if weight.denominator > _MAX_PARTS:
             raise InvalidArgument(
                 "against_weight",
-                f"must have a denominator of at most {_MOST_PARTS}, got {weight}",
+                f"must have a denominator of at most {_MAX_PARTS}, got {weight}",
                 "round it, such as to 2/3",
             )
         object.__setattr__(self, "weight", weight)
@@ -226,7 +226,7 @@ class Risers:
 
     def moves(self, unit: int) -> dict[str, int]:
         """By how much one user moves a score who adds up to `unit` to an item: as a mechanism is told of it."""
-        return {"cap": self.width * unit, "falls": self.before * unit}
+        return {"cap": self.width * unit, "negative_sensitivity": self.before * unit}
 
     def scores(self, windows: Codes, counts: Codes, number: int) -> tuple[Codes, Codes, Codes]:
         """Counts of windows 0 to `number` as terms of the scores of the windows after the first, numbered from 0.
@@ -245,7 +245,7 @@ class Risers:
             np.concatenate([self.now * counts[now], -self.before * counts[before]]),
         )
 
-    def reads(self, period: Period) -> Period:
+    def input_period(self, period: Period) -> Period:
         """The windows whose rows are read: those of the period and the one before it. Raises InvalidArgument."""
         return period.with_one_before(self.since)
 

@@ -524,11 +524,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "neighbours",
-        OneOf("add-remove", "swap"),
+        OneOf("add-remove", "replace-one"),
         "",
         dict.fromkeys(
             _DRAW,
-            "what is protected: that a user is there at all (add-remove, default), or what a known user did (swap)",
+            "what is protected: that a user is there at all (add-remove, default), or what a known user "
+            "did (replace-one)",
         )
         | {_CREATE: "what every run on it must protect (default: add-remove)"},
         group=_PRIVACY,
@@ -938,7 +939,7 @@ OPTIONS: tuple[Option, ...] = (
         "exact_counters",
         None,
         "",
-        "let the runner's metrics show exactly how many rows were left out, which tells "
+        "let the runner's metrics show exactly how many rows were dropped, which tells "
         "of single users to all who may see them (default: their order of magnitude)",
         (*RUN, "report"),
         _RUNNING,
@@ -1050,7 +1051,7 @@ OPTIONS: tuple[Option, ...] = (
         "quiet",
         None,
         "",
-        "do not print rankings, nor tell a terminal of rows left out",
+        "do not print rankings, nor tell a terminal of dropped rows",
         ("run", "report"),
         _TERMINAL,
         same="the terminal",
@@ -1087,7 +1088,7 @@ OPTIONS: tuple[Option, ...] = (
         "show_dropped_rows",
         None,
         "",
-        "tell on stderr why rows were left out and whether they are many, for the "
+        "tell on stderr why rows were dropped and whether they are many, for the "
         "operator only; with {exact_counters} how many (default: if stderr is a terminal)",
         (*RUN, "report"),
         _TERMINAL,

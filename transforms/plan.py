@@ -17,18 +17,18 @@ ITEM_SHARD_BITS = 16
 small beside what a runner sorts in memory. It has more codes, up to 2**20, if there would be over 64 keys, and still
 more if there would be over 64 item shards."""
 
-_MOST_BITS = 20
+_MAX_BITS = 20
 _KEYS = 64
 
 UNKNOWN_ITEM_SHARDS = 16
 """Unknown domain: the least number of item shards, which are residues of the item's hash."""
 
-_MOST_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
+_MAX_RESIDUES_ALIKE, _USER_SHARDS_OF_A_RESIDUE = 256, 4
 """A residue gets about as many labels as one user shard holds, since a runner may pass all of them as one element; with
 more than 256 user shards as many as four hold, so that the pieces that user shards send do not get too small."""
 
 _WINDOW_GROUPS = 64
-_MOST_TOGETHER, _MOST_CELLS = 1024, 1 << 24
+_MAX_TOGETHER, _MAX_CELLS = 1024, 1 << 24
 """The most windows of a window group, from which one worker draws, which takes it seconds; and the most counts, unless
 a single window has more.
 """
@@ -39,8 +39,8 @@ more: a user shard has up to about a million. Only the size of elements and of m
 holds more than it should, a few windows are drawn at a time (`SelectTopK`).
 """
 
-_ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER = 1 << 14, 1 << 20
-_MOST_PRE_COMBINED_BITS = 17
+_ROWS_OF_A_PIECE, _MAX_ROWS_TOGETHER = 1 << 14, 1 << 20
+_MAX_PRE_COMBINED_BITS = 17
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Partitioning:
         windows: how many windows the tables hold. With 1 they have no column for them: the window is Beam's own.
             A ranking per group of rows makes each of them as many as there are groups: window * rankings + group.
         overlap: a row may belong to several windows that follow each other.
-        split: how many groups of rows have a ranking each in every window; 0 without such.
+        groups: how many groups of rows have a ranking each in every window; 0 without such.
         sparse: few of the items are held, however many there are, as of a range.
         held: how many of a sparse domain are assumed to be held in a window.
         residues: how many item shards there are of labels, which have no codes, in an unknown domain.
@@ -89,36 +89,36 @@ class Partitioning:
     size: int
     windows: int = 1
     overlap: bool = False
-    split: int = 0
+    groups: int = 0
     sparse: bool = False
     held: int = _HELD_OF_A_RANGE
     residues: int = UNKNOWN_ITEM_SHARDS
 
     @classmethod
-    def of(cls, domain: Domain, period: Period | None = None, split: int = 0, user_shards: int = 0) -> Partitioning:
+    def of(cls, domain: Domain, period: Period | None = None, groups: int = 0, user_shards: int = 0) -> Partitioning:
         """The partitioning of a bounded input with a declared period; without one, that of a single window.
 
         Args:
             user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
         """
         overlap = period is not None and period.overlap > 1
-        windows = (1 if period is None else len(period)) * max(split, 1)
+        windows = (1 if period is None else len(period)) * max(groups, 1)
         rows = user_shards * _ROWS_OF_A_USER_SHARD * (1 if period is None else period.overlap)
-        partitioning = cls(domain.size, windows, overlap, split, domain.sparse, max(_HELD_OF_A_RANGE, rows // windows))
-        many = max(min(user_shards, _MOST_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
-        return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.groups))
+        partitioning = cls(domain.size, windows, overlap, groups, domain.sparse, max(_HELD_OF_A_RANGE, rows // windows))
+        many = max(min(user_shards, _MAX_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
+        return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.window_groups))
 
-    def after_the_first(self) -> Partitioning:
+    def without_first_window(self) -> Partitioning:
         """The partitioning of the windows after the first one in time."""
         return replace(self, windows=self.windows - self.rankings)
 
     @property
     def rankings(self) -> int:
         """How many rankings a window of time has."""
-        return max(self.split, 1)
+        return max(self.groups, 1)
 
     @property
-    def dates(self) -> int:
+    def time_windows(self) -> int:
         """How many windows of time the tables hold."""
         return self.windows // self.rankings
 
@@ -130,8 +130,8 @@ class Partitioning:
     @property
     def item_bits(self) -> int:
         """Public domain: an item shard is a range of 2**item_bits codes."""
-        few = (-(-self.size // max(_KEYS // self.groups, 1)) - 1).bit_length()
-        return max(ITEM_SHARD_BITS, min(_MOST_BITS, few), (-(-self.size // _KEYS) - 1).bit_length())
+        few = (-(-self.size // max(_KEYS // self.window_groups, 1)) - 1).bit_length()
+        return max(ITEM_SHARD_BITS, min(_MAX_BITS, few), (-(-self.size // _KEYS) - 1).bit_length())
 
     def codes(self, key: int) -> range:
         """All codes of an item shard."""
@@ -139,23 +139,23 @@ class Partitioning:
         return range(number << self.item_bits, min(number + 1 << self.item_bits, self.size))
 
     @property
-    def together(self) -> int:
+    def windows_per_group(self) -> int:
         """How many windows a group has; the last may have fewer."""
         held = max(min(self.size, self.held) if self.sparse else self.size, 1)
-        return min(-(-self.windows // _WINDOW_GROUPS), max(min(_MOST_CELLS // held, _MOST_TOGETHER), 1))
+        return min(-(-self.windows // _WINDOW_GROUPS), max(min(_MAX_CELLS // held, _MAX_TOGETHER), 1))
 
     @property
-    def groups(self) -> int:
+    def window_groups(self) -> int:
         """How many window groups there are."""
-        return -(-self.windows // self.together)
+        return -(-self.windows // self.windows_per_group)
 
     def group(self, number: int) -> range:
         """The windows of a group."""
-        return range(number * self.together, min((number + 1) * self.together, self.windows))
+        return range(number * self.windows_per_group, min((number + 1) * self.windows_per_group, self.windows))
 
     def keys(self, windows: Codes, item_shards: Codes) -> Codes:
         """The keys of counts of some windows in some item shards."""
-        return windows // self.together * self.item_shards + item_shards
+        return windows // self.windows_per_group * self.item_shards + item_shards
 
     def first_key(self, group: int) -> int:
         """The key of a window group's first item shard, which takes its receipts as well."""
@@ -177,8 +177,8 @@ class Partitioning:
     @property
     def window_columns(self) -> dict[str, np.dtype]:
         """The columns that hold which windows of time a row is in, and their types."""
-        names = ["first", "after"][: 0 if self.dates == 1 else 1 + self.overlap]
-        return {name: np.min_scalar_type(self.dates) for name in names}
+        names = ["first", "after"][: 0 if self.time_windows == 1 else 1 + self.overlap]
+        return {name: np.min_scalar_type(self.time_windows) for name in names}
 
 
 @dataclass(frozen=True)
@@ -221,12 +221,12 @@ def plan(
         in_global_window: the input is in Beam's global window. A bounded one with a period is: its windows are numbers.
     """
     numbered = period if in_global_window else None
-    split = 0 if spec.groups is None else spec.groups.size
-    rows = Partitioning.of(spec.domain, spec.reads(numbered), split, execution.user_shards if bounded else 0)
-    counts = rows if spec.risers is None else rows.after_the_first()
+    groups = 0 if spec.groups is None else spec.groups.size
+    rows = Partitioning.of(spec.domain, spec.input_period(numbered), groups, execution.user_shards if bounded else 0)
+    counts = rows if spec.risers is None else rows.without_first_window()
     by_reference = execution.by_reference and bounded and in_global_window
     shuffled = bounded and in_global_window and not by_reference
-    narrow = 0 < counts.size and counts.item_bits <= _MOST_PRE_COMBINED_BITS
+    narrow = 0 < counts.size and counts.item_bits <= _MAX_PRE_COMBINED_BITS
     return ExecutionPlan(
         gathering="by reference"
         if by_reference
@@ -237,7 +237,7 @@ def plan(
         user_shards=execution.user_shards,
         readers=execution.readers,
         cores=execution.cores if in_global_window else 1,
-        rows_together=min(execution.user_shards * _ROWS_OF_A_PIECE, _MOST_ROWS_TOGETHER) if shuffled else 0,
+        rows_together=min(execution.user_shards * _ROWS_OF_A_PIECE, _MAX_ROWS_TOGETHER) if shuffled else 0,
         pre_combine=shuffled and narrow and spec.mechanism.weighting is None,
         rows=rows,
         counts=counts,

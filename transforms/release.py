@@ -120,13 +120,13 @@ class Ranking:
         ]
 
 
-DRAWS = "release 6"
+DRAWS = "release 7"
 """The version of the draw: another name whenever the same key, id and counts give another answer. A ledger takes a
 release as a repeat of an earlier one only under the same name, since another answer over the same data is another
 release.
 """
 
-_LEAST_BYTES, _MOST_BYTES = 16, 1 << 16
+_MIN_BYTES, _MAX_BYTES = 16, 1 << 16
 _KNOWN, _KNOWN_KEY = "known to everybody", b"everybody knows this key, so its noise can be taken off"
 _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
 
@@ -183,7 +183,7 @@ class ReleaseKey:
         return self.source.startswith(f"{_IN_MEMORY}:")
 
     @property
-    def elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether the key is kept where only the workers may read it."""
         return self.source.startswith("gcp-secret:")
 
@@ -195,8 +195,8 @@ class ReleaseKey:
         if self.in_memory:
             return _from_memory(name)
         secret = _READERS[kind](name).strip()
-        if len(secret) < _LEAST_BYTES:
-            rule = f"{verbatim(self.source)} must have at least {_LEAST_BYTES} bytes, got {len(secret)}"
+        if len(secret) < _MIN_BYTES:
+            rule = f"{verbatim(self.source)} must have at least {_MIN_BYTES} bytes, got {len(secret)}"
             raise InvalidArgument("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")
         return secret
 
@@ -254,11 +254,11 @@ def release_seed(release: Release, window: str, parameters: Mapping[str, object]
 def _from_file(path: str) -> bytes:
     try:
         with open(path, "rb") as source:
-            secret = source.read(_MOST_BYTES + 1)
+            secret = source.read(_MAX_BYTES + 1)
     except OSError as error:
         raise InvalidArgument("release_key", f"file:{verbatim(path)} cannot be read: {error.strerror}") from None
-    if len(secret) > _MOST_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
-        raise InvalidArgument("release_key", f"file:{verbatim(path)} must have at most {_MOST_BYTES:,} bytes")
+    if len(secret) > _MAX_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
+        raise InvalidArgument("release_key", f"file:{verbatim(path)} must have at most {_MAX_BYTES:,} bytes")
     return secret
 
 

@@ -18,9 +18,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
-from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.counters import DroppedRows
 from private_topk.transforms.domain import Domain
-from private_topk.transforms.elements import Shape
+from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
@@ -64,7 +64,7 @@ class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are texts, whole
     numbers or UUIDs.
 
-    Elements with a None, an empty text or without an amount are left out and counted, and so is what is of another
+    Elements with a None, an empty text or without an amount are dropped and counted, and so is what is of another
     shape, and texts that are no labels (`labels.py`). A type that Beam knows, and of which no element is of this
     shape, raises here.
 
@@ -73,9 +73,9 @@ class MakeBlocks(beam.PTransform):
         shape: where the user and the item are, and the amount where there are amounts.
     """
 
-    def __init__(self, with_times: bool = False, shape: Shape | None = None) -> None:
+    def __init__(self, with_times: bool = False, shape: ElementSchema | None = None) -> None:
         super().__init__()
-        self._with_times, self._shape = with_times, shape or Shape()
+        self._with_times, self._shape = with_times, shape or ElementSchema()
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
@@ -88,8 +88,8 @@ class MakeBlocks(beam.PTransform):
 
 
 class _GatherDoFn(beam.DoFn):
-    def __init__(self, with_times: bool, shape: Shape) -> None:
-        self._left_out = {reason: LeftOutRows(reason) for reason in ("null", "unreadable")}
+    def __init__(self, with_times: bool, shape: ElementSchema) -> None:
+        self._dropped = {reason: DroppedRows(reason) for reason in ("null", "unreadable")}
         self._with_times, self._shape = with_times, shape
         self._warned = False
 
@@ -106,7 +106,7 @@ class _GatherDoFn(beam.DoFn):
     ) -> Iterator[pa.RecordBatch | WindowedValue]:
         row = self._shape.values(element)
         if isinstance(row, str):
-            self._left_out[row].inc()
+            self._dropped[row].inc()
             self._look_at(element)
             return
         self._faults = None
@@ -119,7 +119,7 @@ class _GatherDoFn(beam.DoFn):
             yield from self.finish_bundle()
 
     def _look_at(self, element: Any) -> None:  # noqa: ANN401
-        """Warn, once, if everything is left out at the start of a bundle: a field has another name, or another type."""
+        """Warn, once, if everything is dropped at the start of a bundle: a field has another name, or another type."""
         if self._faults is None:
             return
         self._faults[self._shape.fault(element)] += 1
@@ -144,7 +144,7 @@ class _GatherDoFn(beam.DoFn):
             return self._columns(rows)
         except UnicodeEncodeError:  # half of a surrogate pair: Python holds it as text, and nothing else does
             readable = [row for row in rows if all(_is_unicode(part) for part in row if isinstance(part, str))]
-            self._left_out["unreadable"].inc(len(rows) - len(readable))
+            self._dropped["unreadable"].inc(len(rows) - len(readable))
             return self._columns(readable)
 
     def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -210,13 +210,13 @@ class Rankable(NamedTuple):
     Args:
         items: theirs, as they are counted: codes, or labels.
         unknown: the items of the rows that are outside the domain.
-        left_out: how many rows dropped out, by reason: each for the first of `REASONS` that applies.
+        dropped: how many rows dropped out, by reason: each for the first of `REASONS` that applies.
     """
 
     rows: pa.RecordBatch
     items: Codes | pa.Array
     unknown: pa.Array
-    left_out: Counter[str]
+    dropped: Counter[str]
 
 
 def rankable(block: pa.RecordBatch, domain: Domain, groups: Groups | None, amounts: Amounts | None) -> Rankable:
@@ -240,14 +240,14 @@ def rankable(block: pa.RecordBatch, domain: Domain, groups: Groups | None, amoun
 class _Split(NamedTuple):
     """Rows by user shard, and how many dropped out, by reason."""
 
-    left_out: Counter[str]
+    dropped: Counter[str]
     rows: list[UserRows]
 
 
 class _Encoded(NamedTuple):
     """The rows of a block, and how many dropped out, by reason."""
 
-    left_out: Counter[str]
+    dropped: Counter[str]
     rows: pa.RecordBatch
 
 
@@ -268,7 +268,7 @@ class _ShardDoFn(ThreadPoolDoFn):
         self._domain, self._key, self._shards, self._partitioning = domain, key, shards, partitioning
         self._amounts, self._groups = amounts, groups
         self._empty = UserShard(partitioning, key, None, None if amounts is None else amounts.cap).no_rows()
-        self._left_out = {reason: LeftOutRows(reason) for reason in REASONS}
+        self._dropped = {reason: DroppedRows(reason) for reason in REASONS}
 
     def setup(self) -> None:
         super().setup()
@@ -323,12 +323,12 @@ class _ShardDoFn(ThreadPoolDoFn):
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
-        block, items, _, left_out = rankable(block, self._domain, self._groups, self._amounts)
+        block, items, _, dropped = rankable(block, self._domain, self._groups, self._amounts)
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
         names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
         others |= {name: block[name].to_numpy() for name in names}
-        return _Encoded(left_out, make_table(user=words, item=items, **others))
+        return _Encoded(dropped, make_table(user=words, item=items, **others))
 
     def _split(self, encoded: list[_Encoded]) -> _Split:
         table = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)
@@ -348,11 +348,11 @@ class _ShardDoFn(ThreadPoolDoFn):
             for shard, piece in parted(shards, self._shards, table_of)
             for start in range(0, len(piece), _LONGEST)
         ]
-        return _Split(sum((each.left_out for each in encoded), Counter()), pieces)
+        return _Split(sum((each.dropped for each in encoded), Counter()), pieces)
 
     def emit(self, result: _Split) -> list[UserRows]:
-        for reason, rows in result.left_out.items():
-            self._left_out[reason].inc(rows)
+        for reason, rows in result.dropped.items():
+            self._dropped[reason].inc(rows)
         return result.rows
 
 

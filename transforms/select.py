@@ -35,7 +35,7 @@ from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.mechanism import Flags
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
@@ -61,7 +61,7 @@ class SelectTopK(beam.PTransform):
 
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
         super().__init__()
-        self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.counts.groups
+        self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.counts.window_groups
         self._period = period
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
@@ -318,8 +318,8 @@ class WindowCounts:
         return min(int(self.counts.min()), 0) if len(self.counts) else 0
 
     @cached_property
-    def _of_held(self) -> Named:
-        return Named.of(self.counts - self._least if self._least else self.counts)
+    def _of_held(self) -> IndexedCounts:
+        return IndexedCounts.of(self.counts - self._least if self._least else self.counts)
 
     def _unheld(self, numbers: Codes) -> Codes:
         """The items at these positions among those that nobody holds."""
@@ -354,6 +354,6 @@ def ranking_key(
     Args:
         window: Beam's window, which determines the declared one if the tables hold just one.
     """
-    bounds = window_named(period, number // counts.rankings, window, counts.dates > 1)
+    bounds = window_named(period, number // counts.rankings, window, counts.time_windows > 1)
     group = number % counts.rankings
     return RankingKey(bounds) if groups is None else RankingKey(bounds, groups.name(group), group)

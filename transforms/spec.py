@@ -22,7 +22,7 @@ from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, rele
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-_MOST_UNITS = 1 << 29
+_MAX_UNITS = 1 << 29
 """The most units that a user can move a score by: with eight billion users, differences stay below 2**63."""
 _CENTRAL = Fraction(95, 100)
 _KINDS: dict[str, tuple[type, str]] = {
@@ -92,11 +92,11 @@ class TopK:
                 "leave the list out, or take weighted-gaussian",
             )
         self._set("k", None if self.k is None else check_k(self.k, self.domain.size, guarantee.domain))
-        domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.most)
+        domain, labels = self.domain.of_groups(None if self.groups is None else self.groups.labels, self.max_items)
         self._set("domain", domain)
         if self.groups is None and labels is not None:
             self._set("groups", Groups(labels))
-        self.mechanism.head(self.most)
+        self.mechanism.head(self.max_items)
         self._check_scores()
         bound = self.mechanism.parameter("max_items_per_user")
         if None not in (bound, self.max_items_per_user) and bound != self.max_items_per_user:
@@ -113,7 +113,7 @@ class TopK:
         self._set("mechanism", replace(self.mechanism, **moves))
 
     @property
-    def most(self) -> int:
+    def max_items(self) -> int:
         """The most items of a ranking, as its mechanism takes it for k."""
         return self.mechanism.most(self.k)
 
@@ -167,7 +167,7 @@ class TopK:
                 "mechanism",
                 f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
                 "move all counts one way, and one who was here before moves some down",
-                "take a mechanism whose guarantee says `translation_invariant` and `swap_costs_one_draw`",
+                "take a mechanism whose guarantee says `translation_invariant` and `replacement_costs_one_draw`",
             )
         if self.publish_counts is not None:
             raise InvalidArgument(
@@ -182,7 +182,7 @@ class TopK:
                 "windows would rise or fall in all of their items",
                 "leave it out",
             )
-        if risers.width * units > _MOST_UNITS:
+        if risers.width * units > _MAX_UNITS:
             raise InvalidArgument(
                 "against_weight",
                 f"{risers.weight} is too fine for a {{max_value}} of {units} units",
@@ -204,13 +204,13 @@ class TopK:
             **({} if self.risers is None else {"against": self.risers.describe()}),
         }
 
-    def reads(self, period: Period | None) -> Period | None:
+    def input_period(self, period: Period | None) -> Period | None:
         """The windows whose rows are read to rank those of a period. Raises InvalidArgument."""
         if self.risers is None:
             return period
         if period is None:
             raise InvalidArgument("against", "needs a declared period: without windows there is none before")
-        return self.risers.reads(period)
+        return self.risers.input_period(period)
 
     def check_windows(self, period: Period | None, bounded: bool) -> None:
         """Raise InvalidArgument if rows of several windows are needed at once, and the input cannot provide them."""
@@ -261,13 +261,13 @@ class TopK:
 
     def users_move(self) -> bool:
         """Whether a replaced user may leave one ranking and enter another, of which only one is paid for."""
-        swapped = self.mechanism.parameter("neighbours", "add-remove") == "swap"
+        swapped = self.mechanism.parameter("neighbours", "add-remove") == "replace-one"
         several = self.groups is not None or self.max_windows_per_user is not None
         return swapped and several and self.mechanism.rankings_moved(1) == 1
 
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
-        return None if self.domain.is_public else self.mechanism.head(self.most)
+        return None if self.domain.is_public else self.mechanism.head(self.max_items)
 
     def least(self) -> int:
         """In an unknown domain, the least count that the mechanism looks at."""
@@ -302,16 +302,16 @@ class TopK:
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
         if listed is None:
-            ranks = self.mechanism.prepare(histogram).ranks(self.most, bits)
+            ranks = self.mechanism.prepare(histogram).ranks(self.max_items, bits)
         else:
-            ranks = self.mechanism.select_with(listed, histogram, self.most, bits.draw())
+            ranks = self.mechanism.select_with(listed, histogram, self.max_items, bits.draw())
         if self.mechanism.guarantee.publishes_weights:  # the same draw repeated, whose noise the weights have
             again = RandomBits.keyed(seed).draw()
             return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
         budget = self.publish_counts
         if budget is None:
             return Draws(ranks, None)
-        values, places = histogram.picks(ranks).values, np.arange(len(ranks))
+        values, places = histogram.ranked(ranks).values, np.arange(len(ranks))
         noisy = publish_counts(values, places, bits, *self._noise_depends_on(budget))
         others = None
         if budget.others is not None:

@@ -15,7 +15,7 @@ from private_topk.transforms.composite import names_of, published
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.domain import Domain, as_domain, check_columns, check_digits
-from private_topk.transforms.elements import Shape
+from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
@@ -45,7 +45,7 @@ class PrivateTopK(beam.PTransform):
 
     Elements are tuples or lists of two, or rows and dicts with the fields `user` and `item`. Any other type is refused
     where the transform is applied, as far as Beam knows it by then. As they flow elements refuse nothing: one with a
-    None, or of another shape, is left out and counted.
+    None, or of another shape, is dropped and counted.
 
     Args:
         k: how many items; None for all above the threshold of a mechanism for private partition selection, such as
@@ -75,7 +75,7 @@ class PrivateTopK(beam.PTransform):
             is the same.
         amounts: rank by amounts and not by users: such as `Amounts(max_value=60)`, of which one user adds at most 60 to
             an item's score. Elements are then tuples or lists of three, (user, item, value), or have the field `value`;
-            one without an amount, None or NaN, is left out (docs/amounts.md).
+            one without an amount, None or NaN, is dropped (docs/amounts.md).
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups`, with how many of
             them a user counts in (docs/groups.md). Elements are then (user, item, group), or have the field `group`.
             Where `domain` is a dict of lists, one for each group, these are the groups.
@@ -84,7 +84,7 @@ class PrivateTopK(beam.PTransform):
         risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
             input only, with the rows of one window before the period.
         epsilon, delta: of a mechanism that is given by its name.
-        exact_counters: count exactly how many elements were left out, and why: for tests. No epsilon covers that.
+        exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:
         columns: the names of items and of groups in the rows of a `Ranking`: `item` and `group`, or of several fields
@@ -173,7 +173,7 @@ class PrivateTopK(beam.PTransform):
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)
         self.columns = published("item", items), published("group", in_groups)
-        shape = Shape(user, item, value, amounts is not None, group, spec.groups is not None)
+        shape = ElementSchema(user, item, value, amounts is not None, group, spec.groups is not None)
         self._spec, self._period, self._shape, self._exact = spec, period, shape, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
         self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
@@ -215,7 +215,7 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
-        self._spec, self._release, self._period, self._reads = spec, release, period, spec.reads(period)
+        self._spec, self._release, self._period, self._reads = spec, release, period, spec.input_period(period)
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
 
@@ -228,7 +228,7 @@ class RankBlocks(beam.PTransform):
             "epsilon": spec.epsilon(),
             "epsilon_of_counts": spec.publish_counts and spec.publish_counts.epsilon,
             "delta": spec.delta(),
-            "domain": spec.domain.words(),
+            "domain": spec.domain.summary(),
             "period": period and f"{len(period)} windows, {utc_text(period.start)} to {utc_text(period.end)}",
             "groups": spec.groups and spec.groups.size,
             "max_value": spec.amounts and str(spec.amounts.max_value),
@@ -245,13 +245,13 @@ class RankBlocks(beam.PTransform):
         if not placed.is_bounded and not self._execution.readers:
             placed |= "Drop late blocks" >> DropLateBlocks()
         in_global_window = isinstance(placed.windowing.windowfn, GlobalWindows)
-        how = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded)
-        windows = placed | "Every window" >> EveryWindow(self._period, how.windows)
+        execution_plan = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded)
+        windows = placed | "Every window" >> EveryWindow(self._period, execution_plan.windows)
         # block  ->  (user shard, rows)
-        rows = placed | "Shard by user" >> ShardByUser(spec, key, how)
+        rows = placed | "Shard by user" >> ShardByUser(spec, key, execution_plan)
         # (user shard, rows)  ->  (item shard, partial counts or receipt): the privacy proof starts here
-        counts = (rows, windows) | "Bound contributions" >> BoundContributions(spec, key, how)
+        counts = (rows, windows) | "Bound contributions" >> BoundContributions(spec, key, execution_plan)
         # (item shard, partial counts or receipt)  ->  (window group, totals or receipt)
-        totals = counts | "Combine counts" >> CombineCounts(spec, key, how)
+        totals = counts | "Combine counts" >> CombineCounts(spec, key, execution_plan)
         # (window group, all its totals and receipts)  ->  Ranking, if the receipts add up
-        return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, how, self._period)
+        return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, execution_plan, self._period)

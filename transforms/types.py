@@ -1,7 +1,7 @@
 """What a value means by its type: the one table by which files, frames and elements of pipelines are read.
 
 A column of a file or a frame has a type, and so have elements whose type is declared: what no value of it can mean is
-refused by that type, before any row. A value without a declared type is read by its own, and left out by itself where
+refused by that type, before any row. A value without a declared type is read by its own, and dropped by itself where
 it means nothing, so that no user's row decides how another's is read.
 
 Other systems of types are told in Arrow's: Avro's in `pipelines/sources/avro_schema.py`, Python's here.
@@ -185,9 +185,9 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "nothing",
         pa.types.is_null,
-        "left out: `null`",
-        "left out: `null`",
-        "left out: `null`",
+        "dropped: `null`",
+        "dropped: `null`",
+        "dropped: `null`",
         "null",
         "null",
         "None, and NaN, NaT and NA of numpy and pandas",
@@ -325,13 +325,13 @@ def label_of(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, UUID):
         return UUID.__str__(value)
     if isinstance(value, Decimal) and value.is_finite() and value.as_tuple().exponent >= 0:  # type: ignore[operator]
-        if value.adjusted() > _MOST_DIGITS:  # 1E+999999 would be a megabyte
+        if value.adjusted() > _MAX_DIGITS:  # 1E+999999 would be a megabyte
             raise ValueError
         return str(int(value))
     raise TypeError
 
 
-_MOST_DIGITS = 4000
+_MAX_DIGITS = 4000
 
 
 def is_missing(value: Any) -> bool:  # noqa: ANN401

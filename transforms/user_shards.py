@@ -43,7 +43,7 @@ class Choices:
     def __init__(self, key: ReleaseKey) -> None:
         self._key, self._own = key, dict[str, np.uint64]()  # derived on first use: the key may be kept elsewhere
 
-    def words(self, purpose: Literal["groups", "items", "windows"], users: Words) -> Words:
+    def hashes(self, purpose: Literal["groups", "items", "windows"], users: Words) -> Words:
         """The words of users for a purpose; different users have different words.
 
         Args:
@@ -54,7 +54,7 @@ class Choices:
         return mix(users ^ self._own[purpose])
 
 
-_MOST_PAIRS = 1 << 22
+_MAX_PAIRS = 1 << 22
 
 
 class WindowsOfUsers:
@@ -106,7 +106,7 @@ def _pairs(ranks: Codes, first: Codes, after: Codes, windows: int) -> Iterator[t
     held = np.cumsum(lengths)
     start = 0
     while start < len(ranks):
-        most = (held[start - 1] if start else 0) + _MOST_PAIRS
+        most = (held[start - 1] if start else 0) + _MAX_PAIRS
         fitting = ends[(ends > start) & (held[ends - 1] <= most)] if len(ends) else ends
         stop = int(fitting[-1]) if len(fitting) else int(ends[ends > start][0])
         rows = slice(start, stop)
@@ -117,8 +117,8 @@ def _pairs(ranks: Codes, first: Codes, after: Codes, windows: int) -> Iterator[t
 
 
 _NO_LABELS = pa.array([], pa.large_string())
-_MOST_ROWS = 1 << 22
-_MOST_ROWS_OF_PAIR = (1 << 32) - 1
+_MAX_ROWS = 1 << 22
+_MAX_ROWS_OF_PAIR = (1 << 32) - 1
 
 
 class _Pairs(NamedTuple):
@@ -130,7 +130,7 @@ class _Pairs(NamedTuple):
     codes: Codes
     bits: int
     labels: pa.Array | None
-    words: Words | None
+    hashes: Words | None
     amounts: Codes | None
 
     def window(self, codes: Codes) -> Codes:
@@ -179,8 +179,8 @@ class UserShard:
         )
         self._choices = Choices(key)
         self._groups_per_user = groups_per_user
-        self._windows_per_user = partitioning.dates if windows_per_user is None else windows_per_user
-        self._risers, self._counted = risers, partitioning if risers is None else partitioning.after_the_first()
+        self._windows_per_user = partitioning.time_windows if windows_per_user is None else windows_per_user
+        self._risers, self._counted = risers, partitioning if risers is None else partitioning.without_first_window()
 
     @classmethod
     def of(cls, spec: TopK, rows: Partitioning, key: ReleaseKey) -> UserShard:
@@ -211,9 +211,9 @@ class UserShard:
         table = joined(pairs)
         coded = self._pairs(table)
         groups = {}
-        if self._partitioning.split:  # which of the groups count depends on all rows, so it is decided later
+        if self._partitioning.groups:  # which of the groups count depends on all rows, so it is decided later
             kinds = np.stack([table["rows"].to_numpy().astype(np.int64), _or_zeros(coded.amounts, len(table))])
-            caps = np.array([[_MOST_ROWS_OF_PAIR], [self._cap or 0]])
+            caps = np.array([[_MAX_ROWS_OF_PAIR], [self._cap or 0]])
             ranks, codes, users, (rows, amounts) = sorted_sums(coded.users, coded.codes, kinds, caps)
             groups = self._grouped(coded.window(codes), rows)
         else:
@@ -225,7 +225,7 @@ class UserShard:
         return make_table(user=users[ranks], item=items, **groups, **self._amounts(amounts))
 
     def _grouped(self, groups: Codes, rows: Codes) -> dict[str, Codes]:
-        return {"group": groups, "rows": rows.astype(np.uint32)} if self._partitioning.split else {}
+        return {"group": groups, "rows": rows.astype(np.uint32)} if self._partitioning.groups else {}
 
     def _amounts(self, amounts: Codes | None) -> dict[str, Codes]:
         return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
@@ -252,25 +252,25 @@ class UserShard:
         """The pairs as terms of the risers' scores."""
         windows, parts = pairs.window(codes), self._partitioning.rankings
         counts = np.ones(len(codes), np.int64) if amounts is None else amounts
-        rows, dates, terms = risers.scores(windows // parts, counts, self._partitioning.dates - 1)
+        rows, dates, terms = risers.scores(windows // parts, counts, self._partitioning.time_windows - 1)
         return (dates * parts + windows[rows] % parts) << pairs.bits | pairs.item(codes)[rows], terms
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the windows that their users count in, some windows at a time."""
-        if self._windows_per_user >= self._partitioning.dates:
+        if self._windows_per_user >= self._partitioning.time_windows:
             yield from self._parts(table)
             return
         first = self._dates(table)
         after = table["after"].to_numpy().astype(np.int64) if self._partitioning.overlap else first + 1
         windows_of_users = WindowsOfUsers(
-            self._own("windows", table), first, after, self._partitioning.dates, self._windows_per_user
+            self._own("windows", table), first, after, self._partitioning.time_windows, self._windows_per_user
         )
         for part in self._parts(table):
             yield part.filter(pa.array(windows_of_users.count(self._own("windows", part), self._dates(part))))
 
     def _own(self, purpose: Literal["groups", "windows"], table: pa.RecordBatch) -> Words:
         """The words of the users of rows for a choice."""
-        return self._choices.words(purpose, table["user"].to_numpy())
+        return self._choices.hashes(purpose, table["user"].to_numpy())
 
     def _parts(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Overlapping windows a few groups at a time, so that no more than about four million rows of them are held."""
@@ -290,19 +290,19 @@ class UserShard:
     def _ranges(self, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of windows of time: whole groups of windows; where these are cut into parts, whole windows."""
         partitioning = self._partitioning
-        number = partitioning.dates if partitioning.split else partitioning.groups
-        step = max(1, number * _MOST_ROWS // max(rows, 1))
+        number = partitioning.time_windows if partitioning.groups else partitioning.window_groups
+        step = max(1, number * _MAX_ROWS // max(rows, 1))
         for first in range(0, number, step):
             last = min(first + step, number)
             yield (
                 (first, last)
-                if partitioning.split
+                if partitioning.groups
                 else (partitioning.group(first).start, partitioning.group(last - 1).stop)
             )
 
     def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the groups that their users count in."""
-        if not self._partitioning.split:
+        if not self._partitioning.groups:
             return table
         groups, rows = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
         kept = chosen(self._own("groups", table), self._dates(table), groups, rows, self._groups_per_user)
@@ -311,7 +311,7 @@ class UserShard:
     def _dates(self, table: pa.RecordBatch) -> Codes:
         return (
             table["first"].to_numpy().astype(np.int64)
-            if self._partitioning.dates > 1
+            if self._partitioning.time_windows > 1
             else np.zeros(len(table), np.int64)
         )
 
@@ -327,8 +327,8 @@ class UserShard:
                 codes, labels, words = _in_order(codes, labels, words)
         bits = max(size - 1, 0).bit_length()
         windows = self._dates(table)
-        if self._partitioning.split:
-            windows = windows * self._partitioning.split + table["group"].to_numpy().astype(np.int64)
+        if self._partitioning.groups:
+            windows = windows * self._partitioning.groups + table["group"].to_numpy().astype(np.int64)
         codes = codes | windows << bits
         amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
         return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
@@ -345,15 +345,15 @@ class UserShard:
         if self._partitioning.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(pairs.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], numbered(fresh)
-        kept = kept_pairs(ranks, pairs.item(codes), self._choices.words("items", users), pairs.words, self._limit)
+        kept = kept_pairs(ranks, pairs.item(codes), self._choices.hashes("items", users), pairs.hashes, self._limit)
         return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
 
     def _by_key(self, pairs: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._counted
-        if pairs.labels is None or pairs.words is None:
+        if pairs.labels is None or pairs.hashes is None:
             shards = items >> partitioning.item_bits
         else:
-            shards = (pairs.words[items] % np.uint64(partitioning.item_shards)).astype(np.int64)
+            shards = (pairs.hashes[items] % np.uint64(partitioning.item_shards)).astype(np.int64)
         keys = partitioning.keys(windows, shards)
 
         def table_of(rows: Codes) -> pa.RecordBatch:
@@ -362,7 +362,7 @@ class UserShard:
             column = {"window": windows[rows].astype(np.uint32)} if partitioning.windows > 1 else {}
             return make_table(**column, item=labels, count=counts[rows])
 
-        return parted(keys, partitioning.groups * partitioning.item_shards, table_of)
+        return parted(keys, partitioning.window_groups * partitioning.item_shards, table_of)
 
 
 def _any_twice(words: Words) -> bool:

@@ -20,7 +20,7 @@ from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows.windowing import Instants
 
-_MOST_DIGITS = 60
+_MAX_DIGITS = 60
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,16 @@ class Charge:
         cost: of one window.
         windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
         weight: of risers, whose windows are pairs: what rows of the first window of one cost beside those of the
-            second, which together cost `cost`. Where that has a `rest`, rows of either may cost as much as both.
+            second, which together cost `cost`. Where that has a `zcdp_delta`, rows of either may cost as much as both.
         bounded: a bound decides which rows of a user count in a window.
 
     Rows of one window are in two rankings of risers of weight p / q: they move scores by at most q in the one and p in
     the other, where noise is calibrated to p + q. So what they meet is the same mechanism with less to spend.
 
     - Gaussian noise (`Cost.gdp`): rho is the squared distance over twice the variance. What m of d items reach is at
-      most q**2 m (1 - m / d) and p**2 m (1 - m / d), of (p**2 + q**2) m - (q - p)**2 m**2 / d (`order_reach`): parts of
-      q**2 / (p**2 + q**2) and p**2 / (p**2 + q**2), as (q - p)**2 is at most p**2 + q**2. The weight is p**2 / q**2.
+      most q**2 m (1 - m / d) and p**2 m (1 - m / d), of (p**2 + q**2) m - (q - p)**2 m**2 / d
+      (`squared_order_sensitivity`): parts of q**2 / (p**2 + q**2) and p**2 / (p**2 + q**2), as (q - p)**2 is at most
+      p**2 + q**2. The weight is p**2 / q**2.
     - All others: the draw of a mechanism of epsilon s is that of a part a of s, a = q / (p + q) or p / (p + q). A rho
       is the sum of r(s) = min(s**2 / 8, s tanh(s / 2)) of draws at s, or of s tanh(s / 2) alone. It is not the square
       beyond s = 8; but both r(s) / s rise, so that r(a s) <= a r(s), as with epsilon. The weight is p / q.
@@ -62,7 +63,7 @@ class Charge:
     @property
     def by_parts(self) -> Fraction | None:
         """The weight, where rows of either window of a pair cost a part."""
-        return None if self.cost.rest else self.weight
+        return None if self.cost.zcdp_delta else self.weight
 
     @property
     def bounded_windows(self) -> Windows | None:
@@ -73,7 +74,7 @@ class Charge:
         return Windows(first.runs + second.runs)
 
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
-        """How many of its windows overlap each of the given stretches, in the parts that `reached` takes."""
+        """How many of its windows overlap each of the given slices, in the parts that `reached` takes."""
         if self.by_parts is None:
             return self.windows.overlapping(starts, ends)
         first, second = (half.overlapping(starts, ends) for half in self.windows.halves())
@@ -83,7 +84,7 @@ class Charge:
         """How many of its windows change with the rows of one user.
 
         Args:
-            overlapping: the rows are those within a stretch of time that so many windows overlap; None for all rows.
+            overlapping: the rows are those within a slice of time that so many windows overlap; None for all rows.
                 With a bound these may give way to as many others, and others to them: a user who counts in a of them
                 before and in b after counts in abs(a - b) others more or fewer. That is up to two for each that
                 overlaps, or for each that the bound allows.
@@ -180,15 +181,15 @@ class Budget:
 
     Two sums are kept of the releases that reach a unit, and they fit while either does: the epsilons add up to at most
     epsilon, or the rhos to at most `rho`, which is what zCDP turns into (epsilon, delta - kept); and in either case the
-    `rest`s to at most `kept`. A release whose zCDP is not proved but for one event (`Cost.adds_up`) has no epsilon to
-    add, so with one of these only the rhos count.
+    `zcdp_delta`s to at most `kept`. A release whose zCDP is not proved but for one event (`Cost.adds_up`) has no
+    epsilon to add, so with one of these only the rhos count.
 
     Guarantee: all releases together are (epsilon, delta)-DP for the unit, even where each is chosen after seeing the
     answers of the others, and so also by which of the two sums it fits.
 
     Proof. Compare a dataset and a neighbour; P and Q are the laws of the whole history of answers. (1) Every release
-    but for an event of conditional probability `rest` is rho-zCDP and, where it adds up, epsilon-DP, by one and the
-    same event: an (epsilon, delta)-DP pair of laws is, but for delta, a pair of epsilon-DP ones (Kairouz, Oh &
+    but for an event of conditional probability `zcdp_delta` is rho-zCDP and, where it adds up, epsilon-DP, by one and
+    the same event: an (epsilon, delta)-DP pair of laws is, but for delta, a pair of epsilon-DP ones (Kairouz, Oh &
     Viswanath 2015; Murtagh & Vadhan 2016, Lemma 3.2), and that pair is epsilon**2/2-zCDP; pure draws over the slots of
     an unknown domain are both, but for an answer that names an unstable one. On no history do the rests sum to more
     than `kept`, so that is a bound on the probability of any of these events. Leave them out: P' <= P, Q' <= Q. (2) Let
@@ -262,7 +263,7 @@ class Budget:
     def fits(self, spent: Cost) -> bool:
         """Whether so much may be spent."""
         added = spent.adds_up and spent.epsilon <= self.total.epsilon
-        return spent.rest <= self.kept and (added or spent.rho <= self.rho)
+        return spent.zcdp_delta <= self.kept and (added or spent.rho <= self.rho)
 
     def used(self, spent: Cost) -> Fraction:
         """The used part of the budget, by whichever sum uses less; above 1 does not fit."""
@@ -276,19 +277,19 @@ class Budget:
 
         added = part(spent.epsilon, self.total.epsilon if spent.adds_up else Fraction(0))
         either = min((added, "epsilon"), (part(spent.rho, self.rho), "rho"))
-        return max(either, (part(spent.rest, self.kept), "delta"), key=lambda found: found[0])
+        return max(either, (part(spent.zcdp_delta, self.kept), "delta"), key=lambda found: found[0])
 
     def guarantee(self, spent: Cost) -> Total:
         """So much as one (epsilon, delta): the least budget that lets it through, with delta parted as here."""
         spare = self.total.delta - self.kept
         found = [Total(spent.epsilon, spent.delta)] if spent.adds_up or not spare else []
         if spare:
-            found.append(Total(max(epsilon_within(spent.rho, spare), Fraction(0)), spare + spent.rest))
+            found.append(Total(max(epsilon_within(spent.rho, spare), Fraction(0)), spare + spent.zcdp_delta))
         return min(found, key=lambda total: (total.epsilon, total.delta))
 
     def left(self, spent: Cost) -> Cost:
         """What is left of each sum, and as its epsilon that of the largest pure release that fits by either."""
-        rest, rho = self.kept - spent.rest, self.rho - spent.rho
+        rest, rho = self.kept - spent.zcdp_delta, self.rho - spent.rho
         added = self.total.epsilon - spent.epsilon if spent.adds_up else Fraction(0)
         least = Fraction(1, 2**100)
         if rho_of_pure(least) <= rho:
@@ -369,11 +370,11 @@ def _unspent(reservation: Reservation, charges: Iterable[Entry]) -> Charge | Non
         if entry.report_name == reservation.report_name and horizon.overlapping(*entry.windows.bounds()).any()
     )
     epsilon, rho, rest = (
-        max(getattr(cost, name) - getattr(spent, name), Fraction(0)) for name in ("epsilon", "rho", "rest")
+        max(getattr(cost, name) - getattr(spent, name), Fraction(0)) for name in ("epsilon", "rho", "zcdp_delta")
     )
     if not (epsilon or rho or rest):
         return None
-    return Charge(horizon, Cost(epsilon, rest + cost.delta - cost.rest, rho, rest))
+    return Charge(horizon, Cost(epsilon, rest + cost.delta - cost.zcdp_delta, rho, rest))
 
 
 def heaviest(
@@ -382,7 +383,7 @@ def heaviest(
     """For the unit that has used most of the budget: how many windows of every charge it is in, and what each costs.
 
     Args:
-        near: look only at stretches that these windows overlap.
+        near: look only at slices that these windows overlap.
     """
     return max(_units(budget.unit, charges, near), key=lambda unit: budget.used(Cost.sum(unit)), default=[])
 
@@ -390,8 +391,8 @@ def heaviest(
 def most(unit: str, charges: Sequence[Charge]) -> Cost:
     """The largest of every sum over all units: none has spent more, and they add up if all do."""
     spent = [Cost.sum(each) for each in _units(unit, charges)] or [Cost.sum([])]
-    tail = max(each.delta - each.rest for each in spent)
-    epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "rest"))
+    tail = max(each.delta - each.zcdp_delta for each in spent)
+    epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "zcdp_delta"))
     return Cost(epsilon, rest + tail, rho, rest)
 
 
@@ -440,8 +441,10 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, reserved: Se
         lines.append(_sum("epsilon", before.epsilon, asked.epsilon, after.epsilon, total.epsilon))
     else:
         lines.append("epsilons do not add up here: of Gaussian noise and its like only the rhos count (docs/budget.md)")
-    if after.rest:
-        lines.append(_sum("delta", before.rest, asked.rest, after.rest, kept) + " kept for releases' own delta")
+    if after.zcdp_delta:
+        lines.append(
+            _sum("delta", before.zcdp_delta, asked.zcdp_delta, after.zcdp_delta, kept) + " kept for releases' own delta"
+        )
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
@@ -455,7 +458,7 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, reserved: Se
 
 def _sum(name: str, before: Fraction, asked: Fraction, after: Fraction, limit: Fraction) -> str:
     digits = 6
-    while after > limit and _nearest(after, digits) == _nearest(limit, digits) and digits < _MOST_DIGITS:
+    while after > limit and _nearest(after, digits) == _nearest(limit, digits) and digits < _MAX_DIGITS:
         digits += 3  # 0.9 + 0.1 = 1 is not over 1: as floats they are 1.00000000000000003, which then has to be seen
     terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {number(after, digits)}"
     return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {number(limit, digits)}"

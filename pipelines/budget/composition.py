@@ -42,7 +42,7 @@ ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp", "gaussian")
 
 MAX_WINDOWS_OF_OPTIMAL = 1000
 _ONE = Fraction(1)
-_LEAST, _MOST, _MOST_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
+_MIN, _MAX, _MAX_WINDOWS = Fraction(1, 10**100), 10**6, 10**15
 """Budgets stay within these, so that all arithmetic on them ends, and no float of them is 0 or infinite."""
 
 Price = Callable[[Fraction, Fraction], Cost]
@@ -113,7 +113,7 @@ def share_under(accounting: str, price: Price, total: Total, windows: int) -> Sh
     """The largest share under one accounting, or None where it does not apply."""
     probe = price(total.epsilon, total.delta)
     # What of a window's delta adds up over windows.
-    adding = probe.rest if accounting in ("zcdp", "gaussian") else probe.delta
+    adding = probe.zcdp_delta if accounting in ("zcdp", "gaussian") else probe.delta
     release = total.release_delta
     if release is None:
         release = total.delta if accounting == "basic" else total.delta / 2 if adding else Fraction(0)
@@ -156,7 +156,7 @@ def _within(
 
         def fits(share: Fraction) -> bool:
             its = cost(share)
-            return windows * its.rho <= limit and windows * its.rest <= release
+            return windows * its.rho <= limit and windows * its.zcdp_delta <= release
 
         return fits
     return None
@@ -198,11 +198,11 @@ def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:
     """Raise InvalidArgument unless a total epsilon is from 1e-100 to 1e6: beyond these it is a slip of the pen."""
     if not 0 < epsilon < inf:
         raise InvalidArgument(field, f"must be a positive finite number, got {plain(epsilon)}")
-    if epsilon > _MOST:
+    if epsilon > _MAX:
         raise InvalidArgument(
             field, f"must be at most 1e+06, got {plain(epsilon)}", "beyond 10 or so little is promised"
         )
-    if epsilon < _LEAST:
+    if epsilon < _MIN:
         raise InvalidArgument(field, f"must be at least 1e-100, got {plain(epsilon)}")
 
 
@@ -210,12 +210,12 @@ def check_delta(delta: Fraction | float, field: str = "delta") -> None:
     """Raise InvalidArgument unless a total delta is 0, or from 1e-100 to below 1."""
     if not 0 <= delta < 1:
         raise InvalidArgument(field, f"must be at least 0 and below 1, got {plain(delta)}")
-    if 0 < delta < _LEAST:
+    if 0 < delta < _MIN:
         raise InvalidArgument(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
 
 
 def check_windows(windows: int, field: str) -> None:
     """Raise InvalidArgument unless a number of windows is from 1 to 10**15."""
-    if not 1 <= windows <= _MOST_WINDOWS:
+    if not 1 <= windows <= _MAX_WINDOWS:
         least = f"at least 1, got {windows}" if windows < 1 else "at most 10**15"
         raise InvalidArgument(field, f"must be {least}")

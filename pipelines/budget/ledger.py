@@ -438,7 +438,7 @@ def _check_parts(asked: Entry, charges: list[Entry]) -> None:
     for one, other, whose in pairs:
         if one.bounded_windows is not None and one.bounded_windows.cut_by(other.windows):
             rule = f"must not cut through {whose}: a bound on what counts of a user then lets other rows count, and "
-            remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} swap"
+            remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} replace-one"
             raise InvalidArgument("window", verbatim(rule + "the user is replaced there"), remedy)
 
 

@@ -19,10 +19,10 @@ from private_topk.transforms.mechanisms.cost import Cost
 BROKEN = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, ZeroDivisionError)
 """The errors of a row that holds no record."""
 
-_COSTS, _TOTALS = ("epsilon", "delta", "rho", "rest"), ("epsilon", "delta", "release_delta")
+_COSTS, _TOTALS = ("epsilon", "delta", "rho", "zcdp_delta"), ("epsilon", "delta", "release_delta")
 _ROWS = ("user_column", "time_column", "time_unit")
 _MOMENTS = ("created", "charged", "finished", "reserved", "given_back", "began")
-_MOST = 10**30  # a sum of such epsilons can still be told as a float
+_MAX = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _T = TypeVar("_T")
 
@@ -80,7 +80,7 @@ def _plain(row: Any, of: Field) -> Any:  # noqa: ANN401
 
 def _cost(row: Any, _: Field) -> Cost:  # noqa: ANN401
     cost = Cost(*(_fraction(getattr(row, part)) for part in _COSTS))
-    if not cost.rest <= cost.delta <= 1:
+    if not cost.zcdp_delta <= cost.delta <= 1:
         raise ValueError
     return cost
 
@@ -100,7 +100,7 @@ def _columns(row: Any, _: Field) -> dict[str, str]:  # noqa: ANN401
 
 
 def _fraction(text: object) -> Fraction:
-    if not isinstance(text, str) or not _NUMBER.fullmatch(text) or (found := Fraction(text)) > _MOST:
+    if not isinstance(text, str) or not _NUMBER.fullmatch(text) or (found := Fraction(text)) > _MAX:
         raise ValueError
     return found
 

@@ -107,7 +107,7 @@ class Composition:
         groups_if_added: how many, where the user is in the window before or after the change and not in both.
         bounded: a bound decides which rows of a user count in a window. Of windows that overlap the rows of one are a
             part of a user's in the next, where others then count in their place: the user is replaced there and does
-            not go, which only `swap` covers.
+            not go, which only `replace-one` covers.
     """
 
     unit: str = "user-window"
@@ -168,9 +168,9 @@ def share_out(
     if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:
         raise InvalidArgument(
             "neighbours",
-            "must be swap where windows overlap and {max_items_per_user} or groups bound what "
+            "must be replace-one where windows overlap and {max_items_per_user} or groups bound what "
             "counts of a user: without the rows of one window others of the user count in the next",
-            "give {neighbours} swap, or {privacy_unit} user",
+            "give {neighbours} replace-one, or {privacy_unit} user",
         )
     number = composition.paid_for(mechanism)
     if unit == "user-window" and number == 1:
@@ -246,8 +246,8 @@ def windows_of_a_user(
 
     One who is added or removed changes `most`. One who is replaced counts in `most` before and in `most` after: those
     that are left and those that are entered pair up, as groups do, and a pair costs one draw where the mechanism says
-    `swap_costs_one_draw`. Where it does not, all that change are paid for: as few are the same as there is room for,
-    and in a window that is left or entered fewer rankings of groups change.
+    `replacement_costs_one_draw`. Where it does not, all that change are paid for: as few are the same as there is room
+    for, and in a window that is left or entered fewer rankings of groups change.
 
     Args:
         most: None where a user counts in every window that they are active in.
@@ -346,7 +346,7 @@ class Split:
 
 def cost_of(spec: TopK) -> Cost:
     """What one window of a report costs a user who is in it: all of its rankings that the user can change."""
-    return spec.rankings_of_a_user() * _cost(spec.mechanism, spec.most, spec.publish_counts)
+    return spec.rankings_of_a_user() * _cost(spec.mechanism, spec.max_items, spec.publish_counts)
 
 
 _DELTA = Fraction(1, 10**6)
@@ -361,7 +361,7 @@ def over_windows(cost: Cost, windows: int) -> tuple[Fraction, Fraction]:
     added = (windows * cost.epsilon, windows * cost.delta)
     tail = max(_DELTA, added[1])
     within = gaussian_epsilon if cost.gdp else epsilon_within
-    composed = (within(windows * cost.rho, tail), tail + windows * cost.rest)
+    composed = (within(windows * cost.rho, tail), tail + windows * cost.zcdp_delta)
     return min(added, composed)
 
 

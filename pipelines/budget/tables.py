@@ -51,7 +51,7 @@ create table private_topk_charges (
     epsilon text not null,
     delta text not null,
     rho text not null,
-    rest text not null,
+    zcdp_delta text not null,
     charged varchar(40) not null,
     finished varchar(40),
     outcome varchar(20) not null
@@ -66,7 +66,7 @@ create table private_topk_reservations (
     epsilon text not null,
     delta text not null,
     rho text not null,
-    rest text not null,
+    zcdp_delta text not null,
     reserved varchar(40) not null,
     given_back varchar(40)
 );

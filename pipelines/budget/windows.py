@@ -65,7 +65,7 @@ class Windows:
         return np.concatenate(starts), np.concatenate(ends)
 
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
-        """How many of these windows overlap each of the given stretches, shape as given."""
+        """How many of these windows overlap each of the given slices, shape as given."""
         return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)
 
     def cut_by(self, others: Windows) -> bool:
@@ -81,7 +81,7 @@ class Windows:
         second = (run._replace(start=run.start + run.step, size=run.size - run.step) for run in self.runs)
         return Windows(tuple(first)), Windows(tuple(second))
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """How a person reads them."""
         sizes = sorted({run.size for run in self.runs})
         if sizes[-1] > _EVER:

@@ -187,7 +187,7 @@ def _row(entry: Entry) -> list[str]:
         entry.release_id,
         entry.mechanism or "",
         "-" if entry.k is None else str(entry.k),
-        entry.windows.words(),
+        entry.windows.summary(),
         *("-" if value is None else shown(value) for value in _sums(entry).values()),
         entry.key_id,
         entry.outcome,
@@ -203,7 +203,7 @@ def _charge(entry: Entry) -> dict[str, Any]:
         "report": entry.release_id,
         "mechanism": entry.mechanism,
         "k": entry.k,
-        "windows": entry.windows.words(),
+        "windows": entry.windows.summary(),
         **_sums(entry),
         "key_id": entry.key_id,
         "outcome": entry.outcome,
@@ -216,7 +216,7 @@ def _reservation(each: Reservation) -> dict[str, Any]:
         "reserved": each.reserved,
         "dataset": each.dataset,
         "report": each.report_name,
-        "windows": each.windows.words(),
+        "windows": each.windows.summary(),
         "epsilon": each.cost.epsilon,
         "rho": each.cost.rho,
         "delta": each.cost.delta,
@@ -227,7 +227,7 @@ def _reservation(each: Reservation) -> dict[str, Any]:
 def _sums(entry: Entry) -> dict[str, Fraction | None]:
     """What a charge adds to the sums of its unit."""
     spent = most(entry.unit, [entry])
-    return {"epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.rest}
+    return {"epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.zcdp_delta}
 
 
 def _ledger(url: str) -> Ledger:

@@ -219,7 +219,7 @@ def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
 
     first, differing, recall = previews[0], _differing(previews), arguments.recall
     others = " (and other numbers of items)" if "items" in differing else ""
-    print(f"Expected: {first.expected.words()}{others}. Nothing is charged.")
+    print(f"Expected: {first.expected.summary()}{others}. Nothing is charged.")
     sought = "" if recall is None else f", found for a recall of {float(recall):g}"
     print(f"Asked: {_asked(first, differing)}{sought}\n")
     if len(previews) == 1:
@@ -236,7 +236,7 @@ def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
 
 def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
     largest = next(iter(found.previews.values()))
-    print(f"Expected of the largest of {found.groups:,} groups: {largest.expected.words()}. Nothing is charged.")
+    print(f"Expected of the largest of {found.groups:,} groups: {largest.expected.summary()}. Nothing is charged.")
     print(f"Asked: {_asked(largest, ())}\n")
     print(found)
     _print_left_out(largest)
@@ -263,7 +263,7 @@ def _differing(previews: Sequence[Preview]) -> list[str]:
 
 
 def _values(preview: Preview) -> tuple[float, ...]:
-    return preview.items, preview.question.top_k.most, float(preview.question.epsilon)
+    return preview.items, preview.question.top_k.max_items, float(preview.question.epsilon)
 
 
 def _named(preview: Preview, differing: Sequence[str]) -> str:
@@ -365,7 +365,7 @@ def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
     from private_topk.pipelines.preview.words import short  # loads Arrow
 
     chosen = next((outlook for outlook in preview.outlooks if outlook.name == name), None)
-    judging, best = f"Judging by {preview.expected.words()}:", f"Best: {short(preview.best)}."
+    judging, best = f"Judging by {preview.expected.summary()}:", f"Best: {short(preview.best)}."
     return [judging, *([] if chosen in (None, preview.best) else [f"{short(chosen)}."]), best]
 
 

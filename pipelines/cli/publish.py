@@ -54,7 +54,7 @@ def _run(arguments: Namespace, others: list[str]) -> None:
     except BrokenPipeError:  # whoever reads has seen enough
         raise
     except OSError as error:  # as where standard output is a file on a full disk
-        raise RunFailed(f"{done.report.sink.place} is published all the same: there is nothing to repeat") from error
+        raise RunFailed(f"{done.report.sink.uri} is published all the same: there is nothing to repeat") from error
 
 
 def _show(done: Done, arguments: Namespace) -> None:
@@ -78,13 +78,13 @@ def _stream(arguments: Namespace, others: list[str]) -> None:
     if arguments.json:
         print_json(
             {
-                "output": done.report.sink.place,
+                "output": done.report.sink.uri,
                 "release_id": done.report.question.release.id,
                 "windows": len(period or ()),
             }
         )
     elif period is not None:
-        print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.place)}")
+        print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.uri)}")
 
 
 def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:
@@ -116,7 +116,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
             rule = f"{verbatim(health)} cannot be written"
             raise InvalidArgument("health_file", rule, "give a file in a folder of this machine")
     if arguments.dry_run:
-        facts = tell_readiness(arguments, report, launch, lambda: [("recall", known())])
+        facts = tell_dry_run(arguments, report, launch, lambda: [("recall", known())])
         if arguments.json:
             print_json(facts)
         return None
@@ -124,14 +124,14 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
 
 
 def tell_operator(done: Done, arguments: Namespace) -> None:
-    """Tell on stderr of the rows that were left out: on a terminal unless `--quiet`, elsewhere with the option."""
+    """Tell on stderr of the rows that were dropped: on a terminal unless `--quiet`, elsewhere with the option."""
     from private_topk.pipelines.dropped_rows import tell_dropped_rows
 
     asked = arguments.show_dropped_rows or (False if getattr(arguments, "quiet", None) else None)
     tell_dropped_rows(done, asked, bool(arguments.exact_counters))
 
 
-def tell_readiness(
+def tell_dry_run(
     arguments: Namespace, report: Report, launch: Launch, more: Callable[[], Iterable[tuple[str, str]]]
 ) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument as the run would.

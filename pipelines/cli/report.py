@@ -48,16 +48,16 @@ def _report(arguments: Namespace, others: list[str]) -> None:
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """Check the file, and whether a period could be published if one is given."""
-    from private_topk.pipelines.cli.publish import tell_readiness
+    from private_topk.pipelines.cli.publish import tell_dry_run
 
     report.check()
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
-    report_error: list[dict[str, object]] = []
+    facts: list[dict[str, object]] = []
     for number in numbers:
-        report.look(number, lambda *found: report_error.append(tell_readiness(arguments, *found)))
-    document |= (report_error[-1] if report_error else {}) | ({"finding": report_error[0]} if report_error[1:] else {})
+        report.look(number, lambda *found: facts.append(tell_dry_run(arguments, *found)))
+    document |= (facts[-1] if facts else {}) | ({"finding": facts[0]} if facts[1:] else {})
     if arguments.json:
         print_json(document)
 
@@ -106,7 +106,7 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
     if arguments.json:
         print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
     elif not published:
-        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.place(number))}")
+        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.uri(number))}")
 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
@@ -152,8 +152,8 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     from private_topk.pipelines.cli.show import empty_of
     from private_topk.pipelines.show.reading import read_report as read_published
 
-    period, place = report.schedule.period(number), report.place(number)
-    report_error = {
+    period, place = report.schedule.period(number), report.uri(number)
+    facts = {
         "start": period.start,
         "end": period.end,
         "release_id": report.release_id(number),
@@ -162,8 +162,8 @@ def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     }
     if how in _BEFORE.values():
         with suppress(InvalidArgument):  # a place that cannot be read back, such as a topic
-            report_error["empty"] = empty_of(read_published(place))
-    return report_error
+            facts["empty"] = empty_of(read_published(place))
+    return facts
 
 
 def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool:

@@ -182,9 +182,9 @@ def show_rows(sink: Sink) -> None:
     from private_topk.pipelines.show.reading import read_report
 
     if sink.published() is None:
-        print(f"published to {printable(sink.place)}")
+        print(f"published to {printable(sink.uri)}")
         return
-    print_lines(_lines(read_report(sink.place), sink))
+    print_lines(_lines(read_report(sink.uri), sink))
 
 
 def print_published(sink: Sink) -> None:
@@ -192,11 +192,11 @@ def print_published(sink: Sink) -> None:
     from private_topk.pipelines.show.reading import read_report
 
     rows = sink.published()
-    report = None if rows is None else read_report(sink.place)
+    report = None if rows is None else read_report(sink.uri)
     if report is None:
-        print_json({"output": sink.place, "manifest": None, "rows": None, "empty": None})
+        print_json({"output": sink.uri, "manifest": None, "rows": None, "empty": None})
         return
-    facts = {"output": sink.place, "manifest": _manifest(report)}
+    facts = {"output": sink.uri, "manifest": _manifest(report)}
     print_json({**facts, "rows": list(report.rows), "empty": empty_of(report)})
 
 
@@ -219,7 +219,7 @@ def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
         yield ""
     for sentence in why_short(report):
         yield f"{textwrap.fill(sentence, 100)}\n"
-    yield f"ranking:  {printable(sink.place)}\nmanifest: {printable(manifest_path(sink.place))}"
+    yield f"ranking:  {printable(sink.uri)}\nmanifest: {printable(manifest_path(sink.uri))}"
 
 
 def _select(arguments: Namespace, others: list[str]) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _FEW = 100
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
-_MOST_K = 1 << 17
-_MOST_WINDOWS = 100
+_MAX_K = 1 << 17
+_MAX_WINDOWS = 100
 _ALL_GROUPS = 100
 _ASKED = (
     "unknown_domain",
@@ -116,8 +116,8 @@ class Preview:
         """What would find at least half of the top k, by more draws of the same."""
         best, question, better = self.best, self.question, []
         with suppress(InvalidArgument):
-            smaller = largest_k(self.expected, [question], NOISE, draws=self.draws).top_k.most
-            if smaller < question.top_k.most:
+            smaller = largest_k(self.expected, [question], NOISE, draws=self.draws).top_k.max_items
+            if smaller < question.top_k.max_items:
                 better.append(f"k = {smaller}")
         times = _fewest_windows(self.expected, question, self.draws)
         if times is not None:
@@ -177,7 +177,7 @@ class Preview:
         """As JSON."""
         question, delta = self.question, self.offered.get("delta")
         return {
-            "expected": self.expected.words(),
+            "expected": self.expected.summary(),
             "items": self.items,
             "k": question.asked.k,
             "epsilon": float(question.epsilon),
@@ -307,7 +307,7 @@ def _tell_nobody(name: str) -> None:
 def _check_expected(expected: object) -> None:
     """Raise InvalidArgument unless this is public knowledge of counts; of groups, of each."""
     groups = list(expected.values()) if isinstance(expected, Mapping) else [expected]
-    wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "words"))]
+    wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "summary"))]
     if wrong or not groups:
         got = type(wrong[0]).__name__ if wrong else "an empty dict"
         raise InvalidArgument(
@@ -426,9 +426,9 @@ def _preview(
     if question.asked.k is None:
         raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
     histogram = _histogram(expected, question)
-    if question.asked.domain.is_public and question.top_k.most > histogram.items:
+    if question.asked.domain.is_public and question.top_k.max_items > histogram.items:
         raise InvalidArgument(
-            "k", f"must be at most the number of items, got k = {question.top_k.most} and {histogram.items} items"
+            "k", f"must be at most the number of items, got k = {question.top_k.max_items} and {histogram.items} items"
         )
     questions, left_out = alternatives(question, names, **offered)
     amounts = question.asked.amounts
@@ -442,7 +442,7 @@ def _preview(
             del questions[name]
             continue
         tell(name)
-        outlooks.append(look(one.top_k.mechanism, histogram, one.top_k.most, draws, _pure(one), weight, worth))
+        outlooks.append(look(one.top_k.mechanism, histogram, one.top_k.max_items, draws, _pure(one), weight, worth))
     if not questions:
         raise next(iter(left_out.values()))
     return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered, draws)
@@ -559,7 +559,7 @@ def largest_k(
     _check_recall(recall)
     best, found = 0, None
     for question in questions:
-        most = min(_histogram(expected, question).items, _MOST_K)
+        most = min(_histogram(expected, question).items, _MAX_K)
 
         def missed(k: int, question: Question = question) -> bool:
             return not _reaches(question, expected, recall, draws, k=k)
@@ -588,7 +588,7 @@ def _fewest_windows(expected: Expected, question: Question, draws: int | None) -
     def enough(times: int) -> bool:
         return _reaches(question, expected, NOISE, draws, times=times)
 
-    return _first(enough, 2, _MOST_WINDOWS) if enough(_MOST_WINDOWS) else None
+    return _first(enough, 2, _MAX_WINDOWS) if enough(_MAX_WINDOWS) else None
 
 
 def noise_in(groups: Sequence[str], noise: Callable[[str], bool]) -> list[str]:
@@ -627,7 +627,7 @@ def _reaches(
     try:
         question = question if k is None else question.with_k(k)
         question = question if epsilon is None else question.with_epsilon(epsilon)
-        mechanism, k = question.top_k.mechanism, question.top_k.most
+        mechanism, k = question.top_k.mechanism, question.top_k.max_items
         weight = weight_of(mechanism, expected)
     except InvalidArgument:
         return False

@@ -53,7 +53,7 @@ _ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tz
 
 _SINGLE = 20_000
 _GROWTH = 1.001
-_MOST_ITEMS, _MOST_USERS, _MOST_GROUPS = 10**12, 10**12, 10**5
+_MAX_ITEMS, _MAX_USERS, _MAX_GROUPS = 10**12, 10**12, 10**5
 
 
 class Expected(Protocol):
@@ -67,7 +67,7 @@ class Expected(Protocol):
             unknown: the domain is unknown, so there are no items of count 0.
         """
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """A description of these counts, in one line."""
 
 
@@ -102,9 +102,9 @@ class InAmounts:
         worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.value_resolution)
         return _histogram(users.values.astype(np.float64) * worth, users.sizes, unknown)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         each = "" if self.each is None else f", who add {float(self.each):g} each"
-        return f"{self.expected.words()}{each}; sums of amounts of at most {float(self.amounts.max_value):g}"
+        return f"{self.expected.summary()}{each}; sums of amounts of at most {float(self.amounts.max_value):g}"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Zipf:
     def __post_init__(self) -> None:
         if not 0 <= self.exponent <= 10:
             raise InvalidArgument("zipf", f"must be from 0 to 10, got {self.exponent:g}")
-        for name, most in (("items", _MOST_ITEMS), ("users", _MOST_USERS)):
+        for name, most in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidArgument(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
         if not 0 < self.items_per_user < self.items:
@@ -143,7 +143,7 @@ class Zipf:
             raise InvalidArgument("items_per_user", rule, "it counts the different items of a user in one window")
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
-        ranks, sizes = _stretches(self.items)
+        ranks, sizes = _slices(self.items)
         popularity = ranks**-self.exponent
         held = -np.expm1(-popularity * _weight(popularity, sizes, self.items_per_user))
         kept = min(1.0, (max_items_per_user or math.inf) / self.items_per_user)
@@ -161,14 +161,14 @@ class Zipf:
 
     def among(self, groups: int, exponent: float = 1) -> dict[str, Zipf]:
         """Likewise where the users are shared: the n-th largest group has n^-exponent times those of the largest."""
-        if not 1 <= groups <= _MOST_GROUPS:
-            raise InvalidArgument("groups", f"must be a whole number from 1 to {_MOST_GROUPS:,}, got {groups}")
+        if not 1 <= groups <= _MAX_GROUPS:
+            raise InvalidArgument("groups", f"must be a whole number from 1 to {_MAX_GROUPS:,}, got {groups}")
         if not 0 <= exponent <= 10:
             raise InvalidArgument("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
         parts = np.arange(1, groups + 1) ** -float(exponent)
         return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
 
-    def words(self) -> str:
+    def summary(self) -> str:
         return (
             f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
             "in a window"
@@ -195,7 +195,7 @@ class PublicCounts:
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         return _seen(self._checked) if unknown else self._checked
 
-    def words(self) -> str:
+    def summary(self) -> str:
         return f"{self.name}: {self._checked.items:,} items, the largest count {self._checked.largest:,}"
 
 
@@ -230,11 +230,11 @@ class Released:
         after = np.arange(1, len(known) + 1)
         last, power = max(known[-1], 0.5), self._power(known)
         total = self.items if self.items is not None else math.ceil(len(known) * (2 * last) ** (1 / power))
-        ranks, sizes = _stretches(min(max(total, len(known)), _MOST_ITEMS), len(known))
+        ranks, sizes = _slices(min(max(total, len(known)), _MAX_ITEMS), len(known))
         values = np.concatenate((known, last * (ranks / len(known)) ** -power))
         return _histogram(values, np.concatenate((np.ones(len(after), np.int64), sizes)), unknown)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         power = self._power(self._falling())
         return (
             f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
@@ -540,7 +540,7 @@ class _Sample:
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         return PublicCounts(users_per_item(self.days(), max_items_per_user)).histogram(None, unknown)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         days = self.days()
         return "the sample's made-up plays, " + ("all four weeks" if days is None else f"its first {days:g} days")
 
@@ -552,7 +552,7 @@ class _Sample:
         return (window.end - window.start).total_seconds() / 86400
 
 
-def _stretches(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:
+def _slices(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:
     """Stretches of the ranks after + 1 .. items: the middle of each, and how many ranks it has."""
     single = np.arange(after + 1, min(items, after + _SINGLE) + 1)
     first = int(single[-1]) if len(single) else after

@@ -70,16 +70,16 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     def noise(group: str) -> bool:
         expected = by_group[group]
         weight, histogram = weight_of(top_k.mechanism, expected), expected.histogram(most, unknown)
-        if histogram.items < top_k.most and not unknown:
+        if histogram.items < top_k.max_items and not unknown:
             return False
-        looked[group] = look(top_k.mechanism, histogram, top_k.most, _DRAWS, weight=weight)
+        looked[group] = look(top_k.mechanism, histogram, top_k.max_items, _DRAWS, weight=weight)
         return looked[group].recall.high < NOISE
 
     noisy = noise_in(list(by_group), noise)
     if not looked:
         return False, "not known: there is no earlier ranking with noisy counts, and no shape is declared"
     worst = min(looked, key=lambda group: looked[group].recall.value)
-    judging = f"judging by {by_group[worst].words()}, {short(looked[worst])}"
+    judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     if not noisy:

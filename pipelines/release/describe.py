@@ -85,7 +85,7 @@ def manifest_of(
         reading=dict(reading) if reading else None,
         item_type="int64" if integer_items else None,
         delta_of_a_shared_hash=_of_a_shared_hash(top_k),
-        zcdp_of_a_window=None if zcdp is None else Zcdp(rho=_rounded(zcdp.rho), delta=_rounded(zcdp.rest)),
+        zcdp_of_a_window=None if zcdp is None else Zcdp(rho=_rounded(zcdp.rho), delta=_rounded(zcdp.zcdp_delta)),
         all_windows=everything and Budget(epsilon=_rounded(everything[0]), delta=_rounded(everything[1])),
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
         dataset=dataset,
@@ -147,12 +147,12 @@ def _of_a_shared_hash(spec: TopK) -> float:
 
     Proof. Compare two data sets under one key. Unless whoever joins shares a hash with one of the n others, they are
     neighbours as hashes too. The probability of an answer is a mean over keys: at most exp(epsilon) times that of the
-    other data set, and the part of the keys where a hash is shared, at most n / 2**64. Under "swap" either of two users
-    may share one: twice as many. Where no bound chooses among a user's rows, two users who count as one move scores
-    no more than the one who joins: nothing is added.
+    other data set, and the part of the keys where a hash is shared, at most n / 2**64. Under "replace-one" either of
+    two users may share one: twice as many. Where no bound chooses among a user's rows, two users who count as one move
+    scores no more than the one who joins: nothing is added.
     """
     bounded = spec.max_items_per_user or spec.max_windows_per_user or spec.groups is not None
-    swapped = spec.mechanism.parameter("neighbours", "add-remove") == "swap"
+    swapped = spec.mechanism.parameter("neighbours", "add-remove") == "replace-one"
     return 2.0 ** (-63 if swapped else -64) if bounded else 0.0
 
 

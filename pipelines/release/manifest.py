@@ -48,7 +48,7 @@ class Privacy(Budget, frozen=True, kw_only=True):
         ranking, noisy_counts: as of a `Share`, where the promise is of every window.
     """
 
-    neighbours: Literal["add-remove", "swap"]
+    neighbours: Literal["add-remove", "replace-one"]
     unit: str
     guarantee: Literal["pure", "approximate"]
     ranking: dict[str, Any] | None = None

@@ -65,14 +65,14 @@ def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput |
     files. Raises InvalidArgument if that cannot be determined.
     """
     paths = sink.files(period)
-    with about_the_output(sink.place):
+    with about_the_output(sink.uri):
         return None if paths is None else list(_look(paths))
 
 
 def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
     for path in paths:
-        for place in filter(exists, (manifest_path(path), path)):
-            refuse_special(place, "output")
+        for uri in filter(exists, (manifest_path(path), path)):
+            refuse_special(uri, "output")
         ranking, manifest = unchanged_pair_at(path)
         if manifest is None:
             yield ExistingOutput(path, "", 0) if exists(path) or exists(manifest_path(path)) else None
@@ -105,17 +105,17 @@ def what_is_published(report: Report, again: str, before: int | None = None) -> 
     go_on = f"To go on with this very release, {again}"
     if report.question.release.key.in_memory:
         go_on = "Its random key is gone, so a new run is a new release of all that it publishes"
-    place, out, windows = report.sink.place, count_published(report), _windows_of(report)
+    uri, out, windows = report.sink.uri, count_published(report), _windows_of(report)
     if out is None:
-        return f"what was sent to {place} by then stays there. {go_on}"
+        return f"what was sent to {uri} by then stays there. {go_on}"
     if out == 0:
         return f"nothing is published. {go_on}"
     stood = ""
     if before:
         stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
     if out == windows:
-        return f"all is published in {place}{stood}. {go_on}"
-    return f"{out:,} of {windows:,} windows are published in {place}{stood}, {windows - out:,} are not. {go_on}"
+        return f"all is published in {uri}{stood}. {go_on}"
+    return f"{out:,} of {windows:,} windows are published in {uri}{stood}, {windows - out:,} are not. {go_on}"
 
 
 def check_all_published(report: Report, again: str, before: int | None = None) -> None:
@@ -140,19 +140,19 @@ def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
     """
     if receipt.outcome is None or report.source.bounded:
         return
-    place, out = verbatim(report.sink.place), count_published(report)
+    uri, out = verbatim(report.sink.uri), count_published(report)
     remedy = "publish it under another release id, which costs"
     if out is None:
         raise InvalidArgument(
             "output",
-            f"{place} cannot be asked which windows of {verbatim(report.question.release.id)} it "
+            f"{uri} cannot be asked which windows of {verbatim(report.question.release.id)} it "
             "has, and a stream that is run again may hold other rows",
             remedy,
         )
     if receipt.outcome == "released" and out < _windows_of(report):
         raise InvalidArgument(
             "output",
-            f"{place} has {out:,} of the {_windows_of(report):,} windows that "
+            f"{uri} has {out:,} of the {_windows_of(report):,} windows that "
             f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
             "other rows",
             f"bring the others back, or {remedy}",
@@ -167,17 +167,17 @@ class Announcer:
     """Announces each published window of a stream, once.
 
     Args:
-        place: where rankings go, as the operator named it.
+        uri: where rankings go, as the operator named it.
         live: the source's clock is the present, so that a lag has a meaning.
         say: takes one line.
     """
 
-    def __init__(self, period: Period, place: str, live: bool, say: Say) -> None:
+    def __init__(self, period: Period, uri: str, live: bool, say: Say) -> None:
         self._closing = {
             window.label(): closing / 1e6
             for window, closing in zip(period.windows(), period.closing.tolist(), strict=True)
         }
-        self._place, self._live, self._say = place, live, say
+        self._uri, self._live, self._say = uri, live, say
         self._zone = ZoneInfo(period.zone)
         self._published: dict[str, float] = {}
         self._of_others: dict[str, float] = {}
@@ -209,8 +209,8 @@ class Announcer:
         """
         new = [label for label in self._closing if published.get(label, -1.0) > self._published.get(label, -1.0)]
         for label in new:
-            facts: dict[str, object] = {"event": "published", "window": label, "place": self._place}
-            text = f"published {label} to {printable(self._place)}"
+            facts: dict[str, object] = {"event": "published", "window": label, "output": self._uri}
+            text = f"published {label} to {printable(self._uri)}"
             if self._live:
                 at = published[label] or time.time()
                 lag = facts["lag_seconds"] = round(max(at - self._closing[label], 0.0), 1)
@@ -320,7 +320,7 @@ def followed(
     groups = report.question.top_k.groups
     published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
     is_present = getattr(report.source, "clock", "log") != "event"
-    announcer = Announcer(period, sink.place, is_present, say or (lambda line: None))
+    announcer = Announcer(period, sink.uri, is_present, say or (lambda line: None))
     launch.answered.clear()  # a launch may be used again
     announcer.start_after(published(), _own_windows(report))
     announcer.say_what_is_next()
@@ -332,7 +332,7 @@ def followed(
         if announcer.has_all:
             launch.answered.set()
 
-    every = 10.0 if "://" in sink.place and sink.files(period) else 1.0
+    every = 10.0 if "://" in sink.uri and sink.files(period) else 1.0
 
     def look_on(done: threading.Event) -> None:
         while not done.wait(every):
@@ -351,7 +351,7 @@ def followed(
         if not announcer.has_all:
             raise IncompleteDataError(
                 f"the job ended as if it were whole, and of {len(period):,} windows "
-                f"{announcer.size:,} were seen to be published to {sink.place}"
+                f"{announcer.size:,} were seen to be published to {sink.uri}"
             )
 
 

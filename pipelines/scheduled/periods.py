@@ -46,7 +46,7 @@ class Periods:
         period = schedule.period(number)
         return f"{schedule.words(period.start)} to {schedule.words(period.end)}"
 
-    def place(self, number: int) -> str:
+    def uri(self, number: int) -> str:
         """The place where a period is published."""
         return self.options(number)["output"]
 

@@ -69,7 +69,7 @@ class ScheduledReport(Periods):
         """Publish a period unless that is done. Returns None if there was nothing to do.
 
         Args:
-            exact_counters: let the runner's metrics show exactly how many rows were left out.
+            exact_counters: let the runner's metrics show exactly how many rows were dropped.
 
         Raises:
             InvalidArgument: with the line of the file, if one of its fields is wrong.
@@ -142,7 +142,7 @@ class ScheduledReport(Periods):
                 if not self.published(earlier):
                     raise InvalidArgument(
                         "remember",
-                        f"{verbatim(self.place(earlier))} is missing, whose items are listed",
+                        f"{verbatim(self.uri(earlier))} is missing, whose items are listed",
                         f"publish the period {self.words(earlier)} first",
                     )
             report = report_of(options, watch=self.watches, account=self.account)
@@ -211,7 +211,7 @@ class ScheduledReport(Periods):
         if sink.files(period_of(options)) is None and "ledger" not in options:
             raise InvalidArgument(
                 "ledger",
-                f"must be given: what was published to {verbatim(sink.place)} cannot be looked at, "
+                f"must be given: what was published to {verbatim(sink.uri)} cannot be looked at, "
                 "so a ledger has to know it",
             )
 

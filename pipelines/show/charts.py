@@ -13,7 +13,7 @@ from private_topk.pipelines.show.templates import rendered
 
 COLOURS, LIT = 8, 10
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
-_MOST_PLACES, _MOST_WINDOWS = 50, 104
+_MAX_PLACES, _MAX_WINDOWS = 50, 104
 _LABEL, _TOP, _LENGTH, _BAR = 34, 30, 260, 150
 
 
@@ -28,9 +28,9 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     Args:
         name: the prefix of identifiers in the picture, unique within a page.
     """
-    shown = listings[-_MOST_WINDOWS:]
+    shown = listings[-_MAX_WINDOWS:]
     most = max(len(listing.rows) for listing in shown)
-    places, last = min(most, _MOST_PLACES), len(shown) - 1
+    places, last = min(most, _MAX_PLACES), len(shown) - 1
     row, step = 26 if places <= 20 else 18, min(max(600 // last, 14), 96)
     ends = [
         [(place, each["item"]) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
@@ -120,7 +120,7 @@ def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 
 def count_chart(listing: Listing, name: str) -> str:
     """The published counts as bars, each with the range in which the true one lies with a probability of 95%."""
-    rows = [row for row in listing.rows if row.get("noisy_count") is not None][:_MOST_PLACES]
+    rows = [row for row in listing.rows if row.get("noisy_count") is not None][:_MAX_PLACES]
     low, high = _reach(rows)
     start = max(_width(row["item"]) for row in rows) + 12
 

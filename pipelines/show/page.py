@@ -25,7 +25,7 @@ from private_topk.pipelines.show.words import (
 
 _GROUPS_ON_A_PAGE = 4
 _GROUPS_IN_A_NOTEBOOK = 8
-_MOST_WINDOWS, _FIRST, _SHARED = 400, 5, 30
+_MAX_WINDOWS, _FIRST, _SHARED = 400, 5, 30
 _PLAIN = frozenset("-_. ~+,;@()&$")
 
 
@@ -116,7 +116,7 @@ def _ranks(listing: Listing) -> dict[str, Any]:
 
 def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
     """A table of all windows: items as rows, those of the newest window first; windows as columns, the newest first."""
-    shown = listings[: -_MOST_WINDOWS - 1 : -1]
+    shown = listings[: -_MAX_WINDOWS - 1 : -1]
     items = dict.fromkeys(row["item"] for listing in shown for row in listing.rows)
     ranks, counts = [_ranks(listing) for listing in shown], [_counts(listing) for listing in shown]
     ranges = sorted({row["noise_95"] for each in shown for row in each.rows if row.get("noise_95") is not None})

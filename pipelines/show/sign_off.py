@@ -174,7 +174,7 @@ def _after(manifest: Manifest) -> str:
 def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
     everything = manifest.all_windows
-    how = "replacing" if privacy.neighbours == "swap" else "adding or removing"
+    how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
     known = {
         "name": report.title,
         "data_product_type": "Summary statistics",

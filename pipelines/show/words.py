@@ -68,7 +68,7 @@ def _reach(privacy: Privacy, windows: int) -> str:
 
 
 def _change(privacy: Privacy, reach: str) -> str:
-    if privacy.neighbours == "swap":
+    if privacy.neighbours == "replace-one":
         return f"Had any one person done something else {reach}, the same ranking could have come out:"
     return (
         f"Had any one person's rows {reach} been missing, or one more person's been there, the same ranking could "
@@ -80,7 +80,7 @@ def _bound(privacy: Privacy) -> str:
     more = f", but for a probability of at most {number(privacy.delta)}" if privacy.delta else ""
     cases = (
         "in either case as in the other"
-        if privacy.neighbours == "swap"
+        if privacy.neighbours == "replace-one"
         else ("with them as without, or without as with")
     )
     return f"every outcome is at most {_factor(privacy.epsilon)} times as likely {cases}{more}."
@@ -115,7 +115,7 @@ def in_symbols(report: PublishedReport) -> str:
     if privacy is None:
         return ""
     delta = f" + {number(privacy.delta)}" if privacy.delta else ""
-    how = "replacing one user's rows" if privacy.neighbours == "swap" else "adding or removing one user"
+    how = "replacing one user's rows" if privacy.neighbours == "replace-one" else "adding or removing one user"
     return (
         f"P(A(D) ∈ S) ≤ e^{number(privacy.epsilon)} · P(A(D′) ∈ S){delta} for every set S of rankings and all "
         f"D, D′ that differ by {how}"

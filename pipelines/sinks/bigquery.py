@@ -29,23 +29,23 @@ class ToBigQuery(Sink):
     """Appends the rows of rankings to a table, once however often they are written. A missing table is created.
 
     Args:
-        place: bigquery://PROJECT:DATASET.TABLE.
+        uri: bigquery://PROJECT:DATASET.TABLE.
     """
 
-    place: str
+    uri: str
 
     def __post_init__(self) -> None:
-        table_of(self.place, "output")
+        table_of(self.uri, "output")
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        client_of(table_of(self.place, "output"), "output")
-        if self.place in inputs:
-            raise InvalidArgument("output", f"{verbatim(self.place)} is read", "give another table")
+        client_of(table_of(self.uri, "output"), "output")
+        if self.uri in inputs:
+            raise InvalidArgument("output", f"{verbatim(self.uri)} is read", "give another table")
 
     def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
 
-        table, shape = table_of(self.place, "output"), Shape.of(manifest)
+        table, shape = table_of(self.uri, "output"), Shape.of(manifest)
         check_fields(shape)  # rows are loaded as Avro
         with suppress(Forbidden, NotFound):  # the load job makes it, or may write where nobody may look
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
@@ -53,17 +53,17 @@ class ToBigQuery(Sink):
             if there and (missing := [name for name in fields if name not in there]):
                 raise InvalidArgument(
                     "output",
-                    f"{verbatim(self.place)} has no column {', '.join(missing)}",
+                    f"{verbatim(self.uri)} has no column {', '.join(missing)}",
                     "give another table, or add to this one",
                 )
             for name in shape.item if isinstance(shape.item, tuple) else ("item",):
                 kinds = there.get(name), _kind(fields[name][0])
                 if set(kinds) == {"STRING", "INTEGER"}:
-                    rule = f"{verbatim(self.place)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
+                    rule = f"{verbatim(self.uri)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
                     raise InvalidArgument("output", rule, "give another table")
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
-        return _WriteBigQuery(table_of(self.place, "output"), release.id, Shape.of(manifest), live)
+        return _WriteBigQuery(table_of(self.uri, "output"), release.id, Shape.of(manifest), live)
 
 
 class _WriteBigQuery(beam.PTransform):

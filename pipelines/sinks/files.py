@@ -34,50 +34,50 @@ class ToFile(Sink):
     """One file with its manifest, both complete or neither. Writing it again writes the same bytes.
 
     Args:
-        place: the path; its ending names the format.
+        uri: the path; its ending names the format.
     """
 
-    place: str
+    uri: str
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        format_of(self.place)
+        format_of(self.uri)
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        for path in (self.place, manifest_path(self.place)):
+        for path in (self.uri, manifest_path(self.uri)):
             if is_local(path) and os.path.isdir(path):
                 raise InvalidArgument("output", f"{verbatim(path)} is a folder", "give another path")
-        refuse_replacing([self.place, manifest_path(self.place)], inputs)
-        refusal = obstacle(self.place, release, self.overwrite)
+        refuse_replacing([self.uri, manifest_path(self.uri)], inputs)
+        refusal = obstacle(self.uri, release, self.overwrite)
         if refusal is not None:
             raise refusal
-        if is_local(self.place):
-            _check_writable(self.place)
+        if is_local(self.uri):
+            _check_writable(self.uri)
         else:
-            exists(self.place)  # raises if its store cannot be reached
+            exists(self.uri)  # raises if its store cannot be reached
 
     def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
-        check_question(self.place, release, asked, _windows(period))
+        check_question(self.uri, release, asked, _windows(period))
 
     def check_columns(self, manifest: Manifest) -> None:
-        if self.place.lower().endswith(".avro"):
+        if self.uri.lower().endswith(".avro"):
             check_fields(Shape.of(manifest))
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteFile(_PublishDoFn(self, manifest, release.key, live))
 
     def path(self, rankings: Sequence[Ranking]) -> str:
-        return self.place
+        return self.uri
 
     def files(self, period: Period | None) -> list[str] | None:
-        return [self.place]
+        return [self.uri]
 
-    def local_places(self) -> tuple[str, ...]:
-        return (self.place,) if is_local(self.place) else ()
+    def local_paths(self) -> tuple[str, ...]:
+        return (self.uri,) if is_local(self.uri) else ()
 
     def published(self) -> list[dict[str, Any]] | None:
-        with open_file(self.place) as source:
-            return format_of(self.place).decode(source.read())
+        with open_file(self.uri) as source:
+            return format_of(self.uri).decode(source.read())
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class ToFolder(Sink):
     """The ranking of every window as a file named by its bounds, with its manifest beside it.
 
     Args:
-        place: the folder, made when there is something to write.
+        uri: the folder, made when there is something to write.
         format: avro, jsonl, csv or parquet.
     """
 
-    place: str
+    uri: str
     format: str = "avro"
     overwrite: bool = False
 
@@ -106,18 +106,18 @@ class ToFolder(Sink):
         try:
             there = self._there()
         except Exception as error:  # every file system raises its own kind
-            raise InvalidArgument("output", f"{verbatim(self.place)} cannot be read: {type(error).__name__}") from None
+            raise InvalidArgument("output", f"{verbatim(self.uri)} cannot be read: {type(error).__name__}") from None
         for path in self.files(period) if there else []:
             refusal = obstacle(path, release, self.overwrite) if {path, manifest_path(path)} & there else None
             if refusal is not None:
                 raise refusal
-        folder = os.path.join(os.path.realpath(self.place), "")
+        folder = os.path.join(os.path.realpath(self.uri), "")
         inside = [path for path in inputs if os.path.realpath(path).startswith(folder)]
         if inside:
             files = self.files(period)
             refuse_replacing([*files, *map(manifest_path, files)], inside)
-        if is_local(self.place):
-            _check_writable(f"{self.place.rstrip('/')}/any")
+        if is_local(self.uri):
+            _check_writable(f"{self.uri.rstrip('/')}/any")
 
     def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
         there = self._there()
@@ -141,11 +141,11 @@ class ToFolder(Sink):
 
     @property
     def _root(self) -> str:
-        return self.place.rstrip("/")
+        return self.uri.rstrip("/")
 
     def _there(self) -> set[str]:
         """The paths of everything in the folder."""
-        return {f"{self._root}/{name}" for name in names_in(self.place)}
+        return {f"{self._root}/{name}" for name in names_in(self.uri)}
 
     def input_record(self, release: Release) -> InputRecord:
         return InputRecord(self._root, release)
@@ -160,8 +160,8 @@ class ToFolder(Sink):
 
         return look
 
-    def local_places(self) -> tuple[str, ...]:
-        return (self.place,) if is_local(self.place) else ()
+    def local_paths(self) -> tuple[str, ...]:
+        return (self.uri,) if is_local(self.uri) else ()
 
 
 def _windows(period: Period | None) -> list[WindowBounds]:

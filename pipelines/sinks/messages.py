@@ -58,11 +58,11 @@ class ToKafka(Sink):
     topic: KafkaTopic
 
     @property
-    def place(self) -> str:  # type: ignore[override] # set by what it is made of
-        return self.topic.place
+    def uri(self) -> str:  # type: ignore[override] # set by what it is made of
+        return self.topic.uri
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        _refuse_replacing(self.place, inputs)
+        _refuse_replacing(self.uri, inputs)
         self.topic.partitions("output")
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
@@ -78,25 +78,25 @@ class ToPubSub(Sink):
     Pub/Sub bounds them. It may deliver a message more than once.
 
     Args:
-        place: pubsub://projects/P/topics/T.
+        uri: pubsub://projects/P/topics/T.
     """
 
-    place: str
+    uri: str
 
     def __post_init__(self) -> None:
-        resource(self.place, "topics", "output")
+        resource(self.uri, "topics", "output")
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        _refuse_replacing(self.place, inputs)
-        check_google(self.place, "output")
+        _refuse_replacing(self.uri, inputs)
+        check_google(self.uri, "output")
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
-        return _WritePubSub(resource(self.place, "topics", "output"), manifest)
+        return _WritePubSub(resource(self.uri, "topics", "output"), manifest)
 
 
-def _refuse_replacing(place: str, inputs: Sequence[str]) -> None:
-    if place in inputs:
-        raise InvalidArgument("output", f"{verbatim(place)} is read", "give another topic")
+def _refuse_replacing(uri: str, inputs: Sequence[str]) -> None:
+    if uri in inputs:
+        raise InvalidArgument("output", f"{verbatim(uri)} is read", "give another topic")
 
 
 class _Follower:
@@ -107,9 +107,9 @@ class _Follower:
 
         self._consumer, self._release_id = topic.consumer(), release_id
         places = [TopicPartition(topic.topic, partition) for partition in topic.partitions("output")]
-        ends = [self._consumer.get_watermark_offsets(place, timeout=_PATIENCE)[1] for place in places]
+        ends = [self._consumer.get_watermark_offsets(uri, timeout=_PATIENCE)[1] for uri in places]
         self._consumer.assign(
-            [TopicPartition(place.topic, place.partition, end) for place, end in zip(places, ends, strict=True)]
+            [TopicPartition(uri.topic, uri.partition, end) for uri, end in zip(places, ends, strict=True)]
         )
 
     def look(self) -> dict[str, float]:

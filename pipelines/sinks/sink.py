@@ -22,11 +22,11 @@ class Sink(ABC):
     """An address for rankings. A frozen dataclass; it pickles. Writing a release twice has the same result as once.
 
     Attributes:
-        place: the address as it was given; public.
+        uri: the address as it was given; public.
         overwrite: what stands there may be replaced.
     """
 
-    place: str
+    uri: str
     overwrite: bool = False
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Sink(ABC):
         """
         return None
 
-    def local_places(self) -> tuple[str, ...]:
+    def local_paths(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
         return ()
 
@@ -86,11 +86,11 @@ class Sink(ABC):
 
 
 @contextmanager
-def about_the_output(place: str) -> Iterator[None]:
+def about_the_output(uri: str) -> Iterator[None]:
     """Errors inside, which differ between stores, become refusals of the field `output`."""
     try:
         yield
     except InvalidArgument:
         raise
     except Exception as error:
-        raise InvalidArgument("output", f"{verbatim(place)} cannot be looked at: {verbatim(why(error))}") from None
+        raise InvalidArgument("output", f"{verbatim(uri)} cannot be looked at: {verbatim(why(error))}") from None

@@ -81,7 +81,7 @@ class Branch(NamedTuple):
     def arrow(self) -> pa.DataType:
         """The type of Arrow that means the same."""
         if self.meaning == "decimal":
-            return pa.decimal256(min(self.precision, _MOST_DIGITS), min(self.scale, _MOST_DIGITS))
+            return pa.decimal256(min(self.precision, _MAX_DIGITS), min(self.scale, _MAX_DIGITS))
         return _ARROW.get(self.meaning, pa.duration("us"))
 
     def __str__(self) -> str:
@@ -263,7 +263,7 @@ def meant(values: pa.Array, branch: Branch) -> pa.Array:
 
 
 _OF_BYTES = ("bytes", "fixed")
-_MOST_DIGITS = 76
+_MAX_DIGITS = 76
 _WIDTH = 32
 """The bytes of the widest decimal of Arrow; wider values are unreadable."""
 
@@ -279,10 +279,10 @@ def _decimal_texts(values: pa.Array, scale: int) -> pa.Array:
     first = content[np.minimum(ends[:-1], len(content) - 1)]
     words = np.where(places < sizes[:, None], held, np.where(first >= 0x80, 0xFF, 0)[:, None]).astype(np.uint8)
     numbers = pa.Array.from_buffers(
-        pa.decimal256(_MOST_DIGITS, min(scale, _MOST_DIGITS)), len(values), [None, pa.py_buffer(words)]
+        pa.decimal256(_MAX_DIGITS, min(scale, _MAX_DIGITS)), len(values), [None, pa.py_buffer(words)]
     )
     texts = numbers.cast(pa.large_string()).cast(pa.large_binary())
-    good = pa.array((sizes > 0) & (sizes <= _WIDTH) & (scale <= _MOST_DIGITS))
+    good = pa.array((sizes > 0) & (sizes <= _WIDTH) & (scale <= _MAX_DIGITS))
     texts = pc.if_else(good, texts, pa.scalar(b"\xff", pa.large_binary()))
     return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.large_binary()))
 

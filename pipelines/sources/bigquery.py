@@ -34,38 +34,38 @@ class BigQuery(Source):
     their contents. The first call of `identity` or `read` exports. The files are as private as the table.
 
     Args:
-        place: bigquery://PROJECT:DATASET.TABLE.
+        uri: bigquery://PROJECT:DATASET.TABLE.
         snapshot: a folder on a bucket, gs://BUCKET/FOLDER, for the files of any number of tables and periods.
     """
 
-    place: str
+    uri: str
     snapshot: str = field(metadata=not_in_fingerprint("where the rows are kept; they are named by what the files hold"))
     columns: Columns = Columns()
 
     bounded = True
 
     def __post_init__(self) -> None:
-        export_query(table_of(self.place, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
+        export_query(table_of(self.uri, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
         if keys := keys_of(f"{self.snapshot}/", self.columns):
             rule = f"must not have {verbatim(', '.join(keys))} as a key of its path"
             raise InvalidArgument("snapshot", rule, "it would be read in place of the table's column")
 
     @cached_property
     def integer_items(self) -> bool:
-        table = table_of(self.place, "input")
+        table = table_of(self.uri, "input")
         kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
         return self.columns.integers(lambda name: kinds[name] in ("INTEGER", "INT64"))
 
     def check(self, period: Period | None) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
 
-        table = table_of(self.place, "input")
+        table = table_of(self.uri, "input")
         try:
             kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
         except (Forbidden, NotFound) as error:
             said = "is not there" if isinstance(error, NotFound) else "may not be read by this account"
-            raise InvalidArgument("input", f"{verbatim(self.place)} {said}") from None
-        check_names(self.place, self.columns.within(period), kinds)
+            raise InvalidArgument("input", f"{verbatim(self.uri)} {said}") from None
+        check_names(self.uri, self.columns.within(period), kinds)
         time = self.columns.within(period).time
         if time is not None and kinds[time] != "TIMESTAMP":
             raise InvalidArgument("time_column", f"must be of BigQuery's type TIMESTAMP, got {kinds[time]}")
@@ -74,7 +74,7 @@ class BigQuery(Source):
         return self._files(period).read(period)
 
     def stored_bytes(self) -> int:
-        table = table_of(self.place, "input")
+        table = table_of(self.uri, "input")
         return client_of(table, "input").get_table(table).num_bytes or 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
@@ -91,8 +91,8 @@ class BigQuery(Source):
         within = None
         if period is not None and self.columns.time is not None:
             within = self.columns.time, period.start, period.end
-        place = exported(table_of(self.place, "input"), self.snapshot, self.columns.within(period).names(), within)
-        return Files(place, self.columns)
+        uri = exported(table_of(self.uri, "input"), self.snapshot, self.columns.within(period).names(), within)
+        return Files(uri, self.columns)
 
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ _COLUMN = re.compile(r"[A-Za-z_]\w*")
 _COMPLETE = "complete"
 
 
-def table_of(place: str, field: str) -> str:
+def table_of(uri: str, field: str) -> str:
     """PROJECT.DATASET.TABLE of an address. Raises InvalidArgument of the field."""
-    match = _PLACE.fullmatch(place)
+    match = _PLACE.fullmatch(uri)
     if not match:
-        raise InvalidArgument(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(place)}")
+        raise InvalidArgument(field, f"must be like bigquery://PROJECT:DATASET.TABLE, got {verbatim(uri)}")
     return ".".join(match.groups())
 
 
@@ -149,8 +149,8 @@ def export_query(table: str, folder: str, columns: Sequence[str], within: tuple[
     if within is not None:
         column, start, end = within
         where = f"\nWHERE `{column}` >= TIMESTAMP '{start.isoformat()}' AND `{column}` < TIMESTAMP '{end.isoformat()}'"
-    place = f"{folder}/rows-*.parquet"
-    return f"EXPORT DATA OPTIONS (uri = '{place}', format = 'PARQUET') AS\nSELECT {names}\nFROM `{table}`{where}"
+    uri = f"{folder}/rows-*.parquet"
+    return f"EXPORT DATA OPTIONS (uri = '{uri}', format = 'PARQUET') AS\nSELECT {names}\nFROM `{table}`{where}"
 
 
 def exported(table: str, snapshot: str, columns: Sequence[str], within: tuple[str, datetime, datetime] | None) -> str:
@@ -196,8 +196,8 @@ def run_once(client: Client, digest: str, start: Callable[[str, int], Any], is_t
     raise AssertionError("there is always a next attempt")
 
 
-def _note(place: str, content: bytes) -> None:
+def _note(uri: str, content: bytes) -> None:
     from apache_beam.io.filesystems import FileSystems
 
-    with FileSystems.create(place) as sink:
+    with FileSystems.create(uri) as sink:
         sink.write(content)

@@ -1,4 +1,4 @@
-"""From the columns of a file to a block: which columns are read, which values are valid, which rows are left out."""
+"""From the columns of a file to a block: which columns are read, which values are valid, which rows are dropped."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Rows(NamedTuple):
 def block_of(
     rows: Rows, columns: Columns, arrived: Sequence[int] | None = None
 ) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """A block of the rows that have every value, and how many were left out, by reason.
+    """A block of the rows that have every value, and how many were dropped, by reason.
 
     A row is unreadable if its format cannot read it, if a text is not UTF-8, or if its time or its amount is invalid;
     otherwise null if it lacks a value.

@@ -37,7 +37,7 @@ _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
 
-_MOST_REPEATED = 1000
+_MAX_REPEATED = 1000
 """The most repetitions that RE2 supports; up to here it is much faster than counting commas."""
 
 _BLANK = (b"\n", b"\r\n", b"\r")
@@ -231,7 +231,7 @@ def header_of(line: bytes, columns: Columns, delimiter: str = ",") -> tuple[list
 def width_is(lines: pa.Array, width: int, delimiter: str = ",") -> pa.Array:
     """A mask of the lines (binary) that are rows of `width` values."""
     its = _dialect(delimiter)
-    if width <= _MOST_REPEATED:
+    if width <= _MAX_REPEATED:
         rows = f"^(?:{its.value}{its.between}){{{width - 1}}}{its.value}\r?\n?$"
         return pc.match_substring_regex(lines, rows)
     between = pc.count_substring(pc.replace_substring_regex(lines, its.quoted, r"\1"), delimiter)

@@ -30,7 +30,7 @@ from private_topk.pipelines.sources.formats import (
     reader_of,
 )
 from private_topk.pipelines.sources.keys import keys_of
-from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input
+from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.release import ReleaseKey
@@ -50,12 +50,12 @@ class Files(Source):
     decoded, some 0.2 s a million rows of Avro or Parquet; of remote ones only the checksum that their store keeps.
 
     Args:
-        place: a path or a glob.
+        uri: a path or a glob.
     """
 
     identity_tag: ClassVar[str] = "files"
 
-    place: str
+    uri: str
     columns: Columns = Columns()
 
     bounded = True
@@ -66,7 +66,7 @@ class Files(Source):
         has no rows, whatever its name: warehouses leave such ones beside their data.
         """
         with about_the_input():
-            listed = (Original.of(file) for file in match(self.place))
+            listed = (Original.of(file) for file in match(self.uri))
             return tuple(each for each in listed if each.file.size)
 
     @property
@@ -108,7 +108,7 @@ class Files(Source):
         vars(self)["originals"] = originals  # for whatever reads them next
         return fingerprint({"kind": "files", "contents": contents, "columns": identity_of(columns)}, key)
 
-    def local_places(self) -> tuple[str, ...]:
+    def local_paths(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))
 
 
@@ -121,7 +121,7 @@ def _content(original: Original, columns: Columns) -> tuple[int | str | None, ..
 
 @beam.typehints.with_output_types(pa.RecordBatch)
 class ReadBlocks(BlockReader):
-    """The rows of many files as blocks. Rows without a user, an item or a readable time are left out and counted.
+    """The rows of many files as blocks. Rows without a user, an item or a readable time are dropped and counted.
 
     A reader whose file was changed meanwhile fails before it gives its receipt, and nothing is drawn without that.
     """
@@ -151,7 +151,7 @@ class _ReadDoFn(beam.DoFn):
     def __init__(self, columns: Columns, originals: Sequence[Original], stored: int, live: RunState | None) -> None:
         self._columns, self._stored, self._live = columns, stored, live
         self._originals = {each.file.path: each for each in originals}
-        self._left_out = LeftOut()
+        self._dropped = DroppedRowsByReason()
 
     def process(self, bundled: tuple[int, Iterable[Piece]]) -> Iterator[pa.RecordBatch]:
         yield from with_receipt(self._counted(bundled[1]), bundled[0])
@@ -160,7 +160,7 @@ class _ReadDoFn(beam.DoFn):
         for block, missing, stored in read_ahead(read_pieces(sorted(pieces), self._columns, self._check)):
             if self._live is not None:
                 self._live.add_read(stored / max(self._stored, 1))
-            self._left_out.add(missing)
+            self._dropped.add(missing)
             if block is not None:
                 yield block
 

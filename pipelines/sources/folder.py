@@ -29,7 +29,7 @@ from private_topk.pipelines.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
-from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source, about_the_input, horizon
+from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey
@@ -49,7 +49,7 @@ class Folder(Source):
     .incomplete are ignored.
 
     Args:
-        place: a pattern of paths, whose ending determines the format.
+        uri: a pattern of paths, whose ending determines the format.
         clock: "log": a file has arrived when it was last written, or where windows had closed by then, when it was
             found. "event": the rows' times close windows.
         poll: the time between two listings of the folder.
@@ -57,7 +57,7 @@ class Folder(Source):
 
     identity_tag: ClassVar[str] = "folder"
 
-    place: str
+    uri: str
     columns: Columns = Columns(time="time")
     clock: str = "log"
     poll: timedelta = field(
@@ -73,24 +73,24 @@ class Folder(Source):
     def check(self, period: Period | None) -> None:
         horizon(period)
         with about_the_input():
-            refuse_folder(self.place)
-            reader_of(self.place)
-            check_files(arrived(self.place), self.columns)
+            refuse_folder(self.uri)
+            reader_of(self.uri)
+            check_files(arrived(self.uri), self.columns)
 
     def check_record(self, record: InputRecord) -> None:
-        refuse_others(record, record.read(), arrived(self.place))
+        refuse_others(record, record.read(), arrived(self.uri))
 
     def read(self, period: Period | None) -> BlockReader:
         clock = Clock(self.clock, horizon(period))
-        return _Watch(self.place, self.columns, clock, self.poll.total_seconds())
+        return _Watch(self.uri, self.columns, clock, self.poll.total_seconds())
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # Its contents are not known at the start, so its absolute path identifies it.
-        place = os.path.abspath(self.place) if is_local(self.place) else self.place
-        return fingerprint(replace(self, place=place), key)
+        uri = os.path.abspath(self.uri) if is_local(self.uri) else self.uri
+        return fingerprint(replace(self, uri=uri), key)
 
-    def local_places(self) -> tuple[str, ...]:
-        return (self.place,) if is_local(self.place) else ()
+    def local_paths(self) -> tuple[str, ...]:
+        return (self.uri,) if is_local(self.uri) else ()
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -142,7 +142,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
 
     def __init__(self, columns: Columns, clock: Clock, poll: float) -> None:
         self._columns, self._clock, self._poll = columns, clock, poll
-        self._left_out, self._checksums = LeftOut(), BlockChecksums(clock.period)
+        self._dropped, self._checksums = DroppedRowsByReason(), BlockChecksums(clock.period)
         self._looked_up = False
 
     def initial_restriction(self, pattern: str) -> _Read:
@@ -249,7 +249,7 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         for piece in cut_into_pieces([file]):
             for rows in module.read(piece.path, piece.start, piece.stop, self._columns):
                 block, missing = block_of(rows, self._columns)
-                self._left_out.add(missing)
+                self._dropped.add(missing)
                 if not self._clock.by_rows:
                     block = block.append_column("arrived", pa.array(np.full(len(block), at)))
                 if len(block):

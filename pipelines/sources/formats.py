@@ -29,8 +29,8 @@ _PLAIN: dict[str, ModuleType] = {
 
 INPUT_FORMATS = {ending + packing: module for ending, module in _PLAIN.items() for packing in ("", *PACKINGS)}
 
-_LEAST_PIECE = 8 << 20
-_MOST_PIECES = 1000
+_MIN_PIECE = 8 << 20
+_MAX_PIECES = 1000
 _TEXT_TO_PACKED = 4
 _AT_ONCE = 4
 """Files are decoded that many at a time, since each may take the memory of its largest row group."""
@@ -50,12 +50,12 @@ class Read(NamedTuple):
 
     Args:
         block: None at the end of a piece.
-        left_out: how many rows were left out of the block, by reason.
+        dropped: how many rows were dropped of the block, by reason.
         stored: at the end of a piece, how many bytes it is stored in.
     """
 
     block: pa.RecordBatch | None
-    left_out: dict[str, int]
+    dropped: dict[str, int]
     stored: int = 0
 
 
@@ -137,7 +137,7 @@ def packed_size(file: FileInfo) -> int:
 def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     """Pieces of about equal size, at least 8 MiB each and about a thousand in all."""
     total = sum(file.size for file in files)
-    size = max(_LEAST_PIECE, total // _MOST_PIECES)
+    size = max(_MIN_PIECE, total // _MAX_PIECES)
     pieces = []
     for file in files:
         ranges = list(reader_of(file.path).pieces(file, size))
@@ -149,7 +149,7 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
     """Pieces with the number of their bundle, which one worker reads: small pieces together, up to 8 MiB."""
     bundled, number, stored = [], 0, 0
     for piece in pieces:
-        if stored and stored + piece.stored > _LEAST_PIECE:
+        if stored and stored + piece.stored > _MIN_PIECE:
             number, stored = number + 1, 0
         bundled.append((number, piece))
         stored += piece.stored

@@ -3,7 +3,7 @@
 The kind of table is recognised by its methods, so no library has to be installed: polars, pandas, Arrow and DuckDB
 offer their columns as Arrow's. The type of a column is public, and a column of a type that cannot be read is refused. A
 column of Python objects has no type: it is read as texts, each value by itself, and a row with an unreadable value is
-left out. Arrow would infer one type for all, so that one user's value could change those of others.
+dropped. Arrow would infer one type for all, so that one user's value could change those of others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from polars import selectors
 from private_topk.pipelines.identity import fingerprint, identity_of, not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
 from private_topk.pipelines.sources.names import check_names
-from private_topk.pipelines.sources.source import BlockReader, LeftOut, Source
+from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -64,7 +64,7 @@ class Frame(Source):
         default=0, repr=False, compare=False, metadata=not_in_fingerprint("of the rows, which the digest names")
     )
 
-    place, bounded, live = "a table in memory", True, False
+    uri, bounded, live = "a table in memory", True, False
 
     def __post_init__(self) -> None:
         digest, size = _digest(self.table)
@@ -175,7 +175,7 @@ class _ReadTable(BlockReader):
 class _ReadDoFn(beam.DoFn):
     def __init__(self, digest: str, columns: Columns) -> None:
         self._digest, self._columns = digest, columns
-        self._left_out = LeftOut()
+        self._dropped = DroppedRowsByReason()
 
     def process(self, _: bytes) -> Iterator[pa.RecordBatch]:
         yield from with_receipt(self._blocks(), 0)
@@ -184,7 +184,7 @@ class _ReadDoFn(beam.DoFn):
         table = _TABLES[self._digest]
         for rows in _parts(table, self._columns):
             block, missing = block_of(rows, self._columns)
-            self._left_out.add(missing)
+            self._dropped.add(missing)
             yield block
         if _digest(table)[0] != self._digest:  # memory that it shares with pandas or NumPy can be written to
             raise InvalidArgument(
@@ -196,7 +196,7 @@ class _ReadDoFn(beam.DoFn):
 
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
 _UNREADABLE = b"\xff"
-"""Not UTF-8, so that the row is left out as unreadable, and counted."""
+"""Not UTF-8, so that the row is dropped as unreadable, and counted."""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
 _DAYS = {
@@ -209,7 +209,7 @@ _DAYS = {
     **{unit: Fraction(1, 86_400 * 1_000**n) for n, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))},
 }
 """The units of numpy's times, in days."""
-_MOST_DAYS = 36_525_000
+_MAX_DAYS = 36_525_000
 """In 100,000 years, beyond which no time is read."""
 _T = TypeVar("_T")
 
@@ -324,7 +324,7 @@ def _time_or_amount(value: Any) -> bytes:  # noqa: ANN401
 def _moment(value: np.datetime64) -> bytes:
     """The text of a time of numpy, by whole numbers of any size: numpy itself would wrap around, into a window."""
     unit, _ = np.datetime_data(value.dtype)
-    if abs(_days(value)) >= _MOST_DAYS:
+    if abs(_days(value)) >= _MAX_DAYS:
         return _UNREADABLE
     days = _days(value.astype("datetime64[D]") if unit in "YM" else value)
     return str(np.datetime64(floor(days * 86_400_000_000), "us")).encode()

@@ -61,7 +61,7 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 _DEEPEST = 100
-"""The deepest nesting of an object that is read; deeper ones are left out, so that no parser's stack decides."""
+"""The deepest nesting of an object that is read; deeper ones are dropped, so that no parser's stack decides."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
 """A string that is not closed runs to the end of its text: otherwise each quote in it would be tried as a start."""

@@ -111,11 +111,11 @@ class KafkaTopic:
     )
 
     @classmethod
-    def of(cls, place: str, options: Sequence[tuple[str, str]], name: str) -> KafkaTopic:
+    def of(cls, uri: str, options: Sequence[tuple[str, str]], name: str) -> KafkaTopic:
         """The topic of an address. Raises InvalidArgument of the field `name` or of `kafka_config`."""
-        match = _ADDRESS.fullmatch(place)
+        match = _ADDRESS.fullmatch(uri)
         if not match:
-            rule = f"must be kafka://HOST:PORT/TOPIC, with more servers after commas, got {verbatim(place)}"
+            rule = f"must be kafka://HOST:PORT/TOPIC, with more servers after commas, got {verbatim(uri)}"
             raise InvalidArgument(name, rule)
         for option, _ in options:
             if option in _OURS or option in ("bootstrap.servers", "metadata.broker.list"):
@@ -123,7 +123,7 @@ class KafkaTopic:
         return cls(match[1], match[2], tuple(options))
 
     @property
-    def place(self) -> str:
+    def uri(self) -> str:
         return f"kafka://{self.servers}/{self.topic}"
 
     def client(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -253,8 +253,8 @@ class Kafka(Source):
             moment_of(self.start, "kafka_start")
 
     @property
-    def place(self) -> str:  # type: ignore[override] # set by what it is made of
-        return self.topic.place
+    def uri(self) -> str:  # type: ignore[override] # set by what it is made of
+        return self.topic.uri
 
     @property
     def integer_items(self) -> bool:
@@ -265,7 +265,7 @@ class Kafka(Source):
         check_repeatable(self.topic, facts, self.clock)
         if not self.topic_id:
             say(
-                f"{self.place} has no id that its broker tells: if it is deleted and created again, that is noticed by "
+                f"{self.uri} has no id that its broker tells: if it is deleted and created again, that is noticed by "
                 "its first messages only"
             )
         if self._since is not None and self._since > start:
@@ -316,14 +316,14 @@ def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
     if "compact" in facts.cleanup:
         raise InvalidArgument(
             "input",
-            f"{topic.place} is compacted: when a message goes nobody knows, and the same release "
+            f"{topic.uri} is compacted: when a message goes nobody knows, and the same release "
             "would be another answer when repeated",
             "read a topic with cleanup.policy=delete",
         )
     if clock == "log" and facts.stamps == "CreateTime":
         raise InvalidArgument(
             "input",
-            f"{topic.place} is stamped by who sends: a single message with a made-up time would "
+            f"{topic.uri} is stamped by who sends: a single message with a made-up time would "
             "close windows for everybody",
             "set message.timestamp.type=LogAppendTime on the topic, or give {clock} event for a log in order",
         )
@@ -440,10 +440,10 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             blocks: list[pa.RecordBatch] = []
             for partition, messages in batches.items():
                 reader.check_first(partition, messages[0])
-                place = group.index(partition)
-                block, positions = self._taken(positions, place, messages, now_of(estimator).micros)
+                slot = group.index(partition)
+                block, positions = self._taken(positions, slot, messages, now_of(estimator).micros)
                 if len(block):
-                    name = b"%d %d %d" % (partition, messages[0].offset(), positions.offsets[place])
+                    name = b"%d %d %d" % (partition, messages[0].offset(), positions.offsets[slot])
                     block, sent = self._checksums.add(block, name, positions.sent)
                     blocks, positions = [*blocks, block], positions._replace(sent=sent)
             closed = self._clock.closed_by(positions.clock() or 0)
@@ -477,19 +477,19 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             self._readers[group] = reader
         return self._readers[group]
 
-    def _taken(self, before: Positions, place: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
+    def _taken(self, before: Positions, slot: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
         """The block of some messages of a partition, and the positions after them."""
         values = [message.value() for message in messages]
         if self._clock.by_rows:
             block = self._decoder.block(values)
-            stamped = _later(before.stamped[place], pc.max(block["time"]).as_py())
+            stamped = _later(before.stamped[slot], pc.max(block["time"]).as_py())
         else:
-            arrived = self._arrived(before.stamped[place], messages, now)
+            arrived = self._arrived(before.stamped[slot], messages, now)
             block, stamped = self._decoder.block(values, arrived.tolist()), int(arrived[-1])
         return block, before._replace(
-            offsets=_with(before.offsets, place, messages[-1].offset() + 1),
-            stamped=_with(before.stamped, place, stamped),
-            reached=_with(before.reached, place, stamped),  # a log that moves sets its own clock
+            offsets=_with(before.offsets, slot, messages[-1].offset() + 1),
+            stamped=_with(before.stamped, slot, stamped),
+            reached=_with(before.reached, slot, stamped),  # a log that moves sets its own clock
         )
 
     def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:
@@ -503,7 +503,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         if any(kind != TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps):
             raise InvalidArgument(
                 "",
-                f"{self._log.topic.place} holds messages that were stamped by who sent them",
+                f"{self._log.topic.uri} holds messages that were stamped by who sent them",
                 "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
                 "give {clock} event",
             )
@@ -511,7 +511,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         if self._clock.closes_between(int(arrived[0]), now):
             raise InvalidArgument(
                 "",
-                f"{self._log.topic.place} gave a message late, stamped before a window had closed that "
+                f"{self._log.topic.uri} gave a message late, stamped before a window had closed that "
                 "is published without it: the clocks of broker and worker differ, or the broker held it back",
                 "set the clocks right, or give more {allowed_lateness}; take a new {release_id}",
             )
@@ -521,15 +521,15 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         self, reader: GroupReader, group: Group, positions: Positions, quiet: set[int], now: int
     ) -> Positions:
         """The positions, in which idle logs, confirmed by the broker, follow the wall clock."""
-        for place, partition in enumerate(group):
-            if partition in quiet and reader.at_the_end(partition, positions.offsets[place]):
-                reached = _with(positions.reached, place, _later(positions.reached[place], now))
+        for slot, partition in enumerate(group):
+            if partition in quiet and reader.at_the_end(partition, positions.offsets[slot]):
+                reached = _with(positions.reached, slot, _later(positions.reached[slot], now))
                 positions = positions._replace(reached=reached)
         return positions
 
 
-def _with(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any kind
-    return (*values[:place], value, *values[place + 1 :])
+def _with(values: tuple[Any, ...], slot: int, value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any kind
+    return (*values[:slot], value, *values[slot + 1 :])
 
 
 def _later(one: int | None, other: int | None) -> int | None:
@@ -581,7 +581,7 @@ class GroupReader:
                     raise _another(self._topic)
                 raise InvalidArgument(
                     "",
-                    f"{self._topic.place} has lost messages before they were read, by its retention or "
+                    f"{self._topic.uri} has lost messages before they were read, by its retention or "
                     "by a broker that took over with less",
                     _GONE,
                 )
@@ -598,18 +598,18 @@ class GroupReader:
 
     def _hears(self, there: bool) -> None:
         """Report once that the topic does not answer, and once that it does again: windows wait for it."""
-        place = self._topic.place
+        uri = self._topic.uri
         if not there and self._away is None:
             self._away = time.monotonic()
-            say(Line(f"{place} does not answer: windows wait for it", event="away", place=place))
+            say(Line(f"{uri} does not answer: windows wait for it", event="away", input=uri))
         elif there and self._away is not None:
             seconds, self._away = round(time.monotonic() - self._away), None
             say(
                 Line(
-                    f"{place} answers again, after {seconds} s: rows that producers held back for longer than the "
-                    f"lateness of {self._allowed_lateness.total_seconds():g} s may be late, and left out",
+                    f"{uri} answers again, after {seconds} s: rows that producers held back for longer than the "
+                    f"lateness of {self._allowed_lateness.total_seconds():g} s may be late, and dropped",
                     event="back",
-                    place=place,
+                    input=uri,
                     seconds=seconds,
                 )
             )
@@ -642,7 +642,7 @@ class GroupReader:
         if len(metadata.partitions) > self._log.partitions:
             raise InvalidArgument(
                 "",
-                f"{self._topic.place} was given more partitions, which are not read",
+                f"{self._topic.uri} was given more partitions, which are not read",
                 "start again with the same arguments: then all of them are",
             )
         known = [] if self._record is None else self._record.read()
@@ -661,8 +661,8 @@ class GroupReader:
 
         for entry in known:
             if entry.get("topic") == self._topic.topic and entry.get("partition") in self._group:
-                place = TopicPartition(self._topic.topic, entry["partition"])
-                if self._observer.get_watermark_offsets(place, timeout=_PATIENCE)[1] <= entry["offset"]:
+                slot = TopicPartition(self._topic.topic, entry["partition"])
+                if self._observer.get_watermark_offsets(slot, timeout=_PATIENCE)[1] <= entry["offset"]:
                     raise _another(self._topic)
 
     def check_first(self, partition: int, message: Any) -> None:  # noqa: ANN401 - the client's own
@@ -683,7 +683,7 @@ class GroupReader:
 def _another(topic: KafkaTopic) -> InvalidArgument:
     return InvalidArgument(
         "",
-        f"{topic.place} was deleted and created again since this release began, so what is published "
+        f"{topic.uri} was deleted and created again since this release began, so what is published "
         "from now on would be of other rows",
         "take a new {release_id}",
     )
@@ -716,7 +716,7 @@ def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None
     if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
         raise InvalidArgument(
             "input",
-            f"{topic.place} has deleted messages which may be of the horizon: its first one left "
+            f"{topic.uri} has deleted messages which may be of the horizon: its first one left "
             "was stamped after {period_from}",
             "begin later, or give {kafka_start}, a time from which on all are there",
         )
@@ -737,6 +737,6 @@ def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
             return ask()
         except KafkaException as error:
             if time.monotonic() > deadline:
-                rule = f"{topic.place} does not answer: {verbatim(error.args[0].str())}"
+                rule = f"{topic.uri} does not answer: {verbatim(error.args[0].str())}"
                 raise InvalidArgument("input", rule) from None
         time.sleep(_PAUSE)

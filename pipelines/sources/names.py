@@ -8,7 +8,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.keys import all_keys
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
-_MOST = 50
+_MAX = 50
 """The most names that are listed: a table may have thousands."""
 
 
@@ -51,8 +51,8 @@ def check_names(
     else:
         keys = set(all_keys(where)) if {*missing.values()} != {"user"} and not columns.public else set()
         told = sorted({*map(str, known)} | keys)
-        more = f" and {len(told) - _MOST} more" if len(told) > _MOST else ""
-        rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MOST])}{more}"
+        more = f" and {len(told) - _MAX} more" if len(told) > _MAX else ""
+        rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MAX])}{more}"
         remedy = _with_names(named, told)
     raise InvalidArgument(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
 

@@ -1,4 +1,4 @@
-"""Messages to blocks. Every message is read by itself: a broken one is left out, and affects no other row."""
+"""Messages to blocks. Every message is read by itself: a broken one is dropped, and affects no other row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from private_topk.pipelines.sources.avro_schema import (
     schema_for,
 )
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
-from private_topk.pipelines.sources.source import LeftOut
+from private_topk.pipelines.sources.source import DroppedRowsByReason
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _CONFLUENT = 5
@@ -106,11 +106,11 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
 
 
 class Decoder:
-    """Messages to one block, counting what is left out."""
+    """Messages to one block, counting what is dropped."""
 
     def __init__(self, payload: Payload, columns: Columns) -> None:
         self._payload, self._columns = payload, columns
-        self._left_out = LeftOut()
+        self._dropped = DroppedRowsByReason()
 
     def block(self, messages: Sequence[bytes | None], arrived: Sequence[int] | None = None) -> pa.RecordBatch:
         """The rows of the messages, with their times. A message without a value is unreadable.
@@ -121,7 +121,7 @@ class Decoder:
         assert self._columns.time is not None, "a stream has event times"
         rows = self._payload.rows([message or b"" for message in messages], self._columns)
         block, missing = block_of(rows, self._columns, arrived)
-        self._left_out.add(missing)
+        self._dropped.add(missing)
         return block
 
 

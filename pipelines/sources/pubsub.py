@@ -29,13 +29,13 @@ class PubSub(Source):
     """A subscription, read while a runner is listening. Its clock is Pub/Sub's time of publication.
 
     Args:
-        place: pubsub://projects/P/subscriptions/S.
+        uri: pubsub://projects/P/subscriptions/S.
         since: the time of the launch. A subscription delivers every message once, so no other launch reads the same.
     """
 
     identity_tag: ClassVar[str] = "pub-sub"
 
-    place: str
+    uri: str
     columns: Columns = Columns(time="time")
     payload: Payload = JsonPayload()
     since: str = field(default_factory=this_moment)
@@ -43,7 +43,7 @@ class PubSub(Source):
     bounded, live = False, True
 
     def __post_init__(self) -> None:
-        resource(self.place, "subscriptions", "input")
+        resource(self.uri, "subscriptions", "input")
 
     @property
     def integer_items(self) -> bool:
@@ -51,14 +51,14 @@ class PubSub(Source):
 
     def check(self, period: Period | None) -> None:
         horizon(period)
-        check_google(self.place, "input")
+        check_google(self.uri, "input")
         self.read(period)
 
     def read(self, period: Period | None) -> BlockReader:
         from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
         try:
-            return _Receive(ReadFromPubSub(subscription=resource(self.place, "subscriptions", "input")), self)
+            return _Receive(ReadFromPubSub(subscription=resource(self.uri, "subscriptions", "input")), self)
         except ValueError as error:  # Beam's own check of the name
             raise InvalidArgument("input", verbatim(error)) from None
 
@@ -74,20 +74,20 @@ class _Receive(BlockReader):
         return messages | GatherMessages(self._source.columns, self._source.payload)
 
 
-def resource(place: str, kind: str, name: str) -> str:
+def resource(uri: str, kind: str, name: str) -> str:
     """projects/P/KIND/NAME of an address. Raises InvalidArgument of the field `name`."""
-    path = place.removeprefix("pubsub://")
+    path = uri.removeprefix("pubsub://")
     if not re.fullmatch(rf"projects/[^/]+/{kind}/[^/]+", path):
-        raise InvalidArgument(name, f"must be like {_FORMS[kind]}, got {verbatim(place)}")
+        raise InvalidArgument(name, f"must be like {_FORMS[kind]}, got {verbatim(uri)}")
     return path
 
 
-def check_google(place: str, name: str) -> None:
+def check_google(uri: str, name: str) -> None:
     """Raise InvalidArgument of the field `name` where Google's clients are missing."""
     try:
         import google.cloud.pubsub_v1  # noqa: F401
     except ImportError:
-        scheme = place.partition("://")[0]
+        scheme = uri.partition("://")[0]
         raise InvalidArgument(name, f"{scheme}:// needs Google's clients: pip install 'private-topk[gcp]'") from None
 
 

@@ -14,7 +14,7 @@ from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch
-from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.counters import DroppedRows
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -40,14 +40,14 @@ class Source(ABC):
     """Rows at an address. A frozen dataclass: two with the same fields give the same rows. It pickles.
 
     Attributes:
-        place: the address as it was given; public.
+        uri: the address as it was given; public.
         columns: the columns that are read.
         bounded: whether it ends by itself; if not, it ends when the period's last window has closed.
         live: whether it receives only while a runner that can listen is running: `Launch.listening`.
         integer_items: whether the schema of the rows, which is known at the launch, has integers of 64 bits as items.
     """
 
-    place: str
+    uri: str
     columns: Columns
     bounded: ClassVar[bool]
     live: ClassVar[bool] = False
@@ -92,7 +92,7 @@ class Source(ABC):
         """
         return fingerprint(self, key)
 
-    def local_places(self) -> tuple[str, ...]:
+    def local_paths(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
         return ()
 
@@ -118,13 +118,13 @@ def horizon(period: Period | None) -> Period:
 _REASONS = ("null", "unreadable")
 
 
-class LeftOut:
-    """The operator's counters of rows that were left out, by reason."""
+class DroppedRowsByReason:
+    """The operator's counters of rows that were dropped, by reason."""
 
     def __init__(self) -> None:
-        self._counters = {reason: LeftOutRows(reason) for reason in _REASONS}
+        self._counters = {reason: DroppedRows(reason) for reason in _REASONS}
 
     def add(self, missing: Mapping[str, int]) -> None:
-        """Count what `block_of` has left out. On the worker's own thread: Beam's counters know no other."""
+        """Count what `block_of` has dropped. On the worker's own thread: Beam's counters know no other."""
         for reason, count in missing.items():
             self._counters[reason].inc(count)

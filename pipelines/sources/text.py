@@ -14,7 +14,7 @@ from private_topk.pipelines.files import FileInfo
 from private_topk.pipelines.sources.columns import Columns, Rows
 
 LONGEST = 16 << 20
-"""The longest line that is read, in bytes with its line end; longer ones are left out, each by itself."""
+"""The longest line that is read, in bytes with its line end; longer ones are dropped, each by itself."""
 
 _BYTES = 4 << 20
 

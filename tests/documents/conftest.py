@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.worlds import World
+from tests.pipelines.streaming.conftest import broker, prism_runner  # noqa: F401 - fixtures
 from tests.runners.cloud import Cloud, cloud_serving
 
 

@@ -111,7 +111,7 @@ def damage(path: Path) -> None:
 
 class Read(NamedTuple):
     rows: list[tuple[Any, ...]]
-    left_out: int
+    dropped: int
     """For any reason; `reasons` tells them apart."""
 
 
@@ -131,15 +131,15 @@ def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Rea
     columns = columns or Columns()
     files = match(str(path))
     check_files(files, columns)
-    rows, left_out = [], 0
+    rows, dropped = [], 0
     for file in files:
         module = reader_of(file.path)
         for start, stop in module.pieces(file, size):
             for part in module.read(file.path, start, stop, columns):
                 block, missing = block_of(part, columns)
                 rows += zip(*(column.to_pylist() for column in block.columns), strict=True)
-                left_out += sum(missing.values())
-    return Read(rows, left_out)
+                dropped += sum(missing.values())
+    return Read(rows, dropped)
 
 
 def settled(words: Iterable[str]) -> list[str]:

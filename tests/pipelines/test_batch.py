@@ -129,7 +129,7 @@ def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Pat
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder: Path, exact: bool) -> None:
+def test_dropped_rows_are_counted_for_the_operator_exactly_only_if_asked(folder: Path, exact: bool) -> None:
     rows = [{"user": "a", "item": ITEMS[0]}, {"user": None, "item": ITEMS[0]}, {"user": "a", "item": None}]
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
     words = options(
@@ -145,5 +145,5 @@ def test_rows_left_out_are_counted_for_the_operator_exactly_only_if_asked(folder
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))
     counters = {entry.key.metric.name: entry.committed for entry in shown["counters"]}
     assert {counters.pop(f"operator_only_workers_{what}") for what in ("that_drew", "with_rows_left")} == {1}
-    left_out = {"operator_only_rows_left_out_null": 2, "operator_only_rows_left_out_not_in_domain": 1}
+    left_out = {"operator_only_dropped_rows_null": 2, "operator_only_dropped_rows_not_in_domain": 1}
     assert counters == (left_out if exact else {}) and not shown["string_sets"]

@@ -276,7 +276,7 @@ class TestSource(SourceContract):
         return BigQuery("bigquery://p:d.none", SNAPSHOT)
 
     def changes(self) -> dict[str, Any]:
-        return {"place": "bigquery://p:d.more", "columns": Columns("item", "user", "time")}
+        return {"uri": "bigquery://p:d.more", "columns": Columns("item", "user", "time")}
 
     def state(self) -> object:
         return self.cloud.bucket.names(), len(self.cloud.service.jobs)

@@ -285,8 +285,12 @@ def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
     ("more", "share", "rankings"),
     [
         (["--mechanism=joint", "--groups-per-user=2"], 1 / 4, "2 rankings"),
-        (["--mechanism=joint", "--neighbours=swap", "--groups-per-user=1"], 1 / 2, "1 ranking"),
-        (["--mechanism=limit-domain", "--delta=1e-6", "--neighbours=swap", "--groups-per-user=1"], 1 / 4, "2 rankings"),
+        (["--mechanism=joint", "--neighbours=replace-one", "--groups-per-user=1"], 1 / 2, "1 ranking"),
+        (
+            ["--mechanism=limit-domain", "--delta=1e-6", "--neighbours=replace-one", "--groups-per-user=1"],
+            1 / 4,
+            "2 rankings",
+        ),
     ],
 )
 def test_plan_counts_the_rankings_of_groups(
@@ -300,8 +304,8 @@ def test_plan_counts_the_rankings_of_groups(
     assert float(basic[1]) == pytest.approx(share) and f"{rankings} in each" in printed
     assert "epsilon of a ranking" in printed and f"--horizon 4 {more[-1].replace('=', ' ')}" in printed
     if "joint" in more[0]:
-        swapped = "--neighbours=swap" in more
-        noise = noise_of_counts(9, share / 2, None, None, "swap" if swapped else "add-remove", 1, moving=swapped)
+        swapped = "--neighbours=replace-one" in more
+        noise = noise_of_counts(9, share / 2, None, None, "replace-one" if swapped else "add-remove", 1, moving=swapped)
         assert f"noise of standard deviation {noise.stddev():g}:" in printed
     assert main([*plan, "--mechanism=joint", "--groups-per-user=0"]) == 2
     assert "--groups-per-user must be a whole number of at least 1, got 0" in capsys.readouterr().err

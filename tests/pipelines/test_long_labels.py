@@ -35,15 +35,15 @@ BAD = [{"user": TOO_LONG, "item": "tea"}, *({"user": f"u{n}", "item": f"{n}{TOO_
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.avro", "rows.parquet"])
-def test_a_label_that_is_too_long_is_left_out_of_every_format(tmp_path: Path, name: str) -> None:
+def test_a_label_that_is_too_long_is_dropped_of_every_format(tmp_path: Path, name: str) -> None:
     content = [*ROWS, *BAD]
     schema = avro_schema(user="string", item="string")
     write(tmp_path / name, to_avro(content, schema) if name.endswith("avro") else content)
     found = read(tmp_path / name)
-    assert sorted(found.rows) == sorted((row["user"], row["item"]) for row in ROWS) and found.left_out == len(BAD)
+    assert sorted(found.rows) == sorted((row["user"], row["item"]) for row in ROWS) and found.dropped == len(BAD)
 
 
-def test_a_label_that_is_too_long_is_left_out_of_frames_and_messages() -> None:
+def test_a_label_that_is_too_long_is_dropped_of_frames_and_messages() -> None:
     mechanism = make_mechanism("limit-domain", epsilon=50, delta=1e-3, max_items_per_user=3)
     frame = pd.DataFrame([*ROWS, *BAD])
     found = rank(frame, k=3, mechanism=mechanism, domain=UnknownDomain(), user="user", item="item")
@@ -63,7 +63,7 @@ def _record(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def test_elements_that_are_too_long_are_left_out_and_many_long_ones_make_more_blocks() -> None:
+def test_elements_that_are_too_long_are_dropped_and_many_long_ones_make_more_blocks() -> None:
     """Of a bundle of 30,000 long labels, 120 MB, no block holds all."""
     pairs = [("u", TOO_LONG), (TOO_LONG, "tea"), ("u", 10**20_000), (10**4095, "tea"), ("u", -(10**4095))]
     with beam.Pipeline("FnApiRunner") as pipeline:

@@ -318,7 +318,7 @@ def chosen(most: int, overlap: int, days: int = 3) -> dict[tuple[str, str], int]
                 held[row["user"]][window].add(row["item"])
     key = ReleaseKey.parse("file:key")
     hashes = hash_labels(pa.array(list(held)), key.derive("user hash"))
-    words = dict(zip(held, Choices(key).words("windows", hashes).tolist(), strict=True))
+    words = dict(zip(held, Choices(key).hashes("windows", hashes).tolist(), strict=True))
     kept = reference({words[user]: set(windows) for user, windows in held.items()}, most)
     found: Counter[tuple[str, str]] = Counter()
     for user, windows in held.items():
@@ -377,7 +377,13 @@ def test_a_ledger_is_charged_for_the_windows_that_a_user_counts_in(folder: Path)
 
 @pytest.mark.parametrize(
     ("relation", "most", "share"),
-    [("add-remove", 1, 1), ("add-remove", 4, 0.25), ("add-remove", 99, 0.25), ("swap", 1, 1), ("swap", 2, 0.5)],
+    [
+        ("add-remove", 1, 1),
+        ("add-remove", 4, 0.25),
+        ("add-remove", 99, 0.25),
+        ("replace-one", 1, 1),
+        ("replace-one", 2, 0.5),
+    ],
 )
 def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     """A bound that bounds nothing costs what none costs."""
@@ -403,7 +409,7 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     planned = command("plan", *options(windows=52, **words))
     assert "over 4 of 52 windows that one user can be in" in planned.out and "0.25" in planned.out, planned
     assert "In a run: --mechanism joint --privacy-unit user --epsilon 1 --max-windows-per-user 4\n" in planned.out
-    swapped = command("plan", *options(windows=52, neighbours="swap", **words))
+    swapped = command("plan", *options(windows=52, neighbours="replace-one", **words))
     assert "over 4 of 52 windows" in swapped.out and "0.25" in swapped.out
     assert command("plan", *options(windows=52, **{**words, "max_windows_per_user": 0})).status == 2
     shape = {"zipf": 1, "items": 50, "users": 3000, "items_per_user": 4, "k": 3, "draws": 20}

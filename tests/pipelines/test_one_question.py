@@ -76,7 +76,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "k": [{"k": 2}, {"k": 4}],
     "epsilon": [{"epsilon": 0.5}, {"epsilon": 2}],
     "delta": [{"delta": 1e-6}, {"mechanism": "gaussian", "delta": 1e-6}],
-    "neighbours": [{"neighbours": "swap"}, {"neighbours": "add-remove"}],
+    "neighbours": [{"neighbours": "replace-one"}, {"neighbours": "add-remove"}],
     "max_items_per_user": [{"max_items_per_user": 1}],
     "like": [{"like": "zipf=1.1,items=7,users=1e6,items_per_user=3"}],
     "on_noise": [{"on_noise": "refuse"}],

@@ -158,8 +158,8 @@ def among(role: str, hostile: list[Any], first: bool) -> dict[str, list[Any]]:
 def read(rows: object) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """The rows as they are counted, and what was left out."""
     [part] = Frame(table_of(rows, READ), READ).rows(PERIOD)
-    block, left_out = block_of(part, READ)
-    return [tuple(row.values()) for row in block.to_pylist()], left_out
+    block, dropped = block_of(part, READ)
+    return [tuple(row.values()) for row in block.to_pylist()], dropped
 
 
 READERS = [
@@ -180,9 +180,9 @@ def test_whatever_stands_in_a_row_the_others_are_read_as_without_it(holder: str,
         for what, value in ANYTHING.items():
             alone = read(in_pandas({name: [value if name == role else MINE[name]] for name in HONEST}))
             for first in (True, False):
-                rows, left_out = read(make(among(role, [value], first)))
+                rows, dropped = read(make(among(role, [value], first)))
                 whole = alone[0] + honest if first else honest + alone[0]
-                assert (rows, left_out) == (whole, alone[1]), (what, first)
+                assert (rows, dropped) == (whole, alone[1]), (what, first)
 
 
 def counted(rows: object, **changes: Any) -> dict[Any, float]:  # noqa: ANN401

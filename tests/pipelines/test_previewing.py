@@ -83,7 +83,7 @@ def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
             zipf="1", items="100", users="1000", items_per_user="3", k="3", epsilon="1", mechanism="joint", **sliding
         ),
     )
-    assert done.status == 2 and "--neighbours must be swap where windows overlap" in done.err
+    assert done.status == 2 and "--neighbours must be replace-one where windows overlap" in done.err
 
 
 def test_counts_want_a_word(folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_counts_want_a_word(folder: Path) -> None:
         expected_counts({}, given)
     found = expected_counts({}, {**given, "these_counts_are_public": True})[""]
     assert found.histogram(None, False).counts().tolist() == [5, 3]
-    assert found.words() == "counts.csv: 2 items, the largest count 5"
+    assert found.summary() == "counts.csv: 2 items, the largest count 5"
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def run(body: str, sent: signal.Signals) -> subprocess.CompletedProcess[str]:
 def told(text: str) -> list[tuple[str, str]]:
     found = [json.loads(line) for line in text.splitlines()]
     assert all(list(one)[:3] == ["time", "level", "message"] for one in found)
-    assert all(len(one) == 3 or one["event"] == "rows_left_out" for one in found)
+    assert all(len(one) == 3 or one["event"] == "dropped_rows" for one in found)
     assert all(datetime.fromisoformat(one["time"].replace("Z", "+00:00")).tzinfo for one in found)
     return [(one["level"], one["message"]) for one in found]
 

@@ -109,7 +109,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "groups": (
         {
-            "mechanism": Joint(1.0, neighbours="swap"),
+            "mechanism": Joint(1.0, neighbours="replace-one"),
             "groups": Groups.of(["shop 2", "shop 0", "shop 9"], 2),
             "group": "shop",
             "period": PERIOD,
@@ -125,7 +125,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "--groups-per-user",
             "2",
             "--neighbours",
-            "swap",
+            "replace-one",
             "--publish-counts",
             "0.5",
             *WINDOWS,
@@ -426,7 +426,7 @@ def test_names_complete_and_say_their_kinds() -> None:
         assert mechanism.__name__ in offered and getattr(private_topk, mechanism.__name__) is mechanism
         hints = get_type_hints(mechanism)  # of inherited parameters too, by the names that their own class knows
         names = set(inspect.signature(mechanism).parameters)
-        measure = {"cap", "falls"}  # set by what is counted
+        measure = {"cap", "negative_sensitivity"}  # set by what is counted
         assert names - measure == set(parameters_of(mechanism)) and names <= set(hints)
     assert set(get_type_hints(rank)) == {*inspect.signature(rank).parameters, "return"}
     assert get_type_hints(rank)["return"] is Rankings
@@ -604,11 +604,11 @@ def test_it_runs_in_a_kernel_without_pandas() -> None:
     cell = nbformat.v4.new_code_cell(NOTEBOOK)
     client.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3").execute()
     told, shown = cell.outputs
-    assert told["name"] == "stderr" and told["text"].startswith("rows left out (operator only"), told
+    assert told["name"] == "stderr" and told["text"].startswith("dropped rows (operator only"), told
     assert sorted(shown["data"]) == ["text/html", "text/plain"], shown
 
 
-def test_who_reads_along_is_told_of_rows_left_out(
+def test_who_reads_along_is_told_of_dropped_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a notebook's kernel by itself, elsewhere if asked, and never if not; the ranking is the same."""

@@ -85,7 +85,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "gamma": (False, {**BASE, "mechanism": "canonical"}, {"gamma": "1/3"}),
     "kbar": (False, HIDDEN, {"kbar": 9}),
     "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
-    "neighbours": (False, BASE, {"neighbours": "swap"}),
+    "neighbours": (False, BASE, {"neighbours": "replace-one"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
     "against": (False, BASE, {"against": "previous"}),
     "against_weight": (False, {**BASE, "against": "previous"}, {"against_weight": 0.5}),

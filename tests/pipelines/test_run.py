@@ -71,7 +71,7 @@ def test_nothing_is_charged_for_an_input_that_is_not_there(charged: Report, tmp_
 def test_a_run_is_charged_and_says_what_was_left_out(charged: Report, tmp_path: Path) -> None:
     done = run(charged, prepare("direct", []))
     assert charges(charged) == ["released"] and not done.deferred
-    assert done.rows_left_out().get("null", 0) == 0 and (tmp_path / "ranking.csv").exists()
+    assert done.dropped_rows().get("null", 0) == 0 and (tmp_path / "ranking.csv").exists()
 
 
 def test_no_folder_stays_of_a_pipeline_that_does_not_run(
@@ -129,7 +129,7 @@ def test_a_window_that_is_lost_whole_is_told(
         return
     with pytest.raises(RunFailed) as caught:
         run(report, prepare("direct", []), "run it again")
-    out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.place}, 1 are not"
+    out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.uri}, 1 are not"
     assert str(caught.value) == f"{out}. To go on with this very release, run it again"
     assert "windows were lost without a word" in str(caught.value.__cause__)
     assert charges(charged) == ["failed"]

@@ -26,7 +26,7 @@ QUESTIONS = {
         "--domain-group-column",
         "sold in",
         "--neighbours",
-        "swap",
+        "replace-one",
         "--publish-counts",
         "1",
     ],

@@ -60,7 +60,7 @@ class TestMakeBlock:
         with pytest.raises(TypeError, match="texts, whole numbers or UUIDs, got"):
             as_labels(pa.array(values))
 
-    def test_rows_with_a_null_are_left_out_and_counted(self) -> None:
+    def test_rows_with_a_null_are_dropped_and_counted(self) -> None:
         block, missing = make_block(
             pa.array(["a", None, "c", ""]), pa.array([1, 2, None, 4]), pa.array([1, 2, 3, None])
         )

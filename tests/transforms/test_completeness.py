@@ -42,7 +42,7 @@ from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.assign import _NumberDoFn, _SplitDoFn, beam_windows
-from private_topk.transforms.windows.period import Stretches
+from private_topk.transforms.windows.period import TimeSlices
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -226,7 +226,7 @@ class TestReaders:
         with pytest.raises(IncompleteDataError, match="the counts that user shards sent are not those that came"):
             check_complete(receipt, 5, 0, 2, [])
 
-    def test_what_is_left_out_of_a_bounded_input_keeps_its_checksum(self) -> None:
+    def test_what_is_dropped_of_a_bounded_input_keeps_its_checksum(self) -> None:
         period, state = period_of("fixed"), np.random.RandomState(4)
         number = _NumberDoFn(period)
         outside = make_block(pa.array(["u"]), pa.array(["item 1"]), pa.array([0]))[0]
@@ -254,10 +254,10 @@ def test_stretches_are_the_windows_of_their_times() -> None:
     for cut in CUTS:
         period, state = period_of(cut), np.random.RandomState(2)
         times = microseconds(START) + (state.uniform(-9, 90, 300) * 3.6e9).astype(np.int64)
-        stretches = Stretches(period)
-        stretch, first = stretches.of(times, None, 0)
+        slices = TimeSlices(period)
+        time_slice, first = slices.of(times, None, 0)
         expected = period.spans(times)
-        assert (first.tolist(), stretches.after[stretch].tolist()) == tuple(map(np.ndarray.tolist, expected))
+        assert (first.tolist(), slices.after[time_slice].tolist()) == tuple(map(np.ndarray.tolist, expected))
 
 
 def block_of(state: np.random.RandomState, rows: int, hours: float, arrived: int | None = None) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""What a runner's pages may show of rows left out: attacked by one user who adds rows and looks for a difference."""
+"""What a runner's pages may show of dropped rows: attacked by one user who adds rows and looks for a difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.transforms import Period, PrivateTopK
-from private_topk.transforms.counters import exact_counters, read_left_out
+from private_topk.transforms.counters import exact_counters, read_dropped_rows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.rows import MakeBlocks
 
@@ -29,7 +29,7 @@ def shown(nulls: int, exact: bool = False) -> tuple[dict[str, str], dict[str, in
     kinds = result.metrics().query(ours)
     counters = {entry.key.metric.name: entry.committed for entry in kinds.pop("counters")}
     assert not any(kinds.values())
-    return read_left_out(result.metrics()), counters
+    return read_dropped_rows(result.metrics()), counters
 
 
 @pytest.mark.parametrize(("nulls", "more", "told"), [(1, 98, None), (100, 9_999, "100"), (10_000, 10_050, "10,000")])
@@ -39,24 +39,24 @@ def test_one_row_more_shows_nowhere_but_at_an_order_of_magnitude(nulls: int, mor
 
 
 def test_they_are_exact_if_asked() -> None:
-    assert shown(1234, exact=True) == ({"null": "1,234"}, {"operator_only_rows_left_out_null": 1234})
+    assert shown(1234, exact=True) == ({"null": "1,234"}, {"operator_only_dropped_rows_null": 1234})
 
 
 def test_a_pipeline_of_ones_own_counts_exactly_if_asked() -> None:
     """A forgotten `group="country"`, elements that were given no time, and items outside the domain."""
     plays = [{"user": f"u{n}", "item": "tea", "country": "FR"} for n in range(99)]
 
-    def left_out(rows: list[Any], exact_counters: bool = True, **asked: Any) -> dict[str, str]:  # noqa: ANN401
+    def dropped(rows: list[Any], exact_counters: bool = True, **asked: Any) -> dict[str, str]:  # noqa: ANN401
         pipeline = beam.Pipeline(runner="FnApiRunner")
         rank = PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["tea"], exact_counters=exact_counters, **asked)
         _ = pipeline | beam.Create(rows) | rank
-        return read_left_out(pipeline.run().metrics())
+        return read_dropped_rows(pipeline.run().metrics())
 
-    assert left_out(plays, groups=["FR", "DE"]) == {"unreadable": "99"}
-    assert left_out(plays, groups=["FR", "DE"], exact_counters=False) == {}
-    assert left_out(plays, groups=["FR", "DE"], group="country") == {}
-    assert left_out(plays, period=Period.of("2026-01-05", "2026-01-12")) == {"outside_the_period": "99"}
-    assert left_out([("ana", "cake"), ("bo", None)]) == {"not_in_domain": "1", "null": "1"}
+    assert dropped(plays, groups=["FR", "DE"]) == {"unreadable": "99"}
+    assert dropped(plays, groups=["FR", "DE"], exact_counters=False) == {}
+    assert dropped(plays, groups=["FR", "DE"], group="country") == {}
+    assert dropped(plays, period=Period.of("2026-01-05", "2026-01-12")) == {"outside_the_period": "99"}
+    assert dropped([("ana", "cake"), ("bo", None)]) == {"not_in_domain": "1", "null": "1"}
 
 
 def test_there_are_no_other_metrics() -> None:

@@ -25,7 +25,7 @@ from private_topk.transforms.domain import DomainByGroup
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.labels import DomainIndex, as_integers
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
 from tests.transforms.pipelines import outcome
@@ -212,7 +212,7 @@ def test_every_rank_names_the_item_that_the_groups_own_list_gives(seed: int) -> 
         held = np.sort(rng.choice(listed, min(len(listed), 8) if group < 3 else 0, replace=False))
         counts[held] = rng.integers(1, 4, len(held))
         table = make_table(item=held.astype(np.uint32), count=counts[held])
-        found, named = WindowCounts.of(spec, [table], group), Named.of(counts[listed])
+        found, named = WindowCounts.of(spec, [table], group), IndexedCounts.of(counts[listed])
         assert found.histogram.values.tolist() == named.histogram.values.tolist()
         assert found.histogram.items == len(listed)
         ranks = np.arange(len(listed))

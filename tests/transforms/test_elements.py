@@ -1,5 +1,5 @@
 """Which elements are rows of a user and an item: those are read. Other types are refused where Beam knows them at once,
-and what flows all the same is left out by itself.
+and what flows all the same is dropped by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
-from private_topk.transforms.elements import Shape
+from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Amounts
@@ -76,7 +76,7 @@ class Pair(tuple):
     """A class of one's own, without names."""
 
 
-def read_back(elements: list[Any], shape: Shape | None = None, untyped: bool = False) -> list[tuple[str, str]]:
+def read_back(elements: list[Any], shape: ElementSchema | None = None, untyped: bool = False) -> list[tuple[str, str]]:
     """What the blocks hold, in any order."""
 
     def build(p: beam.Pipeline) -> beam.PCollection:
@@ -122,7 +122,7 @@ def test_pairs_and_rows_are_read_by_place_and_by_name(kind: str) -> None:
     ],
 )
 def test_fields_of_other_names_are_named(rows: list[Any]) -> None:
-    assert read_back(rows, Shape("listener", "track")) == PAIRS
+    assert read_back(rows, ElementSchema("listener", "track")) == PAIRS
 
 
 def test_a_none_leaves_a_row_out() -> None:
@@ -132,7 +132,7 @@ def test_a_none_leaves_a_row_out() -> None:
 
 
 @pytest.mark.parametrize("with_times", [False, True])
-def test_texts_that_are_no_unicode_are_left_out_each_by_itself(with_times: bool) -> None:
+def test_texts_that_are_no_unicode_are_dropped_each_by_itself(with_times: bool) -> None:
     """One user's row ends nobody's job. Called by hand: Beam encodes a sample of what flows, and ends at such a text
     if it meets one there.
     """
@@ -189,10 +189,10 @@ def test_a_worker_warns_once_whatever_the_bundles(caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == 1
 
 
-def test_numbers_that_are_none_are_left_out_each_by_itself() -> None:
+def test_numbers_that_are_none_are_dropped_each_by_itself() -> None:
     """One user's row ends nobody's job."""
-    assert Shape().values((1 << 20_000, "a")) == Shape().values(("u", -(10**5000))) == "unreadable"
-    priced = Shape(amounts=True)
+    assert ElementSchema().values((1 << 20_000, "a")) == ElementSchema().values(("u", -(10**5000))) == "unreadable"
+    priced = ElementSchema(amounts=True)
     for amount in (Decimal("NaN"), Decimal("sNaN"), float("nan"), np.float32("nan"), None):
         assert priced.values(("u", "a", amount)) == "null"
     for amount in ("five", "5_0", "nan", True, 1j, b"\xff", [5], np.timedelta64(1), date(2026, 1, 5), UUID(int=5)):
@@ -244,12 +244,12 @@ UNTIL_IT_FLOWS = {
 """Beam's types say nothing of a list's length or of a dict's keys."""
 
 
-def test_every_other_shape_is_left_out_by_itself_and_stops_nobody_else() -> None:
+def test_every_other_shape_is_dropped_by_itself_and_stops_nobody_else() -> None:
     """In one pipeline without types: what is read of it is what stands among all that cannot be read."""
     others = [element for elements in REFUSED.values() for element in elements]
     pairs = [element for elements in ROWS.values() for element in elements]
     assert read_back([*pairs, *others, *pairs], untyped=True) == sorted(2 * len(ROWS) * PAIRS)
-    assert {Shape().values(element) for element in others} == {"unreadable"}
+    assert {ElementSchema().values(element) for element in others} == {"unreadable"}
 
 
 @pytest.mark.parametrize("elements", [[], [{SECRET: 1}], [("u", "a", "b"), ("u", 1.5), None, "ab", b"ab"]])
@@ -272,17 +272,17 @@ def test_what_beam_knows_is_refused_before_anything_runs(kind: str) -> None:
 @pytest.mark.parametrize("rows", [[("ana", "5")], [["ana", "5"]], ["ab"], [Play("ana", 5)]])
 def test_pairs_have_no_names(rows: list[Any]) -> None:
     with pytest.raises(InvalidArgument, match="takes rows or dicts with the fields listener and track, got an element"):
-        read_back(rows, Shape("listener", "track"))
-    assert read_back(rows, Shape("listener", "track"), untyped=True) == []
+        read_back(rows, ElementSchema("listener", "track"))
+    assert read_back(rows, ElementSchema("listener", "track"), untyped=True) == []
 
 
 def test_the_methods_of_a_tuple_are_no_fields() -> None:
-    assert Shape("count", "index").values(Play("ana", 5)) == "unreadable"
+    assert ElementSchema("count", "index").values(Play("ana", 5)) == "unreadable"
 
 
 def test_a_class_without_names_is_taken_by_its_places() -> None:
-    assert Shape().values(Pair(("ana", 5))) == ("ana", "5")
-    assert Shape().values(Pair((1, 2, 3))) == "unreadable"
+    assert ElementSchema().values(Pair(("ana", 5))) == ("ana", "5")
+    assert ElementSchema().values(Pair((1, 2, 3))) == "unreadable"
 
 
 def test_random_objects_are_pairs_or_left_out() -> None:
@@ -305,7 +305,7 @@ def test_random_objects_are_pairs_or_left_out() -> None:
         fine = whole and (None in pair or all(isinstance(v, label) and not isinstance(v, bool) for v in pair))
         null = whole and None in pair
         expected = "null" if null else tuple(str(value) for value in pair) if fine else "unreadable"
-        assert Shape().values(element) == expected
+        assert ElementSchema().values(element) == expected
 
 
 def test_the_refusal_names_the_fields_that_are_asked_for() -> None:

@@ -143,10 +143,11 @@ def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period |
     assert ties < 100 * windows
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
     """Two groups, all user types: the law of both rankings together, on neighbours both ways. Who is replaced may leave
-    one and enter the other, for no more than a swap within one: tests/transforms/mechanisms/test_moves.py has the rest.
+    one and enter the other, for no more than a replacement within one: tests/transforms/mechanisms/test_moves.py has
+    the rest.
     """
     spec = Question(TopK(1, Joint(1.0, neighbours=relation), ["x", "y"], groups=["north", "south"]))
     share = spec.top_k.mechanism
@@ -164,7 +165,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
             counts[user[0]] += user[1]
         return counts
 
-    others = users if relation == "swap" else [None]
+    others = users if relation == "replace-one" else [None]
     for one in users:
         for other in others:
             worst = max(worst, max_log_ratio(law(with_user(one)), law(with_user(other))))
@@ -176,16 +177,16 @@ class _Own(Joint):
     """A mechanism of one's own that says nothing of users who move."""
 
     guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
-    neighbours: Neighbours = "swap"
+    neighbours: Neighbours = "replace-one"
 
 
 @pytest.mark.parametrize(("delta", "limit"), [(0.0, None), (0.0, 1), (1e-6, None), (1e-6, 2)])
 def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: int | None) -> None:
-    """Only under swap, and with a mechanism that pays for one ranking where two change."""
+    """Only under replace-one, and with a mechanism that pays for one ranking where two change."""
     counts = CountBudget(1.0, delta)
     for mechanism, groups, moving in [
-        (Joint(1.0, neighbours="swap"), NAMES, True),
-        (Joint(1.0, neighbours="swap"), None, False),
+        (Joint(1.0, neighbours="replace-one"), NAMES, True),
+        (Joint(1.0, neighbours="replace-one"), None, False),
         (Joint(1.0), NAMES, False),
         (_Own(1.0), NAMES, False),
     ]:
@@ -201,7 +202,7 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
     assert cost_of(three.top_k).epsilon == Fraction(3, 4) and cost_of(one.top_k).epsilon == Fraction(3, 4)
     swapped = [
         Question(TopK(2, kind, ITEMS, groups=Groups.of(NAMES, 1)))
-        for kind in (Joint(1.0, neighbours="swap"), _Own(1.0))
+        for kind in (Joint(1.0, neighbours="replace-one"), _Own(1.0))
     ]
     assert [its.top_k.rankings_of_a_user() for its in swapped] == [1, 2], "who proves nothing pays for both"
     assert swapped[1].top_k.mechanism.epsilon == 0.5

@@ -146,7 +146,7 @@ def by_window(layout: Partitioning, tables: list[pa.RecordBatch], limit: int | N
 def test_counts_are_those_of_every_window_by_itself(
     size: str, windows: int, overlap: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_shards_module, "_MOST_ROWS", 200 if "few" in overlap else 1 << 22)
+    monkeypatch.setattr(user_shards_module, "_MAX_ROWS", 200 if "few" in overlap else 1 << 22)
     layout = Partitioning(SIZES[size], windows, overlap != "apart")
     tables = some_pairs(layout, windows)
     expected, found = by_window(layout, tables, limit), Tally()
@@ -156,7 +156,7 @@ def test_counts_are_those_of_every_window_by_itself(
         for row in (row for table in slices for row in table.to_pylist()):
             assert (window, row["item"]) not in found
             found[window, row["item"]] = row["count"]
-    assert layout.groups <= 64
+    assert layout.window_groups <= 64
     assert found == expected and len(expected) >= 20
 
 
@@ -180,19 +180,19 @@ def test_every_window_is_in_one_group_and_every_key_in_one_too(size: int, togeth
     """Of at most 1,024 windows, and 2**24 counts where there is more than one window."""
     for windows in [*range(1, 200), 9_999, 65_537, 100_000]:
         layout = Partitioning(size, windows)
-        groups = [layout.group(number) for number in range(layout.groups)]
+        groups = [layout.group(number) for number in range(layout.window_groups)]
         assert [window for group in groups for window in group] == list(range(windows))
         assert len(groups) <= max(64, -(-windows // together)) and max(map(len, groups)) <= together
         numbers = np.array([group[-1] for group in groups])
         keys = layout.keys(numbers, np.full(len(numbers), layout.item_shards - 1))
-        assert [layout.group_of(key) for key in keys.tolist()] == list(range(layout.groups))
+        assert [layout.group_of(key) for key in keys.tolist()] == list(range(layout.window_groups))
 
 
 @pytest.mark.parametrize("windows", [1, 24, 10_000])
 @pytest.mark.parametrize("size", [1, 65_537, 10**7, 1 << 32])
 def test_item_shards_are_small_where_there_is_room_for_more_of_them(size: int, windows: int) -> None:
     layout = Partitioning(size, windows)
-    keys = layout.item_shards * layout.groups
+    keys = layout.item_shards * layout.window_groups
     assert layout.item_shards <= 64 and (keys <= 64 or layout.item_bits >= 20)
     assert layout.item_bits == ITEM_SHARD_BITS or 2 * keys > 64 or 2 * layout.item_shards > 64
     assert [layout.codes(0).start, layout.codes(layout.item_shards - 1).stop] == [0, size]
@@ -206,7 +206,7 @@ def test_labels_meet_in_more_item_shards_where_there_is_more_input(windows: int)
         layout = Partitioning.of(UnknownDomain(), period, user_shards=shards)
         assert layout.residues == layout.item_shards and layout.residues >= 16
         alike = shards if shards <= 256 else max(256, shards // 4)
-        assert layout.residues == max(16, alike // layout.groups)
+        assert layout.residues == max(16, alike // layout.window_groups)
     assert Partitioning.of(UnknownDomain(), period).residues == 16, "a stream, of which nobody knows how much there is"
 
 
@@ -214,16 +214,16 @@ def test_windows_are_drawn_together_as_long_as_they_are_small() -> None:
     start, day = datetime(2026, 1, 5, tzinfo=timezone.utc), timedelta(days=1)
 
     def together(domain: PublicDomain | RangeDomain | UnknownDomain, windows: int) -> int:
-        return Partitioning.of(domain, Period(start, start + windows * day, day)).together
+        return Partitioning.of(domain, Period(start, start + windows * day, day)).windows_per_group
 
     few = PublicDomain.of(["a", "b"])
     assert [together(few, windows) for windows in (1, 64, 65, 10_000)] == [1, 1, 2, 157]
     assert [together(UnknownDomain(), windows) for windows in (65, 10_000)] == [2, 157]
     assert [together(RangeDomain(0, 1 << 32), windows) for windows in (65, 640, 10_000)] == [2, 10, 64]
     year, whole = Period(start, start + 365 * day, day / 24), RangeDomain(0, 1 << 26)
-    grown = [Partitioning.of(whole, year, user_shards=1 << n).together for n in (0, 8, 10, 12, 14)]
+    grown = [Partitioning.of(whole, year, user_shards=1 << n).windows_per_group for n in (0, 8, 10, 12, 14)]
     assert grown == [64, 64, 64, 34, 8], "of a large input fewer: an hour may hold a million"
-    assert [Partitioning(10**7, windows).together for windows in (1, 1000, 10**6)] == [1, 1, 1]
+    assert [Partitioning(10**7, windows).windows_per_group for windows in (1, 1000, 10**6)] == [1, 1, 1]
     for size, windows in ((200_000, 10_000), (1, 10**6), (1 << 24, 9_999), (300, 70_000)):
         partitioning = Partitioning(size, windows)
-        assert partitioning.together * size <= 1 << 24 and partitioning.together <= 1024
+        assert partitioning.windows_per_group * size <= 1 << 24 and partitioning.windows_per_group <= 1024

@@ -80,7 +80,7 @@ def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_name
     assert set(re.findall("`([^`]+)`", row)) == refused
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
     """All users of one window, of the other and of both, with one item in each where the proof leans on that."""
@@ -136,7 +136,7 @@ def scored(
     amounts: Amounts | None = None,
 ) -> Scores:
     """The scores by the pipeline's functions: by number of the window, group and item; those of 0 left out."""
-    reads, (shards, blocks), split = risers.reads(period), way, 0 if groups is None else groups.size
+    reads, (shards, blocks), split = risers.input_period(period), way, 0 if groups is None else groups.size
     layout, own = Partitioning.of(DOMAIN, reads, split), Partitioning.of(DOMAIN, period, split)
     fn = _ShardDoFn(DOMAIN, KEY, shards, layout, 1, amounts, groups)
     counter = UserShard(layout, KEY, limit, amounts and amounts.cap, 1, None, None, risers)
@@ -260,7 +260,7 @@ def test_a_rise_of_none_is_no_count_however_many_cells_there_are(monkeypatch: py
     pairs = [([0, 1], [2, 1]), ([0], [-2])]
     tables = [make_table(item=np.array(items, np.uint32), count=np.array(counts)) for items, counts in pairs]
     for cells in (1 << 20, 0):
-        monkeypatch.setattr(counting, "_MOST_CELLS", cells)
+        monkeypatch.setattr(counting, "_MAX_CELLS", cells)
         assert counting.add_up_codes(0, tables, Partitioning(3)).to_pylist() == [{"item": 1, "count": 1}]
 
 
@@ -274,7 +274,7 @@ def test_which_window_is_the_one_before() -> None:
     assert weeks.with_one_before().windows()[1:] == weeks.windows() and len(weeks) == 3
     whole = Period.of("2026-01-12", "2026-01-14")
     assert [str(window.start)[:10] for window in whole.with_one_before().windows()] == ["2026-01-10", "2026-01-12"]
-    february = Risers(1, datetime(2026, 1, 1, tzinfo=timezone.utc)).reads(Period.of("2026-02-01", "2026-03-01"))
+    february = Risers(1, datetime(2026, 1, 1, tzinfo=timezone.utc)).input_period(Period.of("2026-02-01", "2026-03-01"))
     assert [str(window.start)[:10] for window in february.windows()] == ["2026-01-01", "2026-02-01"]
     with pytest.raises(ValueError, match="must have a window before it"):
         Period.of("0001-01-02", "0001-01-12").with_one_before()
@@ -286,7 +286,7 @@ def test_what_it_costs() -> None:
     """Of a window and the one before it two rankings are paid for; of a user in all of them, all."""
     for period, unit, relation, share in [
         (ONE_DAY, "user-window", "add-remove", 1),
-        (DAYS, "user-window", "swap", HALF),
+        (DAYS, "user-window", "replace-one", HALF),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user-window", "add-remove", HALF),
         (Period.of("2026-01-01", "2026-01-08", "1d"), "user", "add-remove", Fraction(1, 7)),
     ]:
@@ -295,7 +295,7 @@ def test_what_it_costs() -> None:
         )
         mechanism = spec.top_k.mechanism
         assert mechanism.epsilon == pytest.approx(float(share)) and mechanism.cap == 3
-        assert mechanism.sensitivity == 3 * (2 if relation == "swap" else 1)
+        assert mechanism.sensitivity == 3 * (2 if relation == "replace-one" else 1)
     minutes = Question(TopK(2, Joint(1.0), ITEMS, risers=Risers(HALF), amounts=Amounts.of(60)), period=ONE_DAY)
     assert minutes.top_k.mechanism.cap == 180
     grouped = Question(
@@ -317,7 +317,7 @@ class OwnTranslationInvariant(Joint):
         ({"period": None}, "risers needs a declared period"),
         ({"domain": UnknownDomain(), "mechanism": LimitDomain(1.0, 1e-6)}, "risers needs a public domain"),
         ({"mechanism": TopStable(1.0, 1e-6)}, "mechanism top-stable does not rank risers"),
-        ({"mechanism": OwnTranslationInvariant(1.0)}, "says `translation_invariant` and `swap_costs_one_draw`"),
+        ({"mechanism": OwnTranslationInvariant(1.0)}, "says `translation_invariant` and `replacement_costs_one_draw`"),
         ({"publish_counts": 1.0}, "publish_counts does not go with risers"),
         ({"max_windows_per_user": 1}, "max_windows_per_user does not go with risers"),
         ({"amounts": Amounts.of(2**29), "risers": Risers(1)}, "is too fine for a max_value of 536870912 units"),

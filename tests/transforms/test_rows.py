@@ -61,13 +61,13 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.Mo
         assert sorted(map(int, users)) == [n for n in range(1200) if (n % 3 == 0) == third]
 
 
-def test_pairs_with_a_null_are_left_out_and_counted() -> None:
+def test_pairs_with_a_null_are_dropped_and_counted() -> None:
     pipeline = beam.Pipeline(FnApiRunner())
     with exact_counters():
         _ = pipeline | beam.Create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
     result = pipeline.run()
     [counter] = result.metrics().query()["counters"]
-    assert counter.key.metric.name == "operator_only_rows_left_out_null" and counter.committed == 2
+    assert counter.key.metric.name == "operator_only_dropped_rows_null" and counter.committed == 2
 
 
 def blocks(users: int = 500, rows: int = ROWS) -> list[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from private_topk.transforms.combine import PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, IncompleteDataError, Receipt
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits, WeightedOrder
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from private_topk.transforms.select import RankingKey, WindowCounts, _SelectDoFn, by_window, rank
@@ -71,7 +71,7 @@ def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
     for turned in (tables, tables[::-1], pieces[::-1]):
         windows = by_window(turned, range(layout.windows)) if layout.windows > 1 else [(0, turned)]
         for window, some in windows:
-            found, named = WindowCounts.of(spec, some), Named.of(some_counts(layout, window))
+            found, named = WindowCounts.of(spec, some), IndexedCounts.of(some_counts(layout, window))
             digests.add(found.digest)
             assert found.histogram.values.tolist() == named.histogram.values.tolist()
             assert found.histogram.sizes.tolist() == named.histogram.sizes.tolist()
@@ -222,7 +222,7 @@ def test_only_a_single_window_may_be_too_large_for_a_worker(
     domain, rows = RangeDomain(0, 1 << 30), pl.DataFrame(ROWS)
     asked: dict[str, Any] = {"period": HOURS, "time": "time", "release": RELEASE, **by_group}
     wanted = private_topk.rank(rows, 2, Joint(1.0), domain, **asked)
-    assert Partitioning.of(domain, HOURS, len(groups or [])).together > 2
+    assert Partitioning.of(domain, HOURS, len(groups or [])).windows_per_group > 2
     for held in (most + 1, most):
         monkeypatch.setattr(select, "MOST_HELD", held)
         assert private_topk.rank(rows, 2, Joint(1.0), domain, **asked) == wanted

@@ -40,7 +40,7 @@ def stated(neighbours: str = "add-remove", **bounds: object) -> float:
 def held(users: tuple[int, ...], multiplier: int) -> tuple[int, int]:
     """How many items count in the newcomer's group and in the other's, by the code that bounds contributions."""
     spec = TopK(1, Peeling(EPSILON), RangeDomain(0, ITEMS), groups=Groups.of(["newcomer's", "other's"]))
-    layout = Partitioning.of(spec.domain, split=2)
+    layout = Partitioning.of(spec.domain, groups=2)
     own = {NEWCOMER: (np.arange(FEW), 10**9), OTHER: (np.arange(FEW, FEW + MANY), 1)}
     tables = [
         make_table(
@@ -89,5 +89,5 @@ def test_of_two_who_replace_each_other_either_may_share_one(bounds: dict[str, ob
     """Of hashes a x + b y, for so many pairs (a, b) one of the two, or the other, shares that of a third user."""
     keys = list(itertools.product(range(HASHES), repeat=2))
     bad = sum(a == 0 or b == 0 for a, b in keys) / len(keys)  # the labels (1, 0) and (0, 1) beside (0, 0)
-    assert 0.9 * stated("swap", **bounds) < bad * HASHES <= stated("swap", **bounds)
-    assert stated(**bounds) == 1 and stated() == stated("swap") == 0, "where nothing is bounded nothing is lost"
+    assert 0.9 * stated("replace-one", **bounds) < bad * HASHES <= stated("replace-one", **bounds)
+    assert stated(**bounds) == 1 and stated() == stated("replace-one") == 0, "where nothing is bounded nothing is lost"

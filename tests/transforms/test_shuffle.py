@@ -15,7 +15,7 @@ from apache_beam.transforms.window import FixedWindows
 
 from private_topk.transforms import shuffle
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.counters import exact_counters, read_left_out
+from private_topk.transforms.counters import exact_counters, read_dropped_rows
 from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms import Joint, LimitDomain
 from private_topk.transforms.plan import Execution
@@ -115,7 +115,7 @@ def released(
     _ = rankings | beam.ParDo(Collect("executed"))
     result = pipeline.run()
     result.wait_until_finish()
-    return sorted((r.window.label(), r.items) for r in Collect.found["executed"]), read_left_out(result.metrics())
+    return sorted((r.window.label(), r.items) for r in Collect.found["executed"]), read_dropped_rows(result.metrics())
 
 
 @pytest.mark.parametrize(

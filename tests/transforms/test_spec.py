@@ -54,9 +54,9 @@ def test_rounding_is_of_the_same_draw_and_within_what_is_said(step: int) -> None
 def test_what_is_said_of_the_noise_does_not_depend_on_counts() -> None:
     assert draw(PLAIN).noise == draw(PLAIN, COUNTS[::-1].copy()).noise == noise_size(3, CountBudget(0.5))
     assert draw(replace(PLAIN, publish_counts=None)).noise is None
-    bounded = replace(PLAIN, max_items_per_user=1, mechanism=Joint(epsilon=9.0, neighbours="swap"))
-    assert draw(bounded).noise == noise_size(3, CountBudget(0.5), 1, "swap")
-    assert noise_size(3, CountBudget(0.5), 1, "swap").stddev > noise_size(3, CountBudget(0.5), 1).stddev
+    bounded = replace(PLAIN, max_items_per_user=1, mechanism=Joint(epsilon=9.0, neighbours="replace-one"))
+    assert draw(bounded).noise == noise_size(3, CountBudget(0.5), 1, "replace-one")
+    assert noise_size(3, CountBudget(0.5), 1, "replace-one").stddev > noise_size(3, CountBudget(0.5), 1).stddev
 
 
 def test_noise_is_that_of_the_counts_that_are_published() -> None:
@@ -114,17 +114,17 @@ def test_others_that_a_column_cannot_hold_are_the_nearest_that_it_can() -> None:
     assert -(2**63) <= shown.noisy < 2**63 and draws.noise is not None and draws.noise.within_95 == 2**63 - 1
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_no_user_moves_the_others_by_more_than_their_noise_is_for(neighbours: Neighbours) -> None:
     """Every user of four items, and whatever is published; with two rankings one may leave one and enter the other."""
     kinds = [user for n in range(3) for user in combinations(range(4), n)]
-    pairs = [(user, other) for user in kinds for other in (kinds if neighbours == "swap" else [()])]
+    pairs = [(user, other) for user in kinds for other in (kinds if neighbours == "replace-one" else [()])]
     for published in kinds:
         left = [[len(set(user) - set(published)) for user in pair] for pair in pairs]
         assert max(abs(mine - yours) for mine, yours in left) <= noise_of_others(1, 2).scale == 2
         assert max(mine + yours for mine, yours in left) <= noise_of_others(1, 2, moving=True).scale == 4
     spec = replace(BOUNDED, mechanism=Joint(1.0, neighbours=neighbours), groups=Groups.of(["x", "y"]))
-    assert spec.users_move() == (neighbours == "swap")
+    assert spec.users_move() == (neighbours == "replace-one")
 
 
 def test_counts_are_off_by_as_much_as_is_said() -> None:

@@ -51,7 +51,7 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, make_mechanism, parameters_of
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
@@ -93,7 +93,7 @@ def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
     codes = np.flatnonzero(counts)
     columns = len(codes).to_bytes(8, "little"), codes.astype("<i8").tobytes(), counts[codes].astype("<i8").tobytes()
     digest = hashlib.sha256(b"".join(columns)).digest()
-    named = Named.of(counts)
+    named = IndexedCounts.of(counts)
     chosen = named.items(spec.draw(named.histogram, digest, "all", RELEASE).ranks)
     assert rankings(pairs) == [["all", [ITEMS[i] for i in chosen], 10, "sequence"]]
 
@@ -225,7 +225,7 @@ class TestOneDraw:
             {"release": Release(ReleaseKey.fresh(), "test 1")},
             {"mechanism": Joint(epsilon=1.0000001)},
             {"mechanism": Joint(epsilon=1.0, skew=0.6)},
-            {"mechanism": Joint(epsilon=1.0, neighbours="swap")},
+            {"mechanism": Joint(epsilon=1.0, neighbours="replace-one")},
             {"max_items_per_user": 200},
             {"domain": ITEMS[::-1]},
             {"domain": [*ITEMS, "one more"]},

@@ -90,7 +90,7 @@ def test_the_windows_of_least_hash_are_chosen(
     users, first = np.array(words, np.uint64), np.array([span[1] for span in spans], np.int64)
     after = np.minimum(first + np.array([span[2] for span in spans], np.int64), 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(user_shards, "_MOST_PAIRS", piece)
+        patch.setattr(user_shards, "_MAX_PAIRS", piece)
         found = WindowsOfUsers(users, first, after, 8, limit)
     for word in active:
         at = np.arange(8)
@@ -222,7 +222,7 @@ def test_a_reach_is_met_by_somebody() -> None:
 @pytest.mark.parametrize("most", [1, 2, 4, 5, 9])
 def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_change(most: int) -> None:
     """By whether a window that is left and one that is entered cost one draw together."""
-    together, apart = Peeling(1.0, neighbours="swap"), TopStable(1.0, 1e-6, neighbours="swap")
+    together, apart = Peeling(1.0, neighbours="replace-one"), TopStable(1.0, 1e-6, neighbours="replace-one")
     assert [windows_of_a_user(5, most, of) for of in (together, apart)] == [min(most, 5), min(2 * most, 5)]
     assert windows_of_a_user(5, most, TopStable(1.0, 1e-6)) == min(most, 5)
 
@@ -241,7 +241,8 @@ def chosen_of(active: set[int], most: int) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("relation", "most", "changed"), [("add-remove", 1, 1), ("add-remove", 2, 2), ("swap", 1, 1), ("swap", 2, 2)]
+    ("relation", "most", "changed"),
+    [("add-remove", 1, 1), ("add-remove", 2, 2), ("replace-one", 1, 1), ("replace-one", 2, 2)],
 )
 def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, changed: int) -> None:
     """Three windows, all user types: the law of the three rankings together, on neighbours both ways, at the share."""
@@ -255,7 +256,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, chan
 def worst_ratio(spec: Question, choose: Callable[[set[int]], set[int]], relation: str) -> float:
     """The largest log-ratio of any three rankings' probability, over all pairs of neighbours."""
     base = ((14, 2), (1, 13), (0, 12))
-    rate = spec.top_k.mechanism.epsilon / (2 if relation == "swap" else 1)
+    rate = spec.top_k.mechanism.epsilon / (2 if relation == "replace-one" else 1)
 
     def law(window: int, mine: tuple[int, int]) -> np.ndarray:
         weights = np.exp(float(rate) * np.add(base[window], mine))
@@ -266,7 +267,7 @@ def worst_ratio(spec: Question, choose: Callable[[set[int]], set[int]], relation
         for window, one, other in product(range(3), HELD, HELD)
     }
     users = {types(held, choose) for held in product(HELD, repeat=3)}
-    others = users if relation == "swap" else {(HELD[0],) * 3}
+    others = users if relation == "replace-one" else {(HELD[0],) * 3}
     return max(sum(steps[w, one[w], other[w]] for w in range(3)) for one in users for other in others)
 
 
@@ -283,9 +284,9 @@ def test_windows_and_groups_share_together() -> None:
     one, three = Groups.of(NAMES), Groups.of(["n", "s", "w"], 2)
     for relation, most, groups, reach, each in [
         ("add-remove", 2, one, 2, 1),
-        ("swap", 2, one, 2, 1),
+        ("replace-one", 2, one, 2, 1),
         ("add-remove", 2, three, 2, 2),
-        ("swap", 2, three, 2, 2),
+        ("replace-one", 2, three, 2, 2),
     ]:
         spec = bounded(relation, most, 5, groups)
         assert spec.windows_of_a_user == reach, (relation, most)

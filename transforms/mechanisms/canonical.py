@@ -36,8 +36,8 @@ class Canonical(Mechanism):
     """A k-set of items by noisy canonical loss.
 
     With M the largest count left out and m the smallest count taken, a set loses `(1 - gamma) max(M, m) - gamma m`. The
-    set of largest `noise - epsilon * loss` wins (`epsilon / 2` between swap neighbours), all sets having independent
-    standard noise; Gumbel noise makes this the exponential mechanism.
+    set of largest `noise - epsilon * loss` wins (`epsilon / 2` between replace-one neighbours), all sets having
+    independent standard noise; Gumbel noise makes this the exponential mechanism.
 
     Guarantee: pure epsilon-DP (Theorems 3.5, 4.1 and A.15): adding a user moves every loss by something in
     [-gamma, 1 - gamma], replacing one by something in [-1, 1]. With k = 1 max(M, m) is the same for all sets: gamma
@@ -62,7 +62,7 @@ class Canonical(Mechanism):
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "set", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "set", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float | Fraction

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.accounting import per_round_epsilon
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -21,7 +21,7 @@ class CdpPeeling(Mechanism):
     The share s of a round is the largest that one of three proved bounds allows: basic composition (epsilon / k); zCDP,
     where rho = k s**2 / 8 (Gillenwater et al. 2022, Lemma 4.2) is the largest that gives (epsilon, delta) by Canonne,
     Kamath & Steinke 2020, Proposition 12; bounded range (Dong, Durfee & Rogers 2020). Adding Gumbel noise of scale
-    1 / s once and taking the k largest in order has the same law. Under "swap" the scale doubles.
+    1 / s once and taking the k largest in order has the same law. Under "replace-one" the scale doubles.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
@@ -32,7 +32,12 @@ class CdpPeeling(Mechanism):
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "approximate", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "approximate",
+        "public",
+        "sequence",
+        metric="amounts",
+        translation_invariant=True,
+        replacement_costs_one_draw=True,
     )
 
     epsilon: float
@@ -41,7 +46,7 @@ class CdpPeeling(Mechanism):
 
     def share(self, k: int) -> Fraction:
         """The budget of one of k rounds: each is this much DP, as an exponential mechanism."""
-        return exponential_share(Fraction(self.epsilon), Fraction(self.delta), k)
+        return per_round_epsilon(Fraction(self.epsilon), Fraction(self.delta), k)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.sensitivity / self.share(k), "gumbel", k, draw)

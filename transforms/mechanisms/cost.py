@@ -11,7 +11,7 @@ from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.reals import ball, floor
 
 _DIGITS = 64
-_SUMS = ("epsilon", "delta", "rho", "rest")
+_SUMS = ("epsilon", "delta", "rho", "zcdp_delta")
 _OF_ANY = Fraction(-1)  # until `__post_init__` has the rho of any release
 
 
@@ -24,26 +24,30 @@ class Cost:
 
     Args:
         epsilon, delta: the release is (epsilon, delta)-DP; delta is 0 where it is pure.
-        rho: it is rho-zCDP, without any delta but `rest`: every Renyi divergence of order a is at most rho a. By
-            default what is so of every (epsilon, delta)-DP release, whose rest is delta: but for a probability of delta
-            it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what `rho_of_pure` proves of them.
-        rest: of rho: that holds but for an event of this probability. On two neighbours there are laws of the answers
-            and of one outcome more, "none", that are rho-zCDP of each other, and on either side below the release's own
-            law for every answer, with a probability of at most `rest` for none (Bun & Steinke 2016, Definition 8.1, is
-            such a pair: laws given an event of probability 1 - rest, and none otherwise).
+        rho: it is rho-zCDP, without any delta but `zcdp_delta`: every Renyi divergence of order a is at most rho a. By
+            default what is so of every (epsilon, delta)-DP release, whose zcdp_delta is delta: but for a probability of
+            delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what `rho_of_pure` proves of
+            them.
+        zcdp_delta: of rho: that holds but for an event of this probability. On two neighbours there are laws of the
+            answers and of one outcome more, "none", that are rho-zCDP of each other, and on either side below the
+            release's own law for every answer, with a probability of at most `zcdp_delta` for none (Bun & Steinke 2016,
+            Definition 8.1, is
+            such a pair: laws given an event of probability 1 - zcdp_delta, and none otherwise).
         gdp: of rho: no more is told than whether a normal number of standard deviation 1 has the mean 0 or the square
-            root of 2 rho (Gaussian differential privacy), but for the same event of probability `rest`.
+            root of 2 rho (Gaussian differential privacy), but for the same event of probability `zcdp_delta`.
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
 
-    Whoever adds up must not mix the proofs of two kinds, which `rest` tells apart:
+    Whoever adds up must not mix the proofs of two kinds, which `zcdp_delta` tells apart:
 
-    - rest = delta: there is one event of probability delta, and but for it the release is epsilon-DP and rho-zCDP. So
+    - zcdp_delta = delta: there is one event of probability delta, and but for it the release is epsilon-DP and
+    rho-zCDP. So
       is every pure release, every one of which nothing but (epsilon, delta) is known, and pure draws over an unknown
       domain: the event is that an item comes out which only one of two neighbours has among its candidates.
-    - rest < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its (epsilon,
+    - zcdp_delta < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its
+    (epsilon,
       delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
-      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `rest`.
+      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `zcdp_delta`.
 
     Raises:
         InvalidArgument: a number is negative, or no finite number: it would give a budget back.
@@ -52,21 +56,21 @@ class Cost:
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     rho: Fraction = _OF_ANY
-    rest: Fraction = Fraction(0)
+    zcdp_delta: Fraction = Fraction(0)
     bounded_range: Fraction | None = field(default=None, kw_only=True)
     gdp: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.rho is _OF_ANY:
             object.__setattr__(self, "rho", rho_of_pure(at_least_0("epsilon", self.epsilon)))
-            object.__setattr__(self, "rest", self.delta)
+            object.__setattr__(self, "zcdp_delta", self.delta)
         for name in _SUMS:
             object.__setattr__(self, name, at_least_0(name, getattr(self, name)))
 
     @property
     def adds_up(self) -> bool:
-        """Whether its epsilon may be added to others' in a ledger: but for its `rest`, it is epsilon-DP."""
-        return self.rest == self.delta
+        """Whether its epsilon may be added to others' in a ledger: but for its `zcdp_delta`, it is epsilon-DP."""
+        return self.zcdp_delta == self.delta
 
     def readings(self) -> list[Cost]:
         """The costs it may be charged as: as it is, or as a release of which only (epsilon, delta) is known."""

@@ -25,7 +25,7 @@ class Gamma(Mechanism):
     Such a vector is R * U with R the sum of d + 1 exponentials of scale 1 / (2 epsilon) and U uniform in [-1, 1]**d
     (Steinke & Ullman 2016, Theorem 4.1). An order is the same when all counts move by 1/2, so a user who is added or
     removed moves them as if by at most 1/2 either way: all noisy counts that are moved so are epsilon-DP together, and
-    their order is post-processing. Under "swap" a user moves counts by up to 1 either way, and the scale is 1 /
+    their order is post-processing. Under "replace-one" a user moves counts by up to 1 either way, and the scale is 1 /
     epsilon, that of the theorem.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
@@ -37,7 +37,7 @@ class Gamma(Mechanism):
         when="k close to d: noise grows with d, but not with k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float

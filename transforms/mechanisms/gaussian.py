@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, order_reach
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, squared_order_sensitivity
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -23,11 +23,11 @@ class Gaussian(Mechanism):
     in d - 1 dimensions, and a user's move v reaches it as P v, |P v|**2 = |v|**2 - (sum of v)**2 / d. Where nobody
     holds more than m = `max_items_per_user` items (the caller must have enforced it), a user who is added or removed
     moves r <= m counts by 1: |P v|**2 = r (d - r) / d, largest at r = m, or without a bound, or with one above d / 2,
-    at r = d / 2: a sensitivity of sqrt(d) / 2 at most. Under "swap" up to m counts go up and up to m others down: 2m,
-    and where that is above d, d less 1 / d for an odd d, since as many go up as down but for one. Of risers: see
-    `order_reach`. The standard deviation is the smallest for which that distance is (epsilon, delta)-DP (Balle & Wang
-    2018, Theorem 8, exact), and the answer is post-processing. No calibration to k is proved for Gaussian noise, so
-    none is offered: its tail is not Lipschitz, and the arguments for the other noises fail.
+    at r = d / 2: a sensitivity of sqrt(d) / 2 at most. Under "replace-one" up to m counts go up and up to m others
+    down: 2m, and where that is above d, d less 1 / d for an odd d, since as many go up as down but for one. Of risers:
+    see `squared_order_sensitivity`. The standard deviation is the smallest for which that distance is (epsilon,
+    delta)-DP (Balle & Wang 2018, Theorem 8, exact), and the answer is post-processing. No calibration to k is proved
+    for Gaussian noise, so none is offered: its tail is not Lipschitz, and the arguments for the other noises fail.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
@@ -38,7 +38,12 @@ class Gaussian(Mechanism):
         when="a delta is acceptable and far fewer items per user than k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "approximate", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "approximate",
+        "public",
+        "sequence",
+        metric="amounts",
+        translation_invariant=True,
+        replacement_costs_one_draw=True,
     )
 
     epsilon: float
@@ -54,7 +59,9 @@ class Gaussian(Mechanism):
         """How far one user can move the order's part of d counts, squared, in units of `cap`; 1 for a single count,
         whose order is one. The distance is convex in the move, so that moves between 0 and cap reach no further.
         """
-        return order_reach(d, self.max_items_per_user or d, self.neighbours, Fraction(self.falls, self.cap))
+        return squared_order_sensitivity(
+            d, self.max_items_per_user or d, self.neighbours, Fraction(self.negative_sensitivity, self.cap)
+        )
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)

@@ -21,8 +21,8 @@ class JointSet(Mechanism):
     """A k-set of items by noisy joint loss.
 
     A set loses the largest difference c_i - c_{j_i}, c_i being the i-th largest count and c_{j_i} the i-th largest of
-    the set. The set of largest `noise - epsilon / 2 * loss` wins (`epsilon / 4` between swap neighbours), all sets
-    having independent standard noise; Gumbel noise makes this the exponential mechanism.
+    the set. The set of largest `noise - epsilon / 2 * loss` wins (`epsilon / 4` between replace-one neighbours), all
+    sets having independent standard noise; Gumbel noise makes this the exponential mechanism.
 
     Guarantee: pure epsilon-DP. Adding a user moves every sorted count by 0 or 1 and so the loss by at most 1 (Joseph et
     al. 2021, Lemma 5), replacing one moves it by at most 2; then Shekelyan & Loukides 2023, Theorem 4.1. With k = 1 the
@@ -45,7 +45,7 @@ class JointSet(Mechanism):
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "set", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "set", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float | Fraction

@@ -20,7 +20,7 @@ class Laplace(Mechanism):
     Scale k / epsilon: noisy top-k for monotone counts (Ding et al. 2019; Qiao et al. 2021; the order is covered).
     Scale m / epsilon, where nobody holds more than m = `max_items_per_user` items: one user moves the counts by at most
     m in l_1, so all noisy counts together are epsilon-DP, and their order is post-processing. The caller must have
-    enforced m. Under "swap" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
+    enforced m. Under "replace-one" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
@@ -31,7 +31,7 @@ class Laplace(Mechanism):
         when="pure privacy and far fewer items per user than k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float

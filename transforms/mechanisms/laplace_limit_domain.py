@@ -26,7 +26,7 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
         epsilon, delta: of one release.
         max_items_per_user: the bound that the counts were made under.
         kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove", or "swap": b, the 1 and M double.
+        neighbours: "add-remove", or "replace-one": b, the 1 and M double.
 
     Guarantee: the published proof gives ((max_items_per_user + 1) / b, (exp(epsilon) + 1) delta). Both extras go. The
     kbar + 1 largest counts together grow by at most max_items_per_user when a user joins (a sum of largest counts is
@@ -53,7 +53,7 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
     def cost(self, k: int) -> Cost:
         """The rho of `laplace` over slots and bar, but for an unstable item above the bar."""
         rho = Laplace(self.epsilon, self.max_items_per_user, self.neighbours).cost(k).rho
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=Fraction(self.delta))
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=Fraction(self.delta))
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
         scale = self.sensitivity * min(k, self.max_items_per_user) / Fraction(self.epsilon)

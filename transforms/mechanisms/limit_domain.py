@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.accounting import per_round_epsilon
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import above_bottom
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
@@ -27,7 +27,7 @@ class LimitDomain(UnknownDomainMechanism):
             neighbour's top kbar does not hold.
         kbar: how many items compete; None for 10 k, at least 100. Always public: it is never chosen by the data.
         max_items_per_user: a bound that the counts were made under, or None. It only lowers M.
-        neighbours: "add-remove", or "swap": the noise, the 1 and the M double.
+        neighbours: "add-remove", or "replace-one": the noise, the 1 and the M double.
 
     Guarantee: on the slots of `unknown_domain`, k draws of an e-bounded-range exponential mechanism; an unstable item
     beats bottom with probability at most delta / (2 M), so that (epsilon, delta)-DP follows.
@@ -50,12 +50,12 @@ class LimitDomain(UnknownDomainMechanism):
 
     def share(self, k: int) -> Fraction:
         """The epsilon e of one draw."""
-        return exponential_share(Fraction(self.epsilon), Fraction(self.delta) / 2, k)
+        return per_round_epsilon(Fraction(self.epsilon), Fraction(self.delta) / 2, k)
 
     def cost(self, k: int) -> Cost:
         """The rho of k exponential mechanisms over slots and bottom, but for an unstable item above bottom."""
         rho = Cost.peeled(k, self.share(k)).rho
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=Fraction(self.delta) / 2)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=Fraction(self.delta) / 2)
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
         odds = self.unstable(len(top) - 1) / (Fraction(self.delta) / 2)

@@ -15,14 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from private_topk.transforms.errors import InvalidArgument, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices, Named, Picks, check_counts
+from private_topk.transforms.mechanisms.exact.histogram import (
+    Histogram,
+    IndexedCounts,
+    Indices,
+    RankedItems,
+    check_counts,
+)
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 
 if TYPE_CHECKING:
     from private_topk.transforms.mechanisms.weighted import Weighting
 
 
-Neighbours = Literal["add-remove", "swap"]
+Neighbours = Literal["add-remove", "replace-one"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
 
 
@@ -58,8 +64,9 @@ class Guarantee:
         translation_invariant: the law is the same when all counts move together. Then it is proved, with `cap`, also
             for scores that a user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for
             twice as many, of which one half has one part of `cap` and the other half the other.
-        swap_costs_one_draw: under "swap" two draws, one over counts that a user leaves and one over others that a user
-            enters, cost no more together than one over counts in which a user is replaced. So it is wherever one user
+        replacement_costs_one_draw: under "replace-one" two draws, one over counts that a user leaves and one over
+            others that a user enters, cost no more together than one over counts in which a user is replaced. So it is
+            wherever one user
             who comes or goes costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs.
             Likewise two draws over scores that a user moves by two parts of `cap`, as one does in risers.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
@@ -71,9 +78,9 @@ class Guarantee:
     domain: Literal["public", "unknown"]
     answer: Literal["sequence", "set"]
     metric: Literal["users", "amounts", "weights"] = "users"
-    neighbours: tuple[Neighbours, ...] = ("add-remove", "swap")
+    neighbours: tuple[Neighbours, ...] = ("add-remove", "replace-one")
     translation_invariant: bool = False
-    swap_costs_one_draw: bool = False
+    replacement_costs_one_draw: bool = False
     publishes_weights: bool = False
     partition_selection: bool = False
     takes_catalogue: bool = False
@@ -81,7 +88,7 @@ class Guarantee:
     @property
     def ranks_risers(self) -> bool:
         """Whether risers may be ranked: what is proved covers what their users move, and two draws that share it."""
-        return self.translation_invariant and self.swap_costs_one_draw
+        return self.translation_invariant and self.replacement_costs_one_draw
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,8 @@ class Mechanism(abc.ABC):
     Args:
         cap: the most that one user adds to a count, in units: 1 where users are counted, more where their amounts are
             added up. What a proof says of moves of 0 or 1 it says of moves in [0, cap] with all rates divided by cap.
-        falls: of risers (`Risers`), what a user takes off a score, by items of the window before; `cap` less this is
-            what they add, by items of their own. 0 where there is one window.
+        negative_sensitivity: of risers (`Risers`), what a user takes off a score, by items of the window before; `cap`
+            less this is what they add, by items of their own. 0 where there is one window.
     """
 
     about: ClassVar[About]
@@ -107,7 +114,7 @@ class Mechanism(abc.ABC):
         repr=False,
         metadata={"settled": "by what is counted", "not_in_fingerprint": "the amounts that are asked for say it"},
     )
-    falls: int = field(
+    negative_sensitivity: int = field(
         default=0,
         kw_only=True,
         repr=False,
@@ -131,7 +138,7 @@ class Mechanism(abc.ABC):
             ValueError, TypeError: an argument breaks its rule; nothing has been drawn then.
         """
         counts = check_counts(counts, self.guarantee.domain)
-        named = Named.of(counts if len(counts) else np.zeros(1, np.int64))
+        named = IndexedCounts.of(counts if len(counts) else np.zeros(1, np.int64))
         chosen = named.items(self.prepare(named.histogram).ranks(k, bits))
         return np.sort(chosen) if self.guarantee.answer == "set" else chosen
 
@@ -205,13 +212,13 @@ class Mechanism(abc.ABC):
         """
         return (
             groups
-            if self.guarantee.swap_costs_one_draw or self.parameter("neighbours", "add-remove") != "swap"
+            if self.guarantee.replacement_costs_one_draw or self.parameter("neighbours", "add-remove") != "replace-one"
             else 2 * groups
         )
 
     @property
     def sensitivity(self) -> int:
-        """By how much one user can change the difference of two counts: `cap`, or under "swap" twice that."""
+        """By how much one user can change the difference of two counts: `cap`, or under "replace-one" twice that."""
         return sensitivity(self.parameter("neighbours", "add-remove")) * self.cap
 
     def parameters(self) -> dict[str, Any]:
@@ -249,13 +256,13 @@ class Prepared:
     histogram: Histogram
     _samplers: dict[int, Callable[[Draw], Indices]] = field(default_factory=dict, repr=False)
 
-    def __call__(self, k: int, bits: RandomBits) -> Picks:
+    def __call__(self, k: int, bits: RandomBits) -> RankedItems:
         """Draw an answer: the count of each item, and its number among the items with that count.
 
         A sequence comes in rank order. So does a set: the caller must put its items into a public order before anybody
         sees them.
         """
-        return self.histogram.picks(self.ranks(k, bits))
+        return self.histogram.ranked(self.ranks(k, bits))
 
     def ranks(self, k: int, bits: RandomBits) -> Indices:
         """The same answer as ranks."""
@@ -283,7 +290,7 @@ def sensitivity(neighbours: Neighbours) -> int:
 
     A user added or removed moves all counts the same way, each by 0 or 1; one replaced moves some up and others down.
     """
-    return 2 if neighbours == "swap" else 1
+    return 2 if neighbours == "replace-one" else 1
 
 
 def check_k(k: object, d: int, domain: str = "public") -> int:

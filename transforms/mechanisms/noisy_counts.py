@@ -152,14 +152,14 @@ def noise_of_counts(
     """The noise of `size` published counts: of what is proved below, the one of least variance.
 
     One user moves at most j of the n = `size` counts, each by 1: j is the smaller of n and m = `max_items_per_user`
-    (2m under "swap"). A user who is added or removed moves all of these the same way.
+    (2m under "replace-one"). A user who is added or removed moves all of these the same way.
 
     Without delta the counts are epsilon-DP by one of
     - discrete Laplace noise of scale j / epsilon for each: j is the l_1 sensitivity;
     - a vector of density proportional to exp(-epsilon N(z)), N a norm that is at most 1 for every move of one user
       (Hardt & Talwar 2010). Under add-remove N(z) = max(0, z_1, ...) - min(0, z_1, ...), 1 for the moves in {0, 1}**n
       and in {-1, 0}**n: variance (n + 2) (n + 3) / 6 epsilon**2, against 2 n**2 of Laplace noise. Under
-      "swap" N is the largest |z_i|: (n + 1) (n + 2) / 3 epsilon**2. A rounded vector has 1/12 more.
+      "replace-one" N is the largest |z_i|: (n + 1) (n + 2) / 3 epsilon**2. A rounded vector has 1/12 more.
 
     With delta they are (epsilon, delta)-DP by Gaussian noise, of which part is shared. Let s be the standard deviation
     for a sensitivity of 1 (Balle & Wang 2018, exact). With covariance s**2 (a I + b J), J all ones, and c = b / (a + n
@@ -167,14 +167,14 @@ def noise_of_counts(
     is (I - c J) / a. So a = max over r <= j of r - c r**2 is enough, and every c in [0, 1/n) is private. The variance
     a + b is least, up to r being whole, at c = (1 - t) / n, t = sqrt((n - l) / (l (n - 1))), with l the lesser of j and
     (n + sqrt(n)) / 2; whole r are searched beside it. Without a bound that is (sqrt(n) + 1) / 2 times s for each count
-    in place of sqrt(n) (Lebeda 2024), and with one never more than sqrt(j). Under "swap" counts move both ways, r - c
-    r**2 becomes r - c (sum of the moves)**2, largest where they cancel, and c = 0 is best.
+    in place of sqrt(n) (Lebeda 2024), and with one never more than sqrt(j). Under "replace-one" counts move both ways,
+    r - c r**2 becomes r - c (sum of the moves)**2, largest where they cancel, and c = 0 is best.
 
     With `moving`, a user who is replaced may also leave the counts of one ranking and enter those of another, and both
     together must cost no more: one who comes or goes costs half. Pure noise is then that of "add-remove" at half of
-    epsilon, which covers a swap as one step after another. Of Gaussian noise squared lengths add up, so that a is as
-    under "swap" and c the least for which 2 (r - c r**2) <= a at every r <= min(n, m): (m - a / 2) / m**2, 0 where 2m
-    <= n, and never more than 1 / 2n, which adds 1 to a variance of n.
+    epsilon, which covers a replacement as one step after another. Of Gaussian noise squared lengths add up, so that a
+    is as under "replace-one" and c the least for which 2 (r - c r**2) <= a at every r <= min(n, m): (m - a / 2) / m**2,
+    0 where 2m <= n, and never more than 1 / 2n, which adds 1 to a variance of n.
 
     Where a user moves a count by anything in [0, cap], all of this grows in proportion to cap: N is at most cap, and
     the squared length, convex, is largest at a corner of the cube.
@@ -187,7 +187,7 @@ def noise_of_counts(
     budget = Fraction(check_parameter("epsilon", epsilon))
     slack = None if delta is None else Fraction(check_parameter("delta", delta))
     limit = check_parameter("max_items_per_user", max_items_per_user)
-    swapped, held = neighbours == "swap", min(size, limit or size)
+    swapped, held = neighbours == "replace-one", min(size, limit or size)
     moved = min(size, sensitivity(neighbours) * held)
     if slack is None:
         if swapped and moving:

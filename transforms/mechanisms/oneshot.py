@@ -25,7 +25,7 @@ class Oneshot(Mechanism):
     each chosen item whose count stayed by one count; if a user leaves, that of each chosen item whose count fell. Then
     all chosen noisy counts rise by 1, or stay, while the others rise by at most 1, or fall: same items, same order, and
     the densities of k noises each fell by a factor of at most exp(epsilon / k).
-    Under "swap" noises rise by at most 2 counts, so the scale doubles. With Gumbel noise this is `peeling`.
+    Under "replace-one" noises rise by at most 2 counts, so the scale doubles. With Gumbel noise this is `peeling`.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
 
     `noise` is one of gumbel, exponential, laplace, logistic, half-logistic.
@@ -38,7 +38,7 @@ class Oneshot(Mechanism):
         when="pure privacy in one pass over the counts",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float

@@ -22,7 +22,7 @@ class Peeling(Mechanism):
     exp(epsilon c / k) over its sum over the items left.
 
     epsilon-DP by basic composition. A user added or removed moves all counts one way by 0 or 1, so a round needs no
-    factor 2; under "swap" counts move both ways and the scale doubles.
+    factor 2; under "replace-one" counts move both ways and the scale doubles.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
@@ -33,7 +33,7 @@ class Peeling(Mechanism):
         when="small k; pure privacy with the exponential mechanism's simple law",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float

@@ -21,9 +21,8 @@ class PnfPeeling(Mechanism):
 
     A round of permute-and-flip is the largest of count + exponential noise of scale k / epsilon (McKenna & Sheldon
     2020, who prove a round's DP; the noise form is Ding et al. 2021). Every round has fresh noise: epsilon-DP by basic
-    composition. Counts are monotone under "add-remove" (Remark 1 of the former), so no factor 2; under "swap" the scale
-    doubles.
-    Cost: a histogram of the counts, then D + k log D, about 10 microseconds a round.
+    composition. Counts are monotone under "add-remove" (Remark 1 of the former), so no factor 2; under "replace-one"
+    the scale doubles. Cost: a histogram of the counts, then D + k log D, about 10 microseconds a round.
     """
 
     about: ClassVar[About] = About(
@@ -33,7 +32,7 @@ class PnfPeeling(Mechanism):
         when="pure privacy item by item: never worse than peeling",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, swap_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float

@@ -42,9 +42,8 @@ class RestrictedMechanism(UnknownDomainMechanism):
     Guarantee: (epsilon_M + epsilon_r, delta_M + delta_r) for an (epsilon_M, delta_M)-DP M. On the slots of
     `unknown_domain`, M and the tests compose; when a user joins, all levels move the same way by at most 1, so that the
     tests cost epsilon_r (Lyu, Su & Li 2017, for monotonic queries). An unstable item comes out only if the first
-    unstable candidate passes, at a level of at most 0: probability at most delta_r. For swap neighbours the two noises
-    and the 1 double.
-    Source: Carvalho & Wang, Algorithm 1 and Theorem 2.
+    unstable candidate passes, at a level of at most 0: probability at most delta_r. For replace-one neighbours the two
+    noises and the 1 double. Source: Carvalho & Wang, Algorithm 1 and Theorem 2.
     """
 
     @abc.abstractmethod
@@ -60,7 +59,7 @@ class RestrictedMechanism(UnknownDomainMechanism):
         epsilon_r, delta_r = self.test_budget(k)
         inner = self.cost_of_candidates(k)
         rho = inner.rho + rho_of_tests(epsilon_r)
-        return Cost(inner.epsilon + epsilon_r, inner.delta + delta_r, rho, rest=inner.rest + delta_r)
+        return Cost(inner.epsilon + epsilon_r, inner.delta + delta_r, rho, zcdp_delta=inner.zcdp_delta + delta_r)
 
     @abc.abstractmethod
     def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
@@ -86,8 +85,8 @@ def rho_of_tests(epsilon_r: Fraction) -> Fraction:
     exp((1 - b) epsilon_r / 2) and exp((1 - b - d) epsilon_r / 2), d being that of the one that fails. Lower it by b:
     the passes get no less likely, and the factors are at least exp(-b epsilon_r / 2) and exp(-(b + d) epsilon_r / 2).
     So the log-ratio is from -(2 b + d) epsilon_r / 2 to (2 - 2 b - d) epsilon_r / 2, and over all d from
-    -(1 + b) epsilon_r / 2 to (2 - b) epsilon_r / 2. Under "swap" go by way of the lesser of every level before and
-    after: two steps, each of half that range.
+    -(1 + b) epsilon_r / 2 to (2 - b) epsilon_r / 2. Under "replace-one" go by way of the lesser of every level before
+    and after: two steps, each of half that range.
     """
     return min(rho_of_exponential(Fraction(3, 2) * epsilon_r), rho_of_pure(epsilon_r))
 

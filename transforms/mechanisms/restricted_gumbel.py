@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import exponential_share
+from private_topk.transforms.mechanisms.exact.accounting import per_round_epsilon
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
-_MOST_FOR_TESTS = Fraction(1, 2)
+_MAX_FOR_TESTS = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RestrictedGumbel(RestrictedMechanism):
     Args:
         epsilon, delta: of one release.
         kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove" or "swap", where all noises and the framework's 1 double.
+        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
 
     Source: Carvalho & Wang, Algorithm 3, Theorem 6 and section 8.2.
     """
@@ -48,11 +48,11 @@ class RestrictedGumbel(RestrictedMechanism):
 
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
         epsilon, half = Fraction(self.epsilon), Fraction(self.delta) / 2
-        return min(4 * exponential_share(epsilon, half, k), _MOST_FOR_TESTS * epsilon), half
+        return min(4 * per_round_epsilon(epsilon, half, k), _MAX_FOR_TESTS * epsilon), half
 
     def share(self, k: int) -> Fraction:
         """The epsilon of each of the k draws."""
-        return exponential_share(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, k)
+        return per_round_epsilon(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, k)
 
     def cost_of_candidates(self, k: int) -> Cost:
         rho = Cost.peeled(k, self.share(k)).rho

@@ -28,7 +28,7 @@ class RestrictedLaplace(RestrictedMechanism):
         epsilon, delta: of one release.
         max_items_per_user: the bound that the counts were made under, or None.
         kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove" or "swap", where all noises and the framework's 1 double.
+        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
 
     Guarantee: on counts that all move the same way, the k largest in their order cost k / b (Ding et al. 2019,
     Qiao et al. 2021); the noisy counts as a whole cost max_items_per_user / b. The framework does the rest.

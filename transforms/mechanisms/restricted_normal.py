@@ -14,7 +14,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
-_LEAST_FOR_TESTS, _MOST_FOR_TESTS = Fraction(1, 3), Fraction(1, 2)
+_MIN_FOR_TESTS, _MAX_FOR_TESTS = Fraction(1, 3), Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RestrictedNormal(RestrictedMechanism):
         epsilon, delta: of one release.
         max_items_per_user: the bound that the counts were made under.
         kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove"; or "swap": at most twice as many counts move, so the Gaussian's scale grows by
+        neighbours: "add-remove"; or "replace-one": at most twice as many counts move, so the Gaussian's scale grows by
             sqrt(2), while the tests' noises and 1 double.
 
     Guarantee: at most `unstable(kbar)` slots move, by 1 each, so the l_2 sensitivity is the root of that, and Gaussian
@@ -53,7 +53,7 @@ class RestrictedNormal(RestrictedMechanism):
     neighbours: Neighbours = "add-remove"
 
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
-        portion = min(max(Fraction(4, self.max_items_per_user), _LEAST_FOR_TESTS), _MOST_FOR_TESTS)
+        portion = min(max(Fraction(4, self.max_items_per_user), _MIN_FOR_TESTS), _MAX_FOR_TESTS)
         return portion * Fraction(self.epsilon), Fraction(self.delta) / 2
 
     def scale(self, k: int) -> Fraction:

@@ -25,7 +25,7 @@ class RestrictedPnf(RestrictedMechanism):
     Args:
         epsilon, delta: of one release.
         kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove" or "swap", where all noises and the framework's 1 double.
+        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
 
     Source: Carvalho & Wang, section 7; McKenna & Sheldon 2020.
     """

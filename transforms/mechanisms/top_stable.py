@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
-from private_topk.transforms.mechanisms.exact.accounting import exponential_share, largest_delta_q
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q, per_round_epsilon
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold, noisy_top
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
@@ -27,7 +27,7 @@ class TopStable(UnknownDomainMechanism):
         epsilon, delta: of one release. With kbar = k all of both goes to the search; else half of each pays for the
             peeling.
         kbar: the largest size tried; None for k, which leaves the whole budget to the search.
-        neighbours: "add-remove", or "swap": noises and the 1 double.
+        neighbours: "add-remove", or "replace-one": noises and the 1 double.
 
     Guarantee: the search spends epsilon_s as sparse vector, a third on the threshold, Laplace(3 / epsilon_s), and two
     thirds on the gaps, Laplace(3 / epsilon_s) each, since gaps move both ways. If a neighbour's i largest are other
@@ -61,7 +61,7 @@ class TopStable(UnknownDomainMechanism):
 
     def share(self, k: int) -> Fraction:
         """The epsilon of each of the k draws from more than k items."""
-        return exponential_share(*self.search_budget(k), k)
+        return per_round_epsilon(*self.search_budget(k), k)
 
     def cost(self, k: int) -> Cost:
         """The rho of a pure search and of k exponential mechanisms after it, but for a gap of 0 that passes."""
@@ -69,7 +69,7 @@ class TopStable(UnknownDomainMechanism):
         rho = rho_of_pure(epsilon)
         if self._peels(k):
             rho += k * rho_of_exponential(self.share(k))
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=delta)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=delta)
 
     def _peels(self, k: int) -> bool:
         """Whether more than k items may be found, of which k are drawn."""

@@ -9,22 +9,22 @@ so the pair is one *slot* whose count moves by 0 or 1, like the slots of the ite
 (kbar + 1)-th count are then an ordinary fixed domain, all moving the same way by at most 1, and at most
 `max_items_per_user` of them move. Whatever is private there is private here, but for answers naming an item of T - T'
 or T' - T; those have counts at most h_(kbar+1) + 1, and the mechanisms let such items pass with probability at most
-delta. For swap neighbours every 1 reads 2 and the moves go both ways: `sensitivity` below. Positions past the last item
-seen are slots of count 0; they take part like any other and never show in an answer.
+delta. For replace-one neighbours every 1 reads 2 and the moves go both ways: `sensitivity` below. Positions past the
+last item seen are slots of count 0; they take part like any other and never show in an answer.
 
 So releases compose as those of a fixed domain do. Take what is drawn over the slots, an answer that names an item of
 T - T' or T' - T being "none": on either data set that is a function of the slots, and the same one, so whatever rho the
 draw has over a fixed domain it has here, with no condition on anything. It is the release's own law but for none, whose
-probability is at most delta on each side. That is `rest` of `Cost`. Over releases of which each is chosen by the names
-before it, stop at the first none: P(names in S) <= P(stopped in S) + sum of rests <= exp(epsilon) P'(stopped in S) +
-delta(sum of rhos) + sum of rests, and P'(stopped in S) <= P'(names in S). (Rogers 2023, arXiv 2309.09170, has such
+probability is at most delta on each side. That is `zcdp_delta` of `Cost`. Over releases of which each is chosen by the
+names before it, stop at the first none: P(names in S) <= P(stopped in S) + sum of rests <= exp(epsilon) P'(stopped in
+S) + delta(sum of rhos) + sum of rests, and P'(stopped in S) <= P'(names in S). (Rogers 2023, arXiv 2309.09170, has such
 mechanisms in approximate zCDP.)
 
 How far all slots move together, for noise that adds up over them. A pair i, j of slots moves by at most the change of
 one of the two, since h_j >= h_i and h'_i >= h'_j; an item in both moves by its own change. Where the (kbar + 1)-th
 count rises to some h'_j, or falls from some h_i, it and the pair of that item together move by no more than both
 changes; else by no more than an item in no slot. So the slots and the (kbar + 1)-th count move no further in l_1 than
-the counts do, and no more slots move than counts: `max_items_per_user`, or twice that under "swap".
+the counts do, and no more slots move than counts: `max_items_per_user`, or twice that under "replace-one".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, sensitivity
 
 _KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
-_MOST_KBAR = 10_000_000
+_MAX_KBAR = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class UnknownDomainMechanism(Mechanism):
         if kbar < k:
             rule = f"must be at least k, got kbar = {kbar} and k = {k}"
             raise InvalidArgument("kbar", rule, "leave it out for a default")
-        if kbar > _MOST_KBAR:
+        if kbar > _MAX_KBAR:
             chosen = f"kbar = {kbar}" if self.parameter("kbar") else f"k = {k}, for which it is {kbar}"
-            raise InvalidArgument("kbar", f"must be at most {_MOST_KBAR}, got {chosen}", "choose a smaller one")
+            raise InvalidArgument("kbar", f"must be at most {_MAX_KBAR}, got {chosen}", "choose a smaller one")
         return kbar
 
     def head(self, k: int) -> int:

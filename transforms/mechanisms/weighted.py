@@ -19,7 +19,7 @@ UNIT = 1 << 16
 
 Whole = NDArray[np.int64]
 
-_MOST_ITEMS = 1_000_000
+_MAX_ITEMS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def checked_items(name: str, whole: object, most: int) -> int:
     """
     if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
         raise InvalidArgument("whole_items", f"must be a whole number of at least 1, got {whole!r}")
-    if most > _MOST_ITEMS:
-        raise InvalidArgument("max_items_per_user", f"must be at most {_MOST_ITEMS} for {name}")
+    if most > _MAX_ITEMS:
+        raise InvalidArgument("max_items_per_user", f"must be at most {_MAX_ITEMS} for {name}")
     return int(whole)
 
 

@@ -31,7 +31,7 @@ from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weightin
 _HUNDREDTHS = 100
 _NEW = Fraction(15, 16)
 """The part of delta that new items may take where noise takes all of it. Less than all: what is left is for the first
-condition under "swap", and tells a ledger that the noise has a tail (`rest` below delta)."""
+condition under "replace-one", and tells a ledger that the noise has a tail (`zcdp_delta` below delta)."""
 _LARGE = Fraction(2**20)
 """Of epsilon, above which no noise is saved."""
 _UNSEEN = 64
@@ -55,14 +55,15 @@ class WeightedGaussian(Weighted):
         whole_items: m. A larger one bends the order less and needs more noise.
 
     Guarantee: let H(u) be the delta, at epsilon, of noise of standard deviation s at an l_2 distance of sqrt(u) (Balle
-    & Wang 2018, exact). s is the least for which H(M) is at most delta_1, M = m, or 2 m under "swap"; and T = tau + max
-    over 1 <= t <= L of w(t) + s q(t), where t normal numbers are all at most q(t) with a probability of 1 - delta_2.
+    & Wang 2018, exact). s is the least for which H(M) is at most delta_1, M = m, or 2 m under "replace-one"; and T =
+    tau + max over 1 <= t <= L of w(t) + s q(t), where t normal numbers are all at most q(t) with a probability of 1 -
+    delta_2.
 
     Let C be the items above tau in both of two neighbours D and D', and R the items of C that come out of either, with
     their noisy sums. Of the t items of a user who is in D' and not in D, let a part f be above tau in D' alone. Their
     sums are at most tau + w(t): that any of them comes out has a probability p' of at most 1 - (1 - delta_2)**f,
     independently of R(D'); likewise p for D. And the user moves sums on C by at most m (1 - f) in l_2, squared, so that
-    R(D) and R(D') are (epsilon, h)-close for h = H(M - f m), f being the larger one of two users under "swap".
+    R(D) and R(D') are (epsilon, h)-close for h = H(M - f m), f being the larger one of two users under "replace-one".
 
     For a set S of answers let x = P(R(D') in S). Then P(D in S) <= (1 - p) P(R(D) in S) + p and P(D' in S) >=
     (1 - p') x, so P(D in S) - exp(epsilon) P(D' in S) is at most (1 - p) (exp(epsilon) x + h) + p - exp(epsilon)
@@ -92,7 +93,7 @@ class WeightedGaussian(Weighted):
         "unknown",
         "sequence",
         metric="weights",
-        swap_costs_one_draw=True,
+        replacement_costs_one_draw=True,
         publishes_weights=True,
         partition_selection=True,
         takes_catalogue=True,
@@ -128,7 +129,7 @@ class WeightedGaussian(Weighted):
         """
         noise, rest = self.deltas()
         rho = Cost.gaussian(Fraction(self.epsilon), noise).rho
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, rest=rest, gdp=True)
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=rest, gdp=True)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return self.select_with(None, histogram, k, draw)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, order_reach
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, squared_order_sensitivity
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -30,8 +30,8 @@ class WeightedOrder(Weighted):
 
     Guarantee: as for `gaussian` an order tells only what is orthogonal to (1, ..., 1). A user who is added or removed
     reaches that part as far as t w(t)**2 (1 - t / d), squared: t (1 - t / d) up to m items, and at most m (1 - t / d)
-    beyond; so r (d - r) / d with r = m, or d / 2 if that is less, is the most. Under "swap" two such moves, none of
-    which is negative where the other counts, reach no further than 2 m, and no count moves by more than 1, which `d`
+    beyond; so r (d - r) / d with r = m, or d / 2 if that is less, is the most. Under "replace-one" two such moves, none
+    of which is negative where the other counts, reach no further than 2 m, and no count moves by more than 1, which `d`
     bounds as there. The standard deviation is the least for which that is (epsilon, delta)-DP (Balle & Wang 2018,
     exact). The sums themselves are not published: their noise is calibrated to their order alone.
     Cost: a pass over the sums, then a few times k noises, whatever they are.
@@ -44,7 +44,7 @@ class WeightedOrder(Weighted):
         when="a delta is acceptable, k is above 200 times epsilon; users may hold many items",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "approximate", "public", "sequence", metric="weights", swap_costs_one_draw=True
+        "approximate", "public", "sequence", metric="weights", replacement_costs_one_draw=True
     )
 
     @property
@@ -58,7 +58,7 @@ class WeightedOrder(Weighted):
 
     def squared_sensitivity(self, d: int) -> Fraction:
         """How far one user can move the order's part of d sums, squared; 1 for a single one, whose order is one."""
-        return order_reach(d, self.whole, self.neighbours)
+        return squared_order_sensitivity(d, self.whole, self.neighbours)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)

@@ -57,7 +57,7 @@ def check_neighbours(
     slack: float = 1e-8,
 ) -> float:
     """`mechanism.cost(k)` holds between all neighbours of a grid: epsilon or delta, the bounded range, and rho where it
-    has no `rest`.
+    has no `zcdp_delta`.
 
     Args:
         law: see `private_topk.transforms.testing`.
@@ -97,7 +97,7 @@ def _check(cost: Cost, here: LogLaw, there: LogLaw, slack: float) -> float:
     if cost.bounded_range is not None:
         spread = forth.range()
         assert spread <= float(cost.bounded_range) + slack, f"range {spread} exceeds {float(cost.bounded_range)}"
-    if not cost.rest:  # else answers of the event `rest` may be possible on one side alone
+    if not cost.zcdp_delta:  # else answers of the event `rest` may be possible on one side alone
         back = there.against(here)
         for order in ORDERS:
             divergence = max(forth.renyi(order), back.renyi(order))

@@ -10,7 +10,7 @@ import numpy as np
 from flint import arb
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.testing.laws import Law, as_ball
 
 FALSE_ALARM = 1e-6
@@ -32,7 +32,7 @@ def frequencies(
         AssertionError: a prepared mechanism answers otherwise than a call with the same bits.
     """
     array, bits, anew = np.array(counts), RandomBits.keyed(seed), RandomBits.keyed(seed)
-    named = Named.of(array if len(array) else np.zeros(1, np.int64))
+    named = IndexedCounts.of(array if len(array) else np.zeros(1, np.int64))
     prepared, seen = mechanism.prepare(named.histogram), Counter[tuple[int, ...]]()
     for number in range(draws):
         answer = named.items(prepared.ranks(k, bits)).tolist()

@@ -32,7 +32,7 @@ SMALL_COUNTS = [
 def neighbours(counts: tuple[int, ...], relation: str = "add-remove", cap: int = 1) -> Iterator[tuple[int, ...]]:
     """Every count vector that one user's change can make of `counts`, each by at most `cap`."""
     up, down = tuple(range(cap + 1)), tuple(range(0, -cap - 1, -1))
-    steps = [(*down[:0:-1], *up)] if relation == "swap" else [up, down]
+    steps = [(*down[:0:-1], *up)] if relation == "replace-one" else [up, down]
     for moves in steps:
         for change in itertools.product(moves, repeat=len(counts)):
             moved = tuple(c + m for c, m in zip(counts, change, strict=True))

@@ -34,7 +34,7 @@ class TrueTopK(Mechanism):
         when="in tests of a pipeline, on made-up rows",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "none", "public", "sequence", "amounts", translation_invariant=True, swap_costs_one_draw=True
+        "none", "public", "sequence", "amounts", translation_invariant=True, replacement_costs_one_draw=True
     )
 
     epsilon: float = 1.0

@@ -44,12 +44,12 @@ from private_topk.transforms.completeness import (
     receipt_in,
     with_checksum,
 )
-from private_topk.transforms.counters import LeftOutRows
+from private_topk.transforms.counters import DroppedRows
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.rows import late_moment
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
-from private_topk.transforms.windows.period import Stretches
+from private_topk.transforms.windows.period import TimeSlices
 
 _KEYS = 16
 _TICK = 1000
@@ -59,7 +59,7 @@ _TICK = 1000
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
 class AssignWindows(beam.PTransform):
-    """Blocks with times to blocks in their declared windows. Rows outside the period are left out and counted.
+    """Blocks with times to blocks in their declared windows. Rows outside the period are dropped and counted.
 
     Of a bounded input a window is a number: blocks get the columns `first` and, where windows overlap, `after`, the
     windows of each row (none where there is only one window). Those of an unbounded input close at different times,
@@ -201,7 +201,7 @@ class _ActiveDoFn(beam.DoFn):
 class _NumberDoFn(beam.DoFn):
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
+        self._outside, self._late = DroppedRows("outside_the_period"), DroppedRows("late")
 
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if receipt_in(block) is not None:
@@ -230,12 +230,12 @@ class _SplitDoFn(beam.DoFn):
 
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._outside, self._late = LeftOutRows("outside_the_period"), LeftOutRows("late")
+        self._outside, self._late = DroppedRows("outside_the_period"), DroppedRows("late")
 
     def setup(self) -> None:
         self._beam_windows = beam_windows(self._period)
         self._moments = [last_moment(self._period, number) for number in range(len(self._period))]
-        self._stretches = Stretches(self._period)
+        self._slices = TimeSlices(self._period)
 
     def process(self, block: pa.RecordBatch) -> Iterator[WindowedValue]:
         sent = receipt_in(block)
@@ -243,16 +243,16 @@ class _SplitDoFn(beam.DoFn):
             yield from self._by_window(sent)
             return
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
-        stretch, open_from = self._stretches.of(block["time"].to_numpy(), arrived, closed_in(block))
-        firsts, afters = self._stretches.first[stretch], self._stretches.after[stretch]
+        time_slice, open_from = self._slices.of(block["time"].to_numpy(), arrived, closed_in(block))
+        firsts, afters = self._slices.first[time_slice], self._slices.after[time_slice]
         _count(self._outside, firsts == afters)
         _count(self._late, (firsts < afters) & (open_from >= afters))
         rows, checksum = of_rows(block), checksum_in(block)
         late = bool(np.any(open_from > firsts))
-        for at, members in partition(stretch, len(self._stretches)):
-            first = int(self._stretches.first[at])
+        for at, members in partition(time_slice, len(self._slices)):
+            first = int(self._slices.first[at])
             for opening, some in _parted(open_from[members], members) if late else [(first, members)]:
-                windows = self._beam_windows[opening : int(self._stretches.after[at])]
+                windows = self._beam_windows[opening : int(self._slices.after[at])]
                 if windows:
                     piece_checksum = (
                         None if checksum is None else checksum_of_piece(checksum, at, opening, len(self._beam_windows))
@@ -271,7 +271,7 @@ def _parted(firsts: Codes, members: Codes) -> Iterator[tuple[int, Codes]]:
         yield first, members[firsts == first]
 
 
-def _count(counter: LeftOutRows, rows: np.ndarray) -> None:
+def _count(counter: DroppedRows, rows: np.ndarray) -> None:
     if rows.any():
         counter.inc(int(rows.sum()))
 

@@ -1,7 +1,7 @@
 """The declared period of a report and its windows.
 
 A window that appears because somebody was active in it tells that somebody was. So every window of the declared period
-is published, empty or not, and rows outside the period are left out.
+is published, empty or not, and rows outside the period are dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from private_topk.transforms.windows.windowing import (
     windowing_of,
 )
 
-_MOST = 100_000
+_MAX = 100_000
 _EXAMPLE = "Period.of('2026-01-05', '2026-02-02', '7d')"
 
 
@@ -83,9 +83,9 @@ class Period:
         object.__setattr__(self, "windowing", windowing_of(self.windowing))
         self._windowing.check(self.start, self.end)
         least = self._windowing.at_least(self.start, self.end)
-        if least > _MOST:
+        if least > _MAX:
             raise InvalidArgument(
-                "", f"period must have at most {_MOST:,} windows, got {least:,}: choose a longer window"
+                "", f"period must have at most {_MAX:,} windows, got {least:,}: choose a longer window"
             )
 
     @classmethod
@@ -268,36 +268,36 @@ def moment(text: str) -> datetime:
         raise ValueError(f"{rule}, got {text!r}") from None
 
 
-class Stretches:
-    """The stretches of a period between neighbouring edges of windows: the rows of a stretch share their windows. Tells
-    in which stretch rows of an unbounded input lie, and which windows are still open to them.
+class TimeSlices:
+    """The slices of a period between neighbouring edges of windows: the rows of a slice share their windows. Tells
+    in which slice rows of an unbounded input lie, and which windows are still open to them.
 
     Args:
-        first, after: by stretch, the first window of its rows and the one after their last, (stretches,).
+        first, after: by slice, the first window of its rows and the one after their last, (slices,).
     """
 
     def __init__(self, period: Period) -> None:
         self._period = period
         self._edges = np.union1d(period.starts, period.ends)
-        before = np.append(self._edges[:1] - 1, self._edges)  # one time in every stretch
+        before = np.append(self._edges[:1] - 1, self._edges)  # one time in every slice
         self.first, self.after = period.spans(before)
 
     def __len__(self) -> int:
         return len(self.first)
 
     def of(self, times: Instants, arrived: Instants | None, closed: int) -> tuple[Instants, Instants]:
-        """The stretch of every row, and the first of its windows that it is on time for: none if that is not before
-        the stretch's `after`.
+        """The slice of every row, and the first of its windows that it is on time for: none if that is not before
+        the slice's `after`.
 
         Args:
             times, arrived: microseconds since 1970 UTC, (n,). A row is late for the windows closed when it arrived.
             closed: how many windows had closed before any of the rows was read.
         """
-        stretch = np.searchsorted(self._edges, times, side="right")
-        first = np.maximum(self.first[stretch], closed)
+        time_slice = np.searchsorted(self._edges, times, side="right")
+        first = np.maximum(self.first[time_slice], closed)
         if arrived is not None:
             first = np.maximum(first, np.searchsorted(self._period.closing, arrived, side="right"))
-        return stretch, first
+        return time_slice, first
 
 
 def period_of(options: Mapping[str, Any]) -> Period | None:

@@ -33,7 +33,7 @@ class Run(NamedTuple):
         return starts, np.minimum(starts + self.size, self.end)
 
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
-        """How many of these windows overlap each of the given stretches, shape as given."""
+        """How many of these windows overlap each of the given slices, shape as given."""
         first = np.maximum(-((self.start + self.size - starts - 1) // self.step), 0)
         last = np.minimum((ends - 1 - self.start) // self.step, self.number - 1)
         return np.where(starts < self.end, np.maximum(last - first + 1, 0), 0)

@@ -48,9 +48,9 @@ def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
             InvalidArgument, match=rule if not isinstance(number, str) else "must be a finite number, got"
         ):
             make(number)
-    for name in ("delta", "rho", "rest"):
+    for name in ("delta", "rho", "zcdp_delta"):
         with pytest.raises(InvalidArgument, match=f"^{name} must be"):
-            Cost(**{**dict.fromkeys(("epsilon", "delta", "rho", "rest"), Fraction(1)), name: number})
+            Cost(**{**dict.fromkeys(("epsilon", "delta", "rho", "zcdp_delta"), Fraction(1)), name: number})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_no_budget_and_no_cost_is_below_0(number: Any) -> None:  # noqa: ANN401
     ],
 )
 def test_a_budget_is_checked_however_it_is_made(wrong: dict[str, Any], field: str) -> None:
-    given = {"dataset": "plays", "unit": "user", "total": Total(1), "neighbours": "swap"}
+    given = {"dataset": "plays", "unit": "user", "total": Total(1), "neighbours": "replace-one"}
     with pytest.raises(InvalidArgument) as found:
         Budget(**{**given, **wrong})
     assert found.value.field == field and all(str(value) in str(found.value) for value in wrong.values() if value)
@@ -136,7 +136,7 @@ def test_a_share_of_gaussians_is_of_all_that_is_gaussian() -> None:
 
     for name in ("gaussian", "weighted-gaussian", "weighted-order"):
         cost = shared(name)["gaussian"].cost
-        assert 12 * cost.rest + normal_delta(1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
+        assert 12 * cost.zcdp_delta + normal_delta(1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
     assert "gaussian" in shared("gaussian", CountBudget(1, 1e-6))
     assert "gaussian" not in {*shared("gaussian", CountBudget(1)), *shared("restricted-normal")}
 
@@ -247,7 +247,7 @@ def test_fractions_of_delta_are_spent_once() -> None:
         found = shares(price, Total(Fraction(2), MICRO), 30)
         assert 30 * found["basic"].delta <= MICRO < 30 * found["basic"].delta * edge
         assert 30 * found["optimal"].delta <= MICRO / 2 < 30 * found["optimal"].delta * edge
-        assert 30 * found["zcdp"].cost.rest <= MICRO / 2 < 30 * found["zcdp"].cost.rest * edge
+        assert 30 * found["zcdp"].cost.zcdp_delta <= MICRO / 2 < 30 * found["zcdp"].cost.zcdp_delta * edge
         assert all(found[name].epsilon > found["basic"].epsilon for name in ("optimal", "zcdp"))
 
 

@@ -121,7 +121,7 @@ def test_the_others_have_their_part_of_every_share() -> None:
     assert (shared.mechanism, shared.counts) == (JOINT(1.0), CountBudget(0.5, others=0.25))
     assert CountBudget(2, others=1).cost().epsilon == 3
     gaussian = CountBudget(2, 1e-6, others=1).cost()
-    assert gaussian.rest < gaussian.delta and not gaussian.gdp, "the one is Gaussian and the other is not"
+    assert gaussian.zcdp_delta < gaussian.delta and not gaussian.gdp, "the one is Gaussian and the other is not"
 
 
 @pytest.mark.parametrize("epsilon", ["1e308", "1e-320", "1e-101", "1e7", "-1", "0", "nan", "inf", "1e400"])

@@ -49,7 +49,7 @@ def test_going_on_by_epsilons_after_a_tail_and_by_rhos_otherwise_spends_delta_tw
 
     budget = Budget("plays", "user", Total(Fraction(epsilon), delta, kept))
     assert noise.epsilon + response.epsilon <= epsilon and noise.delta + response.delta <= kept
-    assert noise.rho + telling.rho <= budget.rho and noise.rest + telling.rest <= kept
+    assert noise.rho + telling.rho <= budget.rho and noise.zcdp_delta + telling.zcdp_delta <= kept
     assert len(noise.readings()) == 2
     for reading in noise.readings():
         assert budget.fits(Cost.sum([(1, reading)]))

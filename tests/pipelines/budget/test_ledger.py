@@ -69,14 +69,20 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
 
 def test_what_is_read_is_what_was_charged(url: str) -> None:
     ledger, before = Ledger(url), datetime.now(timezone.utc).replace(microsecond=0)
-    ledger.create(budget("1", "1e-6", "user", neighbours="swap"))
-    asked = request("a", 0.1, weeks(4), parameters={"mechanism": "joint", "k": 3, "neighbours": "swap"}, unit="user")
+    ledger.create(budget("1", "1e-6", "user", neighbours="replace-one"))
+    asked = request(
+        "a", 0.1, weeks(4), parameters={"mechanism": "joint", "k": 3, "neighbours": "replace-one"}, unit="user"
+    )
     receipt = ledger.charge(asked)
     let_pass(url, DAY)
     ledger.finish(receipt.entry, "released")
     ledger.finish(receipt.entry, "failed")
     [read], [entry], *_ = ledger.read()
-    assert (read.total, read.neighbours, read.unit) == (Total(1, Fraction("1e-6"), Fraction("5e-7")), "swap", "user")
+    assert (read.total, read.neighbours, read.unit) == (
+        Total(1, Fraction("1e-6"), Fraction("5e-7")),
+        "replace-one",
+        "user",
+    )
     assert entry.cost == Cost(Fraction(0.1), Fraction(0), Fraction(0.1) ** 2 / 8)
     assert (entry.windows, entry.k) == (weeks(4), 3)
     charged, ended = (
@@ -186,8 +192,8 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
 
 def test_neighbours_are_not_mixed(url: str) -> None:
     ledger = Ledger(url)
-    ledger.create(budget("1", neighbours="swap"))
-    with pytest.raises(InvalidArgument, match="neighbours must be swap"):
+    ledger.create(budget("1", neighbours="replace-one"))
+    with pytest.raises(InvalidArgument, match="neighbours must be replace-one"):
         ledger.charge(request("a"))
 
 

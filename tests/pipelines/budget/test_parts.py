@@ -47,9 +47,9 @@ SLIDING = period("2026-01-19", "7d", "1d")
 
 @pytest.mark.parametrize("bound", [{"max_items_per_user": 1}, {"groups": ["north", "south"]}])
 def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) -> None:
-    with pytest.raises(InvalidArgument, match="neighbours must be swap where windows overlap"):
+    with pytest.raises(InvalidArgument, match="neighbours must be replace-one where windows overlap"):
         question_of(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    question_of(1, Joint(1.0, neighbours="swap"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
+    question_of(1, Joint(1.0, neighbours="replace-one"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
     question_of(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
     Question(TopK(1, Joint(1.0), ITEMS), period=SLIDING)
     question_of(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_windows_that_are_cut_are_told_by_their_moments() -> None:
     for one, other in itertools.product(kinds, repeat=2):
         pairs = itertools.product(zip(*one.bounds(), strict=True), zip(*other.bounds(), strict=True))
         cut = any(a < d and c < b and not (c <= a and b <= d) for (a, b), (c, d) in pairs)
-        assert one.cut_by(other) == cut, (one.words(), other.words())
+        assert one.cut_by(other) == cut, (one.summary(), other.summary())
 
 
 def request(
@@ -115,15 +115,15 @@ def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path)
 
 
 def test_swap_covers_it(tmp_path: Path) -> None:
-    books = ledger(tmp_path, "swap")
+    books = ledger(tmp_path, "replace-one")
     for report, windows in (("weekly", WEEKS), ("across", CUTTING), ("month", MONTH)):
-        books.charge(request(report, windows, 2, "swap"))
+        books.charge(request(report, windows, 2, "replace-one"))
 
 
 def test_risers_are_bounded_in_each_of_their_two_windows(tmp_path: Path) -> None:
     """Neighbouring pairs share a whole window, which is bounded by itself; a week across two is a part of both."""
     books = ledger(tmp_path)
-    pairs = Windows.pairs(Risers(1).reads(period("2026-02-02", "7d")))
+    pairs = Windows.pairs(Risers(1).input_period(period("2026-02-02", "7d")))
     books.charge(request("risers", pairs, 2, against=Risers(1).describe()))
     books.charge(request("weekly", WEEKS, 2))
     with pytest.raises(InvalidArgument, match="cut through those of risers"):
@@ -147,7 +147,7 @@ def test_the_halves_of_pairs_are_the_windows_that_are_read(window: str | None, e
         if cut_short
         else Period.of(first, last, window, time_zone=zone)
     )
-    reads = Risers(1).reads(period)
+    reads = Risers(1).input_period(period)
     pairs = Windows.pairs(reads)
     assert pairs.number == len(reads) - 1
     for held in (pairs, Windows.read(json.dumps(pairs.plain()))):

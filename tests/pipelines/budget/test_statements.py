@@ -15,7 +15,7 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.pipelines.budget.test_windows import some_period
-from tests.pipelines.test_charged_runs import arguments, create, with_ledger
+from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger  # noqa: F401 - a fixture
 
 URL = "sqlite:///budget.db"
 LITTLE = Fraction(1, 10**9)
@@ -39,7 +39,7 @@ def test_what_is_spent_is_the_least_budget_that_lets_it_through(seed: int, delta
     stated = budget.guarantee(spent)
     assert 0 < stated.epsilon and stated.delta <= budget.total.delta
     for epsilon, lets_through in ((stated.epsilon * (1 + LITTLE), True), (stated.epsilon * (1 - LITTLE), False)):
-        found = Budget("plays", "user", Total(epsilon, stated.delta, spent.rest))
+        found = Budget("plays", "user", Total(epsilon, stated.delta, spent.zcdp_delta))
         assert found.fits(spent) == lets_through
 
 
@@ -50,11 +50,11 @@ def test_what_is_left_fits_and_no_more(seed: int) -> None:
     left = budget.left(spent)
     for epsilon, fits in ((left.epsilon, True), (left.epsilon * (1 + LITTLE), False)):
         more = Cost(epsilon, Fraction(0))
-        after = Cost(spent.epsilon + epsilon, spent.delta, spent.rho + more.rho, spent.rest)
+        after = Cost(spent.epsilon + epsilon, spent.delta, spent.rho + more.rho, spent.zcdp_delta)
         assert budget.fits(after) == fits
-    noise = Cost(Fraction(9), Fraction(1, 2), left.rho, left.rest)
+    noise = Cost(Fraction(9), Fraction(1, 2), left.rho, left.zcdp_delta)
     assert budget.fits(
-        Cost(spent.epsilon + 9, spent.delta + noise.delta, spent.rho + noise.rho, spent.rest + noise.rest)
+        Cost(spent.epsilon + 9, spent.delta + noise.delta, spent.rho + noise.rho, spent.zcdp_delta + noise.zcdp_delta)
     )
 
 
@@ -83,7 +83,7 @@ def test_no_window_has_spent_more_than_is_stated(seed: int) -> None:
     sums = most(budget.unit, charges)
     alone = [Cost.sum(heaviest(budget, charges, charge.windows)) for charge in charges]
     for spent in alone:
-        assert spent.epsilon <= sums.epsilon and spent.rho <= sums.rho and spent.rest <= sums.rest
+        assert spent.epsilon <= sums.epsilon and spent.rho <= sums.rho and spent.zcdp_delta <= sums.zcdp_delta
         assert budget.guarantee(spent).epsilon <= budget.guarantee(sums).epsilon
         assert budget.left(spent).epsilon >= budget.left(sums).epsilon
     assert sums.adds_up == bool(seed % 2)

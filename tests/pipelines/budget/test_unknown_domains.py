@@ -68,7 +68,7 @@ def test_two_releases_tell_no_more_than_their_rhos_and_rests() -> None:
     """Of both kinds, by the answer: k = 2 and every epsilon. Without the rests that is wrong."""
     kinds = LIMIT(2.0, 0.1, kbar=2), PNF(2.0, 0.1, kbar=2)  # type: ignore[call-arg]
     costs, pairs = [mechanism.cost(2) for mechanism in kinds], pairs_of(2, *kinds)
-    rho, rest = (2 * float(max(getattr(cost, name) for cost in costs)) for name in ("rho", "rest"))
+    rho, rest = (2 * float(max(getattr(cost, name) for cost in costs)) for name in ("rho", "zcdp_delta"))
     for epsilon in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
         told, by_rho = hockey_stick(pairs, 2, epsilon), converted(rho, epsilon)
         assert 0.08 < told <= by_rho + rest
@@ -97,7 +97,7 @@ def test_releases_at_their_shares_stay_within_the_total(epsilon: str, delta: str
 def test_shares_without_the_rest_overspend() -> None:
     """What would be if an unstable item cost nothing."""
     total = Total(Fraction(2), Fraction(1, 10))
-    mechanism = shared(total, 3, 1, lambda cost: replace(cost, rest=Fraction(0)))
+    mechanism = shared(total, 3, 1, lambda cost: replace(cost, zcdp_delta=Fraction(0)))
     assert hockey_stick(pairs_of(1, mechanism), 3, 2.0) > 1.2 * total.delta
 
 
@@ -179,7 +179,7 @@ def test_plan_run_and_ledger_share_alike(windows: int) -> None:
     assert planned.best.accounting == "zcdp" == shared[0].privacy.accounting == shared[1].privacy.accounting
     assert planned.mechanism == shared[0].mechanism == shared[1].mechanism
     cost = planned.mechanism.cost(10)
-    assert windows * cost.rest <= MICRO / 2 < windows * cost.rest * (1 + Fraction(1, 2**40))
+    assert windows * cost.zcdp_delta <= MICRO / 2 < windows * cost.zcdp_delta * (1 + Fraction(1, 2**40))
     assert windows * cost.rho <= rho_within(EPSILON, MICRO / 2) < windows * cost.rho * (1 + Fraction(1, 2**40))
     assert held.fits(Cost.sum([(windows, cost)])) and not held.fits(Cost.sum([(windows + 1, cost)]))
 

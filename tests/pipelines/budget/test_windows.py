@@ -84,7 +84,7 @@ def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
     state = np.random.RandomState(4000 + seed)
     period, weight = some_period(state), Fraction(int(state.randint(4)), 3)
     try:
-        reads, other = Risers(weight).reads(period or ONE_DAY), Windows.of(some_period(state))
+        reads, other = Risers(weight).input_period(period or ONE_DAY), Windows.of(some_period(state))
     except InvalidArgument:
         return  # sliding windows
     last, nothing = len(reads) - 1, Cost(Fraction(0), Fraction(0), Fraction(0))
@@ -160,7 +160,7 @@ def test_a_calendar_is_written_by_its_moments() -> None:
     windows = Windows.of(year)
     hour = 3_600_000_000
     assert [(run.size // hour, run.number) for run in windows.runs] == [(24, 87), (23, 1), (24, 209), (25, 1), (24, 67)]
-    assert windows.words() == "365 windows of 23:00:00 to 1 day, 1:00:00, 2025-12-31 23:00:00 to 2026-12-31 23:00:00"
+    assert windows.summary() == "365 windows of 23:00:00 to 1 day, 1:00:00, 2025-12-31 23:00:00 to 2026-12-31 23:00:00"
     assert np.array_equal(windows.bounds()[0], year.starts) and np.array_equal(windows.bounds()[1], year.ends)
 
 

@@ -39,7 +39,7 @@ def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
     whole = cases_of(["laplace"])
-    wanted = [("users", "add-remove", True), ("amounts", "swap", True), ("groups", "swap", False)]
+    wanted = [("users", "add-remove", True), ("amounts", "replace-one", True), ("groups", "replace-one", False)]
     some = [next(case for case in whole if (case.of, case.neighbours, case.counted) == one) for one in wanted]
     monkeypatch.setattr(auditing, "cases_of", lambda names: some)
     done = command("audit", "--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right")
@@ -58,7 +58,7 @@ domain: {file: items.txt}
 window: {every: week, first: 2026-01-05}
 mechanism: {name: joint, k: 10, skew: 0.7}
 groups: {column: of, file: groups.txt}
-budget: {epsilon: 1, neighbours: swap, publish_counts: 1}
+budget: {epsilon: 1, neighbours: replace-one, publish_counts: 1}
 release_key: env:KEY
 sink: {output: 'out-{start}.csv'}
 """)
@@ -68,9 +68,9 @@ sink: {output: 'out-{start}.csv'}
     assert command("audit", "--report", str(file), "--draws=20", "--beam-draws=0").status == 0
     cases = cases_for(asked[0])
     assert {(case.neighbours, case.of, case.counted) for case in cases} == {
-        ("swap", "users", False),
-        ("swap", "users", True),
-        ("swap", "groups", False),
+        ("replace-one", "users", False),
+        ("replace-one", "users", True),
+        ("replace-one", "groups", False),
     }
     assert all(case.spec.mechanism.parameter("skew") == Fraction(7, 10) for case in cases)
     few = "--draws=20", "--beam-draws=0"

@@ -209,7 +209,7 @@ class TestTheOperatorsLook:
         assert "null: 3" in told and "not in domain: 3" in told
 
     def test_it_agrees_on_groups_and_amounts(self, folder: Path) -> None:
-        """A row is left out once, for the first reason: with no amount above zero, in no group, outside the domain."""
+        """A row is dropped once, for the first reason: with no amount above zero, in no group, outside the domain."""
         row = {"user": "a", "item": "Tea", "time": int(START.timestamp()), "group": "FR", "amount": 2.0}
         odd = [{"amount": 0.0}, {"amount": -1.0, "group": "XX"}, {"group": "XX", "item": "gin"}, {"item": "gin"}]
         write(folder / "rows.parquet", [row, *({**row, **change} for change in odd)])

@@ -53,7 +53,7 @@ GIVEN = [
     "--mechanism joint --skew 2/3 --max-items-per-user 123456789 --publish-counts 1.23456789 --publish-others 2.000001",
     "--mechanism fast-joint --beta 1.23456789e-9",
     "--mechanism weighted-gaussian --unknown-domain --whole-items 2 --max-items-per-user 3 --delta 1.23456789e-7",
-    "--unknown-domain --mechanism limit-domain --kbar 40 --neighbours swap --delta 1.23456789e-7",
+    "--unknown-domain --mechanism limit-domain --kbar 40 --neighbours replace-one --delta 1.23456789e-7",
     "--mechanism gaussian --max-items-per-user 4 --publish-counts 9 --publish-counts-delta 1e-12 --round-counts 10 "
     "--delta 1.23456789e-7",
     "--mechanism joint --window 36h --slide 12h --from 2026-03-28T12:00:00.125 --to 2026-04-01T12:00:00.125Z "

@@ -91,7 +91,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"skew": 2}, "--skew must be a number from 1/2 to 1"),
     ({"skew": "1/0"}, "--skew must be a number such as 0.6 or 3/5"),
     ({"noise": "loud"}, "--noise must be one of"),
-    ({"neighbours": "nextdoor"}, "--neighbours must be one of add-remove, swap; got 'nextdoor'"),
+    ({"neighbours": "nextdoor"}, "--neighbours must be one of add-remove, replace-one; got 'nextdoor'"),
     ({"max_items_per_user": 0}, "--max-items-per-user must be a whole number of at least 1, got 0"),
     ({"domain": None}, "give --domain or --found, public lists of items, --domain-range, consecutive integers"),
     ({"unknown_domain": True}, "joint needs a public domain: .* give the public list of items, or use"),
@@ -358,7 +358,7 @@ def test_mechanisms_names_the_parameters_of_each() -> None:
         assert f"    {needs}" in shown
 
 
-def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
+def test_dropped_rows_are_told_to_who_asks(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("user,item\na,tea\nb,\n,tea\nc,coal\n")
     (tmp_path / "items.txt").write_text("tea\ncake\n")
     asked = [
@@ -377,13 +377,13 @@ def test_rows_left_out_are_told_to_who_asks(tmp_path: Path) -> None:
     ]
     told = command("run", *asked, "--show-dropped-rows", "--exact-counters")
     assert told.status == 0
-    assert "rows left out (operator only, never publish; exact): not in domain 1, null 2" in told.err
+    assert "dropped rows (operator only, never publish; exact): not in domain 1, null 2" in told.err
     told = command("run", *asked, "--overwrite", "--show-dropped-rows")
-    assert "rows left out (operator only, never publish; fewer than 100 are not told): none" in told.err
+    assert "dropped rows (operator only, never publish; fewer than 100 are not told): none" in told.err
     (tmp_path / "rows.csv").write_text("user,item\na,tea\n" + "b,\n" * 12_345 + "c,coal\n" * 99)
     told = command("run", *asked, "--overwrite", "--show-dropped-rows")
     assert "(operator only, never publish; fewer than 100 are not told): null 10,000 or more" in told.err
-    assert "left out" not in command("run", *asked, "--overwrite").err
+    assert "dropped" not in command("run", *asked, "--overwrite").err
 
 
 def on_a_terminal(*words: object) -> tuple[int, str, str]:
@@ -407,7 +407,7 @@ def on_a_terminal(*words: object) -> tuple[int, str, str]:
     return status, stdout.getvalue(), re.sub(r"\r[^\n]*\r", "", told)  # without a progress bar
 
 
-def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
+def test_a_terminal_is_told_of_dropped_rows_and_nothing_else_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All rows are lost, for one reason or another: status, stdout and files are those of an input without rows."""
@@ -434,7 +434,7 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
         "out.csv",
         "--overwrite",
     ]
-    head = "rows left out (operator only, never publish; fewer than 100 are not told): "
+    head = "dropped rows (operator only, never publish; fewer than 100 are not told): "
     none = "; no row is left: this is pure noise\n"
     an_array = json.dumps([{"user": f"u{n}", "item": "tea"} for n in range(300)]) + "\n"
 
@@ -456,15 +456,15 @@ def test_a_terminal_is_told_of_rows_left_out_and_nothing_else_is(
     assert on_a_terminal(*asked, "--quiet") == (0, "", "")
     assert on_a_terminal(*asked, "--log-format", "json")[2] == ""
     event = json.loads(on_a_terminal(*asked, "--log-format", "json", "--show-dropped-rows")[2])
-    assert event["event"] == "rows_left_out" and event["left_out"] == {"null": "100 or more"}
+    assert event["event"] == "dropped_rows" and event["dropped"] == {"null": "100 or more"}
     assert event["any_left"] is False and event["message"] == head + "all of them: null 100 or more" + none[:-1]
-    assert "left out" not in on_a_terminal(*asked, "--dry-run")[2]
+    assert "dropped" not in on_a_terminal(*asked, "--dry-run")[2]
     assert "no row is left: this is pure noise\n" in on_a_terminal(*asked, "--dry-run", "--show-dropped-rows")[2]
     write(tmp_path / "rows.jsonl", an_array[1:-2].replace("}, ", "}\n"))
     assert on_a_terminal(*asked)[2] == head + "none, or too few to tell\n"
 
 
-def test_windows_and_groups_without_a_row_are_told_where_rows_left_out_are(
+def test_windows_and_groups_without_a_row_are_told_where_dropped_rows_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where others have rows. Files, stdout and status are the same whether it is told or not."""

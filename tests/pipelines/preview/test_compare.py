@@ -190,11 +190,11 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     """Every group that is called worth publishing is, and no other: all 30 are looked at again, alone."""
     shape, names = Zipf(1.1, 300, 50_000, 5), ("joint", "cdp-peeling")
     by_group = shape.among(30, 1.2)
-    found = preview(by_group, 5, 0.2, 1e-6, mechanism=names, neighbours="swap")
+    found = preview(by_group, 5, 0.2, 1e-6, mechanism=names, neighbours="replace-one")
     assert all(one.question.asked.groups.per_user == 1 for one in found.previews.values())
     assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
     alone = {
-        name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=100, groups_per_user=1, neighbours="swap")
+        name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=100, groups_per_user=1, neighbours="replace-one")
         for name, one in by_group.items()
     }
     assert found.worth == tuple(name for name, one in alone.items() if not one.close_to_noise)
@@ -274,7 +274,7 @@ class OwnPeeling(Peeling):
     ("mechanism", "said"),
     [
         (Joint(epsilon=1.0), {}),
-        (Joint(epsilon=1.0, neighbours="swap"), {"neighbours": "swap"}),
+        (Joint(epsilon=1.0, neighbours="replace-one"), {"neighbours": "replace-one"}),
         (CdpPeeling(epsilon=1.0, delta=1e-6), {"delta": 1e-6}),
         (Laplace(epsilon=1.0, max_items_per_user=3), {"max_items_per_user": 3}),
         (OwnPeeling(epsilon=1.0), {}),
@@ -304,7 +304,7 @@ def test_an_object_has_its_own_budget() -> None:
     for told, mistake in (
         ("epsilon", {"epsilon": 2.0, "mechanism": Joint(1.0)}),
         ("delta", {"delta": 1e-5, "mechanism": CdpPeeling(1.0, 1e-6)}),
-        ("neighbours", {"neighbours": "swap", "mechanism": Joint(1.0)}),
+        ("neighbours", {"neighbours": "replace-one", "mechanism": Joint(1.0)}),
         ("parameters", {"parameters": {"kbar": 9}, "mechanism": Joint(1.0)}),
     ):
         with pytest.raises(

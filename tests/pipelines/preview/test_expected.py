@@ -71,7 +71,7 @@ def test_what_was_not_published_goes_on_falling() -> None:
     assert np.abs(counts - 1000 / np.arange(1, 101)).max() <= 2
     assert Released([1000, 500, 333, 250, 200]).histogram(None, True).smallest == 1
     assert Released([50], items=10).histogram(None, False).counts()[:4].tolist() == [50, 25, 17, 13]
-    assert "5 noisy counts" in released.words() and "rank^1.00" in released.words()
+    assert "5 noisy counts" in released.summary() and "rank^1.00" in released.summary()
 
 
 @pytest.mark.parametrize(

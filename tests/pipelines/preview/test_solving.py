@@ -24,7 +24,7 @@ def questions(k: int, epsilon: float, names: Iterable[str], domain: Domain = ITE
 
 def recall(question: Question) -> float:
     top_k = question.top_k
-    return look(top_k.mechanism, SHAPE.histogram(None, False), top_k.most).recall.value
+    return look(top_k.mechanism, SHAPE.histogram(None, False), top_k.max_items).recall.value
 
 
 def test_the_least_epsilon_is_the_least() -> None:
@@ -43,11 +43,11 @@ def test_the_largest_k_is_the_largest() -> None:
     names = ("peeling", "joint")
     solved = largest_k(SHAPE, questions(1, 0.5, names), 0.9)
     assert recall(solved) >= 0.9
-    assert all(recall(one) < 0.9 for one in questions(solved.top_k.most + 1, 0.5, names))
+    assert all(recall(one) < 0.9 for one in questions(solved.top_k.max_items + 1, 0.5, names))
 
 
 def test_all_items_are_found_by_anybody() -> None:
-    assert largest_k(PublicCounts([500, 400, 300]), questions(1, 1.0, ["joint"]), 0.9).top_k.most == 3
+    assert largest_k(PublicCounts([500, 400, 300]), questions(1, 1.0, ["joint"]), 0.9).top_k.max_items == 3
 
 
 def test_what_cannot_be_reached_is_refused() -> None:

@@ -88,7 +88,7 @@ def test_the_page_on_formats_has_every_field() -> None:
 
 def test_what_contradicts_itself_is_no_manifest() -> None:
     """A promise that is missing, a total without a share, a list of no size: nothing is filled in."""
-    total = {"epsilon": 1, "delta": 0, "neighbours": "swap", "unit": "x", "guarantee": "pure", "windows": 3}
+    total = {"epsilon": 1, "delta": 0, "neighbours": "replace-one", "unit": "x", "guarantee": "pure", "windows": 3}
     for facts in ({"privacy": None}, {"private": False}, {"privacy": total}, {"domain": {"kind": "public"}}, {"k": 0}):
         with pytest.raises(ValueError):
             manifest(**facts)

@@ -58,7 +58,7 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
         "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00Z",
     ]
     assert [line.facts for line in said] == [
-        {"event": "published", "window": LABELS[0], "place": "out", "lag_seconds": 2.2},
+        {"event": "published", "window": LABELS[0], "output": "out", "lag_seconds": 2.2},
         {"event": "waiting", "next_window": LABELS[1], "closes": "2026-01-01T02:05:00Z", "left": 7, "of": 8},
     ]
     announcer.look({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
@@ -197,7 +197,7 @@ class Nowhere(Sink):
     """A place of rankings that nobody can read back."""
 
     lost: str = ""
-    place = "nowhere"
+    uri = "nowhere"
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         pass

@@ -30,11 +30,9 @@ def test_a_period_asks_for_its_own_rows_and_place(tmp_path: Path) -> None:
     assert periods(tmp_path, "late rows").options(1)["release_id"].endswith("Z/correction-late rows")
 
 
-@pytest.mark.parametrize(
-    ("place", "watches"), [("kafka://host:1/plays", True), ("pubsub://p/s", True), ("a.csv", False)]
-)
-def test_messages_are_watched(tmp_path: Path, place: str, watches: bool) -> None:
-    assert periods(tmp_path, input=place).watches is watches
+@pytest.mark.parametrize(("uri", "watches"), [("kafka://host:1/plays", True), ("pubsub://p/s", True), ("a.csv", False)])
+def test_messages_are_watched(tmp_path: Path, uri: str, watches: bool) -> None:
+    assert periods(tmp_path, input=uri).watches is watches
 
 
 def test_what_is_asked_is_known_without_beam() -> None:

@@ -16,7 +16,7 @@ from tests.pipelines.support import command, options, write
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1, 5])
 @pytest.mark.parametrize("size", [2, 3, 10, 100, 1000])
-@pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("limit", [None, 1, 5])
 @pytest.mark.parametrize("delta", [None, 1e-6])
 def test_the_width_is_never_below_the_exact_one(

@@ -119,7 +119,7 @@ PAGES = {
             privacy={
                 "epsilon": 20.0,
                 "delta": 0.0,
-                "neighbours": "swap",
+                "neighbours": "replace-one",
                 "unit": "all of one user's rows",
                 "windows": 52,
                 "accounting": "zcdp",
@@ -407,7 +407,8 @@ def test_the_factor_is_never_rounded_down() -> None:
         told = PublishedReport(
             bare(),
             manifest(
-                1, privacy={"epsilon": epsilon, "delta": 0, "neighbours": "swap", "unit": "x", "guarantee": "pure"}
+                1,
+                privacy={"epsilon": epsilon, "delta": 0, "neighbours": "replace-one", "unit": "x", "guarantee": "pure"},
             ),
         )
         [factor] = re.findall(r"at most ([\d.,]+) times", " ".join(Reader(page(told)).texts))

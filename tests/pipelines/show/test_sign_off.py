@@ -47,7 +47,7 @@ def run(**more: object) -> None:
     [
         (TWO_DAYS, ["epsilon 1, delta 0", "rho 0.125 (zCDP)", "epsilon 2, delta 0"], {"epsilon": 1.0}, "Pure DP"),
         (
-            TWO_DAYS | {"privacy_unit": "user", "delta": 1e-6, "max_items_per_user": 1, "neighbours": "swap"},
+            TWO_DAYS | {"privacy_unit": "user", "delta": 1e-6, "max_items_per_user": 1, "neighbours": "replace-one"},
             [
                 "epsilon 1, delta 1e-06",
                 "one user's rows in all windows",
@@ -102,15 +102,15 @@ def test_nothing_is_signed_for_without_a_promise() -> None:
 
 def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
-    total = {"epsilon": 10, "delta": 1e-6, "privacy_unit": "user", "neighbours": "swap"}
+    total = {"epsilon": 10, "delta": 1e-6, "privacy_unit": "user", "neighbours": "replace-one"}
     assert command("budget", "create", *options(**ledger, **total)).status == 0
-    of_a_user = {**TWO_DAYS, "privacy_unit": "user", "neighbours": "swap"}
+    of_a_user = {**TWO_DAYS, "privacy_unit": "user", "neighbours": "replace-one"}
     for name, mechanism in (("r", "joint"), ("other", "pnf-peeling")):
         run(**of_a_user, **ledger, output=f"{name}.csv", release_id=name, mechanism=mechanism)
     [budget] = json.loads(command("budget", "show", "--ledger", ledger["ledger"], "--json").out)["budgets"]
     said = (
         "The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
-        f"(neighbours: swap). So far 2 releases have spent epsilon {budget['spent']['epsilon']:g}, delta 0, "
+        f"(neighbours: replace-one). So far 2 releases have spent epsilon {budget['spent']['epsilon']:g}, delta 0, "
         "composed."
     )
     assert budget["spent"]["epsilon"] == 2

@@ -53,8 +53,8 @@ class SinkContract:
     def test_it_is_a_value(self, sink: Sink) -> None:
         assert is_dataclass(sink) and pickle.loads(pickle.dumps(sink)) == sink
         with pytest.raises((FrozenInstanceError, AttributeError)):
-            sink.place = "elsewhere"  # type: ignore[misc]
-        assert isinstance(sink.place, str) and all("://" not in place for place in sink.local_places())
+            sink.uri = "elsewhere"  # type: ignore[misc]
+        assert isinstance(sink.uri, str) and all("://" not in uri for uri in sink.local_paths())
 
     def test_a_look_changes_nothing(self, sink: Sink) -> None:
         before = self.state()
@@ -63,10 +63,10 @@ class SinkContract:
         assert self.state() == before
 
     def test_what_is_read_is_not_written(self, sink: Sink) -> None:
-        inputs = [sink.place, *(sink.files(PERIOD) or [])]
-        for place in inputs[-1:]:
+        inputs = [sink.uri, *(sink.files(PERIOD) or [])]
+        for uri in inputs[-1:]:
             with pytest.raises(InvalidArgument) as refusal:
-                sink.check(PERIOD, ["elsewhere", place], RELEASE)
+                sink.check(PERIOD, ["elsewhere", uri], RELEASE)
             assert refusal.value.field == "output"
 
     def test_written_twice_it_holds_what_it_held(self, sink: Sink) -> None:

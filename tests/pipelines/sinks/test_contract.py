@@ -34,9 +34,9 @@ class TestFile(SinkContract):
     def test_a_place_that_cannot_be_written(self, tmp_path: Path) -> None:
         (tmp_path / "a file").touch()
         (tmp_path / "r.avro").mkdir()
-        for place in (f"{tmp_path}/a file/r.avro", f"{tmp_path}/r.avro", f"{tmp_path}/{'x' * 250}.avro"):
+        for uri in (f"{tmp_path}/a file/r.avro", f"{tmp_path}/r.avro", f"{tmp_path}/{'x' * 250}.avro"):
             with pytest.raises(InvalidArgument) as refusal:
-                ToFile(place).check(PERIOD, [], RELEASE)
+                ToFile(uri).check(PERIOD, [], RELEASE)
             assert refusal.value.field == "output"
 
 
@@ -54,7 +54,7 @@ class TestFolder(SinkContract):
         names = sorted(Path(name).name for name in tree(self.folder))
         stems = [PERIOD.window(number).label() for number in range(2)]
         assert names == sorted(f"{stem}{ending}" for stem in stems for ending in (".jsonl", ".manifest.json"))
-        manifest = json.loads(Path(f"{sink.place}/{stems[1]}.manifest.json").read_text())
+        manifest = json.loads(Path(f"{sink.uri}/{stems[1]}.manifest.json").read_text())
         assert [window["returned"] for window in manifest["windows"]] == [0]
 
 
@@ -70,7 +70,7 @@ class TestPubSub(SinkContract):
 
 
 @pytest.mark.parametrize(
-    ("place", "batch", "kind"),
+    ("uri", "batch", "kind"),
     [
         ("r.avro", True, ToFile),
         ("R.CSV", True, ToFile),
@@ -85,12 +85,12 @@ class TestPubSub(SinkContract):
         ("kafka://h:1/t", False, ToKafka),
     ],
 )
-def test_an_address_names_a_sink(place: str, batch: bool, kind: type) -> None:
-    assert type(sink_of(place, batch=batch)) is kind
+def test_an_address_names_a_sink(uri: str, batch: bool, kind: type) -> None:
+    assert type(sink_of(uri, batch=batch)) is kind
 
 
 @pytest.mark.parametrize(
-    ("place", "format", "batch", "field"),
+    ("uri", "format", "batch", "field"),
     [
         ("out", None, True, "output"),
         ("r.xlsx", None, True, "output"),
@@ -104,11 +104,11 @@ def test_an_address_names_a_sink(place: str, batch: bool, kind: type) -> None:
     ],
 )
 def test_what_does_not_fit_an_address_is_refused(
-    place: str, format: str | None, batch: bool, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str, format: str | None, batch: bool, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a folder of that name that is there already is a place
     with pytest.raises(InvalidArgument) as refusal:
-        sink_of(place, format, batch=batch)
+        sink_of(uri, format, batch=batch)
     assert refusal.value.field == field
 
 

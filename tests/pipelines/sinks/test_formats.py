@@ -167,7 +167,7 @@ def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str,
 
 def test_the_manifest_says_how_and_nothing_private() -> None:
     release = Release(ReleaseKey.fresh(), "weekly é")
-    spec = TopK(12, Joint(epsilon=0.5, skew=0.6, neighbours="swap"), PublicDomain.of(["x", "y", *ODD]), 7)
+    spec = TopK(12, Joint(epsilon=0.5, skew=0.6, neighbours="replace-one"), PublicDomain.of(["x", "y", *ODD]), 7)
     found = manifest(spec, release, RANKINGS)
     versions = found.pop("versions")
     assert {"python", "private-topk", "apache-beam", "numpy", "python-flint"} <= set(versions)
@@ -175,14 +175,14 @@ def test_the_manifest_says_how_and_nothing_private() -> None:
     assert abs(date.fromisoformat(found.pop("released")) - datetime.now(timezone.utc).date()) <= timedelta(1)
     privacy, key = found.pop("privacy"), found.pop("key_id")
     assert (privacy["epsilon"], privacy["delta"]) == (0.5, 0) and privacy["guarantee"] == "pure"
-    assert privacy["neighbours"] == "swap" and privacy["unit"] == "one user's rows within one window"
+    assert privacy["neighbours"] == "replace-one" and privacy["unit"] == "one user's rows within one window"
     assert key in (None, release.key.key_id()), "filled in where the key is read"
     assert found == {
         "report": "weekly é",
         "runner": "direct",
         "mechanism": "joint",
         "answer": "sequence",
-        "parameters": {"epsilon": 0.5, "skew": "3/5", "noise": "gumbel", "neighbours": "swap"},
+        "parameters": {"epsilon": 0.5, "skew": "3/5", "noise": "gumbel", "neighbours": "replace-one"},
         "k": 12,
         "max_items_per_user": 7,
         "delta_of_a_shared_hash": 2.0**-63,

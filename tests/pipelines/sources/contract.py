@@ -60,9 +60,9 @@ class SourceContract:
     def test_it_is_a_value(self, source: Source) -> None:
         assert is_dataclass(source) and pickle.loads(pickle.dumps(source)) == source
         with pytest.raises((FrozenInstanceError, AttributeError)):
-            source.place = "elsewhere"  # type: ignore[misc]
-        assert isinstance(source.place, str) and isinstance(source.bounded, bool) and isinstance(source.live, bool)
-        assert source.stored_bytes() >= 0 and all("://" not in place for place in source.local_places())
+            source.uri = "elsewhere"  # type: ignore[misc]
+        assert isinstance(source.uri, str) and isinstance(source.bounded, bool) and isinstance(source.live, bool)
+        assert source.stored_bytes() >= 0 and all("://" not in uri for uri in source.local_paths())
 
     def test_a_look_changes_nothing_and_reads_no_row(self, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
         before = self.state()

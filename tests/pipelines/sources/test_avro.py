@@ -188,7 +188,7 @@ def test_ranges_begin_and_end_with_blocks_whatever_the_rows_hold(tmp_path: Path)
         assert len(ranges) == 1 or size < file.size
         found = read(path, size=size)
         assert found.rows == [(row["user"], row["item"]) for row in rows if "\0" not in row["item"]]
-        assert found.left_out == sum("\0" in row["item"] for row in rows)
+        assert found.dropped == sum("\0" in row["item"] for row in rows)
 
 
 def test_files_of_a_store_and_zipped_ones_are_read_whole() -> None:

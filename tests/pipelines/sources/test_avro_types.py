@@ -249,17 +249,17 @@ def hold_to_each_other(folder: Path, made: tuple, size: int, columns: Columns) -
     """Both decoders and the messages to what the rows are."""
     schema, blocks, rows = made
     expected = [row for row in rows if isinstance(row, tuple)]
-    left_out = {reason: rows.count(reason) for reason in ("null", "unreadable") if reason in rows}
+    dropped = {reason: rows.count(reason) for reason in ("null", "unreadable") if reason in rows}
     content = container(schema, [(len(block), b"".join(block)) for block in blocks])
     path = write(folder / "rows.avro", content)
-    assert read(path, columns, size) == (expected, sum(left_out.values()))
+    assert read(path, columns, size) == (expected, sum(dropped.values()))
     with patch.object(avro, "plain_types", lambda schema, fields: None):
-        assert read(path, columns, size) == (expected, sum(left_out.values()))
+        assert read(path, columns, size) == (expected, sum(dropped.values()))
     messages = [record for block in blocks for record in block]
     part = AvroPayload(json.dumps(schema)).rows(messages, columns)
     block, reasons = block_of(part, columns)
     assert list(zip(*(column.to_pylist() for column in block.columns), strict=True)) == expected
-    assert reasons == left_out
+    assert reasons == dropped
 
 
 @examples(120)

@@ -39,7 +39,7 @@ class TestFiles(SourceContract):
         return Files(f"{tmp_path}/none*.avro", COLUMNS)
 
     def changes(self) -> dict[str, Any]:
-        return {"place": f"{self.folder}/other.jsonl", "columns": OTHERS}
+        return {"uri": f"{self.folder}/other.jsonl", "columns": OTHERS}
 
     def state(self) -> object:
         return tree(self.folder)
@@ -82,7 +82,7 @@ class TestFolder(SourceContract):
         """What is to come may come to a folder that is not there yet."""
 
     def changes(self) -> dict[str, Any]:
-        return {"place": f"{self.folder}/b*.jsonl", "columns": OTHERS, "clock": "event"}
+        return {"uri": f"{self.folder}/b*.jsonl", "columns": OTHERS, "clock": "event"}
 
     def state(self) -> object:
         return tree(self.folder)
@@ -92,10 +92,10 @@ class TestFolder(SourceContract):
     ) -> None:
         name = source.identity(KEY, PERIOD)
         monkeypatch.chdir(self.folder)
-        assert replace(source, place="*.jsonl").identity(KEY, PERIOD) == name
-        assert replace(source, place="./*.jsonl").identity(KEY, PERIOD) == name
+        assert replace(source, uri="*.jsonl").identity(KEY, PERIOD) == name
+        assert replace(source, uri="./*.jsonl").identity(KEY, PERIOD) == name
         monkeypatch.chdir(self.folder.parent)
-        assert replace(source, place="*.jsonl").identity(KEY, PERIOD) != name
+        assert replace(source, uri="*.jsonl").identity(KEY, PERIOD) != name
 
     def test_how_often_it_is_looked_at_changes_nothing(self, source: Folder) -> None:
         assert replace(source, poll=timedelta(hours=1)).identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
@@ -115,7 +115,7 @@ class TestPubSub(SourceContract):
     def changes(self) -> dict[str, Any]:
         schema = AvroPayload('{"type": "record", "name": "Row", "fields": []}')
         return {
-            "place": "pubsub://projects/project-1/subscriptions/rows-2",
+            "uri": "pubsub://projects/project-1/subscriptions/rows-2",
             "columns": OTHERS,
             "payload": schema,
             "since": "2026-01-02",
@@ -136,7 +136,7 @@ class TestPubSub(SourceContract):
 
 
 @pytest.mark.parametrize(
-    ("place", "watch", "options", "field"),
+    ("uri", "watch", "options", "field"),
     [
         ("rows.avro", False, {"clock": "log"}, "clock"),
         ("rows.avro", False, {"payload": AvroPayload("{}")}, "payload"),
@@ -156,7 +156,7 @@ class TestPubSub(SourceContract):
         ("bigquery://p:d.t", True, {"snapshot": "gs://b/f"}, "input"),
     ],
 )
-def test_what_does_not_fit_an_address_is_refused(place: str, watch: bool, options: dict[str, Any], field: str) -> None:
+def test_what_does_not_fit_an_address_is_refused(uri: str, watch: bool, options: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidArgument) as refusal:
-        source_of(place, COLUMNS, watch, **options)
+        source_of(uri, COLUMNS, watch, **options)
     assert refusal.value.field == field

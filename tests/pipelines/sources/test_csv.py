@@ -49,7 +49,7 @@ class TestTabs(TestFormat):
 
 
 @pytest.mark.parametrize(
-    ("text", "rows", "left_out"),
+    ("text", "rows", "dropped"),
     [
         ("user,item\na,x\nb,y\n", [("a", "x"), ("b", "y")], 0),
         ("user,item\r\na,x\r\nb,y", [("a", "x"), ("b", "y")], 0),
@@ -76,10 +76,10 @@ class TestTabs(TestFormat):
     ],
 )
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV.GZ"])
-def test_dialects(tmp_path: Path, text: str, rows: list, left_out: int, ending: str) -> None:
+def test_dialects(tmp_path: Path, text: str, rows: list, dropped: int, ending: str) -> None:
     content = text.encode()
     path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.lower().endswith("gz") else content)
-    assert read(path) == (rows, left_out)
+    assert read(path) == (rows, dropped)
 
 
 @pytest.mark.parametrize("quoted_line_ends", [False, True])
@@ -256,7 +256,7 @@ def test_gzip_files_one_behind_the_other(tmp_path: Path) -> None:
     assert read(path).rows == [("a", "x"), ("b", "y")]
 
 
-def test_rows_that_cannot_be_read_are_left_out_each_by_itself(tmp_path: Path) -> None:
+def test_rows_that_cannot_be_read_are_dropped_each_by_itself(tmp_path: Path) -> None:
     lines = ["a,b", "secret,2,3", "only", "c\0,d", "e,f", '"g"h,i', "j\rk,l", '"m\rn",o', "", '"p', "q,", "r,s"]
     content = "\n".join(["user,item", *lines]).encode() + b"\ncaf\xe9,t\nu,v"
     path = write(tmp_path / "rows.csv", content)

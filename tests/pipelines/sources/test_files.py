@@ -218,7 +218,7 @@ class TestPatterns:
         write(tmp_path / "a b%" / "r.jsonl", TIMED)
         for host in ("", "localhost"):
             source = source_of(f"file://{host}{tmp_path}/a%20b%25/*.jsonl", COLUMNS)
-            assert source.place == f"{tmp_path}/a b%/*.jsonl" and source.stored_bytes() > 0
+            assert source.uri == f"{tmp_path}/a b%/*.jsonl" and source.stored_bytes() > 0
         for place in ("file://elsewhere/x.avro", "file://x.avro"):
             with pytest.raises(InvalidArgument, match="must be a path or file:///PATH") as refusal:
                 source_of(place, COLUMNS)

@@ -92,7 +92,7 @@ def test_every_format_gives_the_same_rows(
             path.write_bytes(content)
             found[ending] = read(path, COLUMNS, size)
     plain = found.pop("jsonl")
-    assert len(plain.rows) + plain.left_out == len(rows)
+    assert len(plain.rows) + plain.dropped == len(rows)
     for ending, its in found.items():
         assert json.dumps(its.rows) == json.dumps(plain.rows), ending
-        assert its.left_out == plain.left_out, ending
+        assert its.dropped == plain.dropped, ending

@@ -61,7 +61,7 @@ def test_a_file_of_several_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left_out"),
+    ("text", "dropped"),
     [
         ("[1, 2]\n", 1),
         ("user,item\nsecret,b\n", 2),
@@ -71,10 +71,8 @@ def test_a_file_of_several_chunks(tmp_path: Path) -> None:
         ('{"user": ["secret"], "item": 2}\n', 1),
     ],
 )
-def test_files_without_any_row_that_can_be_read_are_files_without_rows(
-    tmp_path: Path, text: str, left_out: int
-) -> None:
-    assert read(write(tmp_path / "rows.jsonl", text)) == ([], left_out)
+def test_files_without_any_row_that_can_be_read_are_files_without_rows(tmp_path: Path, text: str, dropped: int) -> None:
+    assert read(write(tmp_path / "rows.jsonl", text)) == ([], dropped)
 
 
 BROKEN = [
@@ -96,7 +94,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("place", [0, 1500, 2000])
-def test_a_row_that_cannot_be_read_is_left_out_by_itself_wherever_it_stands(tmp_path: Path, place: int) -> None:
+def test_a_row_that_cannot_be_read_is_dropped_by_itself_wherever_it_stands(tmp_path: Path, place: int) -> None:
     for broken in BROKEN:
         lines = [GOOD] * 2000
         lines.insert(place, broken)

@@ -26,7 +26,7 @@ from private_topk import Joint, PrivateTopK, Release, ReleaseKey, rank
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.frame import Frame, table_of
-from private_topk.transforms.elements import Shape
+from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.types import KINDS, kind_of, kind_of_class
 from private_topk.transforms.windows import Period
@@ -154,16 +154,16 @@ def objects(column: Column, folder: Path) -> list[str]:
     """Each value by itself: a column of objects has no type that could be refused."""
     found = framed(pd.DataFrame({"user": pd.Series(column.values, dtype=object), "item": "i"}))
     if column.read is None and not found:
-        raise InvalidArgument("", "left out, each by itself")
+        raise InvalidArgument("", "dropped, each by itself")
     return found
 
 
 def elements(column: Column, folder: Path) -> list[str]:
     kinds = {type(value) for value in column.values if value is not None}
-    Shape().check(beam.typehints.Tuple[kinds.pop(), str])
-    found = [Shape().values((value, "i")) for value in column.values]
+    ElementSchema().check(beam.typehints.Tuple[kinds.pop(), str])
+    found = [ElementSchema().values((value, "i")) for value in column.values]
     if column.loose and set(found) == {"unreadable"}:
-        raise InvalidArgument("", "left out, each by itself")
+        raise InvalidArgument("", "dropped, each by itself")
     return [row[0] for row in found if isinstance(row, tuple)]
 
 

@@ -67,7 +67,7 @@ class TestKafka(SourceContract):
 
     def test_a_password_is_neither_shown_nor_part_of_the_name(self, source: Kafka) -> None:
         secret = replace(source, topic=replace(source.topic, options=(("sasl.password", "hunter2"),)))
-        assert "hunter2" not in repr(secret) and "hunter2" not in secret.place
+        assert "hunter2" not in repr(secret) and "hunter2" not in secret.uri
         assert secret.identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
 
 

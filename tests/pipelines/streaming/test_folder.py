@@ -123,7 +123,7 @@ def check_what_was_told(said: str, rankings: Path, closes: str) -> None:
     labels = [Path(name).stem for name in published(rankings)]
     lines, first = told(said, "published"), told(said, "waiting")[0]
     assert sorted(line["window"] for line in lines) == labels
-    assert {line["place"] for line in lines} == {str(rankings)}
+    assert {line["output"] for line in lines} == {str(rankings)}
     assert (first["next_window"], first["closes"], first["left"], first["of"]) == (
         labels[0],
         closes,

@@ -46,7 +46,7 @@ def whole_topic(broker: Topics, commits: Commits) -> str:
     "window",
     [
         ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON),
-        ("--window", "28d", "--slide", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "swap"),
+        ("--window", "28d", "--slide", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "replace-one"),
     ],
     ids=["calendar", "sliding"],
 )
@@ -285,7 +285,7 @@ def test_rankings_of_groups_go_from_a_topic_to_a_topic(broker: Topics, tmp_path:
         assert key.partition("|")[2] == message["group"]
 
 
-def test_the_logs_clock_publishes_live_and_late_rows_are_left_out(
+def test_the_logs_clock_publishes_live_and_late_rows_are_dropped(
     broker: Topics, prism_runner: str, rankings: Path, tmp_path: Path
 ) -> None:
     """Rows as they happen, in windows of five seconds; what the log stamps after a window's end is late for it."""

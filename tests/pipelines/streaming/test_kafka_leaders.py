@@ -30,7 +30,7 @@ class Broker:
     replicas have it, up to LAG later. Both ask for the topic's consumers and are them.
     """
 
-    place, topic = "kafka://recorded/topic", "topic"
+    uri, topic = "kafka://recorded/topic", "topic"
 
     def __init__(self, seed: int, partitions: int) -> None:
         self.dice, self.now = random.Random(seed), START
@@ -152,7 +152,7 @@ def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch
     first, second = told
     assert first == "kafka://recorded/topic does not answer: windows wait for it"
     assert second.startswith("kafka://recorded/topic answers again, after ")
-    assert second.endswith(" held back for longer than the lateness of 0 s may be late, and left out")
+    assert second.endswith(" held back for longer than the lateness of 0 s may be late, and dropped")
 
 
 def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_a_number_beyond_64_bits_harms_no_other_message(field: str) -> None:
     assert [found[0], found[-1]] == [("1", "2", 3_000_000)] * 2 and len(found) <= 3
 
 
-def test_what_lacks_a_value_is_left_out() -> None:
+def test_what_lacks_a_value_is_dropped() -> None:
     lacking = [
         b'{"user": "a", "item": "x"}',
         b'{"user": null, "item": "x", "time": 1}',

@@ -70,7 +70,7 @@ def test_draws_are_those_of_counts_of_users(name: str) -> None:
         assert units(times * counts, 2, one).tolist() == users(counts, 2, two).tolist()
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", PUBLIC)
 def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
     """Of users who add anything up to the cap to every item: no proof leans on counts that move by 0 or 1."""
@@ -80,7 +80,7 @@ def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> 
     assert mechanism.cost(1).delta or met > 0.4
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_no_neighbour_tells_more_where_items_appear_and_vanish(name: str, relation: str) -> None:
     """A count of 0 is an item that does not exist. Among the moves are those of levels in both directions at once."""
@@ -97,7 +97,7 @@ def _reachable(mechanism: Mechanism, counts: tuple[int, ...]) -> list[tuple[int,
     """What a user of at most two items makes of counts, or one replaced."""
     cap, bound = mechanism.cap, mechanism.parameter("max_items_per_user") or len(counts)
     one = [m for m in itertools.product(range(cap + 1), repeat=len(counts)) if np.count_nonzero(m) <= bound]
-    if mechanism.parameter("neighbours") == "swap":
+    if mechanism.parameter("neighbours") == "replace-one":
         moves = {tuple(a - b for a, b in zip(up, down, strict=True)) for up in one for down in one}
     else:
         moves = {*one, *(tuple(-move for move in user) for user in one)}

@@ -46,7 +46,7 @@ def chosen(k: int, epsilon: float, ordered: bool = True, forecast: Forecast | No
     return choose(offered(k, epsilon, **asked), k, items, ordered, forecast).name
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(
     ("k", "epsilon", "asked", "name"),
     [
@@ -84,7 +84,7 @@ def test_a_set_where_epsilon_is_large() -> None:
     assert chosen(50, 3.0, False) == "canonical"
     assert chosen(50, 3.0, True) == "oneshot", "a sequence is wanted"
     assert chosen(50, 1.0, False) == "oneshot", "without a forecast"
-    assert chosen(50, 3.0, False, neighbours="swap") == "oneshot", "half of the epsilon"
+    assert chosen(50, 3.0, False, neighbours="replace-one") == "oneshot", "half of the epsilon"
     assert chosen(50, 3.0, False, delta=1e-6) == "cdp-peeling", "which has less noise"
     assert chosen(1, 3.0, False) == "oneshot"
 

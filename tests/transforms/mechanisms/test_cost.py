@@ -83,7 +83,7 @@ def of_losses(counts: list[int], sizes: list[int], k: int, rate: float, loss: Lo
 
 def law_of(mechanism: Mechanism, counts: list[int], sizes: list[int], k: int) -> Law:
     """From the papers' definitions: P of all answers with a sequence of kinds."""
-    e, w = float(mechanism.epsilon), mechanism.cap * (2 if mechanism.neighbours == "swap" else 1)
+    e, w = float(mechanism.epsilon), mechanism.cap * (2 if mechanism.neighbours == "replace-one" else 1)
     rounds = {"peeling": e / k / w, "cdp-peeling": float(getattr(mechanism, "share", lambda k: 0)(k)) / w}
     name = mechanism.about.name
     if name in rounds:
@@ -125,7 +125,7 @@ def pairs_of_kinds(mechanism: Mechanism, k: int) -> Iterator[Kinds]:
     """A dozen equal items of which some move; two groups; a user with as many items as may be."""
     most = mechanism.parameter("max_items_per_user") or k + 2
     for moved in sorted({1, min(most, (k + 2) // 2), min(most, k)}):
-        if mechanism.neighbours == "swap":
+        if mechanism.neighbours == "replace-one":
             still = (Kind(3, 3, k - 2 * moved),) if 2 * moved < k else ()
             yield Kind(3, 4, moved), Kind(3, 2, moved), *still
         else:
@@ -134,19 +134,19 @@ def pairs_of_kinds(mechanism: Mechanism, k: int) -> Iterator[Kinds]:
 
 
 HELD = [
-    *(Peeling(1.0, relation) for relation in ("add-remove", "swap")),
-    *(PnfPeeling(1.0, relation) for relation in ("add-remove", "swap")),
+    *(Peeling(1.0, relation) for relation in ("add-remove", "replace-one")),
+    *(PnfPeeling(1.0, relation) for relation in ("add-remove", "replace-one")),
     CdpPeeling(1.0, 1e-6),
     Joint(1.0),
-    Joint(2.0, 0.75, neighbours="swap"),
+    Joint(2.0, 0.75, neighbours="replace-one"),
     FastJoint(2.0, 0.9),
     JointSet(1.0),
     Canonical(1.0),
-    Canonical(1.0, 1, neighbours="swap"),
+    Canonical(1.0, 1, neighbours="replace-one"),
     Oneshot(1.0),
     Oneshot(1.0, "laplace"),
     Laplace(1.0, 1),
-    Laplace(1.0, 2, "swap"),
+    Laplace(1.0, 2, "replace-one"),
     Gaussian(1.0, 1e-3, 2),
 ]
 
@@ -164,11 +164,11 @@ STATED = [
     (Peeling(2.0), 10, Cost(TWO, rho=Fraction(4, 80), bounded_range=Fraction(19, 5))),
     (Oneshot(2.0, "gumbel"), 10, Peeling(2.0).cost(10)),
     (PnfPeeling(2.0), 10, Cost(TWO, rho=10 * rho_of_pure(Fraction(1, 5)))),
-    (LimitDomain(1.0, 1e-6), 5, Cost(Fraction(1), Fraction(1e-6), Fraction(5, 200), rest=Fraction(1e-6) / 2)),
+    (LimitDomain(1.0, 1e-6), 5, Cost(Fraction(1), Fraction(1e-6), Fraction(5, 200), zcdp_delta=Fraction(1e-6) / 2)),
     *(
         (kind(2.0, neighbours=relation), 5, Cost.exponential(TWO))
         for kind in (Joint, FastJoint, JointSet, Canonical)
-        for relation in ("add-remove", "swap")
+        for relation in ("add-remove", "replace-one")
     ),
     (Peeling(2.0), 1, Cost.exponential(TWO)),
     *(
@@ -179,7 +179,7 @@ STATED = [
             JointSet(2.0, "laplace"),
             Canonical(2.0, noise="laplace"),
             Gamma(2.0),
-            Gamma(2.0, "swap"),
+            Gamma(2.0, "replace-one"),
         )
     ),
 ]

@@ -38,14 +38,14 @@ def test_a_relation_that_is_not_offered_is_refused(name: str) -> None:
         n: v for n, v in (("delta", 0.1), ("max_items_per_user", 1)) if n in MECHANISMS[name].__dataclass_fields__
     }
     with pytest.raises(
-        InvalidArgument, match=f"neighbours must be one of add-remove, swap for {name}, got 'both'"
+        InvalidArgument, match=f"neighbours must be one of add-remove, replace-one for {name}, got 'both'"
     ) as caught:
         MECHANISMS[name](epsilon=1.0, neighbours="both", **needed)
     assert caught.value.field == "neighbours"
 
 
 def test_what_one_user_changes() -> None:
-    assert (sensitivity("add-remove"), sensitivity("swap")) == (1, 2)
+    assert (sensitivity("add-remove"), sensitivity("replace-one")) == (1, 2)
 
 
 def test_refusals_name_the_field_and_show_no_count() -> None:

@@ -50,18 +50,18 @@ from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
 from tests.transforms.mechanisms.test_weighted import law_of, sums
 
 TYPED = [
-    Peeling(1.0, "swap"),
-    PnfPeeling(1.0, "swap"),
-    CdpPeeling(0.3, 0.05, "swap"),
-    Joint(1.0, 0.75, neighbours="swap"),
-    FastJoint(2.0, 0.9, neighbours="swap"),
-    JointSet(1.0, neighbours="swap"),
-    Canonical(1.0, 1, neighbours="swap"),
-    Oneshot(1.0, "laplace", neighbours="swap"),
-    Laplace(1.0, 2, "swap"),
-    Laplace(1.0, None, "swap"),
-    Gaussian(0.3, 0.05, 2, "swap"),
-    Gaussian(0.3, 0.05, None, "swap"),
+    Peeling(1.0, "replace-one"),
+    PnfPeeling(1.0, "replace-one"),
+    CdpPeeling(0.3, 0.05, "replace-one"),
+    Joint(1.0, 0.75, neighbours="replace-one"),
+    FastJoint(2.0, 0.9, neighbours="replace-one"),
+    JointSet(1.0, neighbours="replace-one"),
+    Canonical(1.0, 1, neighbours="replace-one"),
+    Oneshot(1.0, "laplace", neighbours="replace-one"),
+    Laplace(1.0, 2, "replace-one"),
+    Laplace(1.0, None, "replace-one"),
+    Gaussian(0.3, 0.05, 2, "replace-one"),
+    Gaussian(0.3, 0.05, None, "replace-one"),
 ]
 OTHERS = (
     Gamma,  # test_noisy_order holds its two draws
@@ -71,7 +71,10 @@ OTHERS = (
 
 
 def test_all_that_are_said_to_move_as_one_are_here() -> None:
-    assert {kind for kind in MECHANISMS.values() if kind.guarantee.swap_costs_one_draw} == {*map(type, TYPED), *OTHERS}
+    assert {kind for kind in MECHANISMS.values() if kind.guarantee.replacement_costs_one_draw} == {
+        *map(type, TYPED),
+        *OTHERS,
+    }
 
 
 def one_way(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, Law]]:
@@ -110,10 +113,10 @@ def test_leaving_one_and_entering_another_cost_one_draw(mechanism: Mechanism) ->
 @pytest.mark.parametrize("mechanism", TYPED, ids=lambda mechanism: mechanism.about.name)
 def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, before: int, now: int) -> None:
     """One user added or removed: who counted in one group before takes `before` off its scores, and adds `now` to those
-    of another. Under "swap" two such users, in up to four groups.
+    of another. Under "replace-one" two such users, in up to four groups.
     """
     for k in (1, 2):
-        hold(replace(mechanism, neighbours="add-remove", cap=before + now, falls=before), k, before, now)
+        hold(replace(mechanism, neighbours="add-remove", cap=before + now, negative_sensitivity=before), k, before, now)
 
 
 JANUARY, MARCH = (datetime(2026, month, 1, tzinfo=timezone.utc) for month in (1, 3))
@@ -134,8 +137,8 @@ def parts(mechanism: Mechanism, k: int, before: int, now: int) -> list[Fraction]
 @pytest.mark.parametrize("mechanism", TYPED, ids=repr)
 def test_a_riser_of_one_of_its_windows_costs_a_part(mechanism: Mechanism, before: int, now: int) -> None:
     """As `budget.accounting.Charge` says."""
-    for k, relation in itertools.product((1, 2, 5), ("add-remove", "swap")):
-        risers = replace(mechanism, neighbours=relation, cap=before + now, falls=before)
+    for k, relation in itertools.product((1, 2, 5), ("add-remove", "replace-one")):
+        risers = replace(mechanism, neighbours=relation, cap=before + now, negative_sensitivity=before)
         paid = parts(risers, k, before, now)
         assert sum(paid) == 1
         for step, part in zip((before, now), paid, strict=True):
@@ -155,7 +158,7 @@ def test_a_part_of_a_large_epsilon_is_no_square(mechanism: Mechanism, epsilon: i
     """One item against as many others as tell most. The square of the part would do for epsilon 4, not for 40."""
     square, worst = 0.0, 0.0
     for before, now in [(1, 1), (1, 2), (2, 3), (1, 9)]:
-        risers = replace(mechanism, epsilon=epsilon, cap=before + now, falls=before)
+        risers = replace(mechanism, epsilon=epsilon, cap=before + now, negative_sensitivity=before)
         cost = risers.cost(1)
         for step, part in zip((before, now), parts(risers, 1, before, now), strict=True):
             share = epsilon * step / (before + now)
@@ -177,8 +180,8 @@ def both_ways(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, La
 
 def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
     """The look's power: draws calibrated to users who come or go, twice, are twice over the budget."""
-    assert hold(Peeling(1.0, "swap"), 1) > 0.5
-    assert hold(Laplace(1.0, 2, "swap"), 5) > 0.6
+    assert hold(Peeling(1.0, "replace-one"), 1) > 0.5
+    assert hold(Laplace(1.0, 2, "replace-one"), 5) > 0.6
     for planted in (Peeling(1.0), Laplace(1.0, 2), Joint(1.0), Gaussian(0.3, 0.05, 2)):
         with pytest.raises(AssertionError):
             hold(planted, 2)
@@ -190,7 +193,7 @@ def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.2), (2.0, 0.02)])
 def test_two_draws_of_weighted_gaussian_cost_one(epsilon: float, delta: float) -> None:
     """Rare items, crowds at the threshold, and every user who leaves the one and enters the other."""
-    mechanism = WeightedGaussian(epsilon, delta, 2, 1, "swap")
+    mechanism = WeightedGaussian(epsilon, delta, 2, 1, "replace-one")
     near, rare = round(mechanism.threshold() / 2**16), mechanism.tau() >> 16
     users = [u for n in (1, 2) for u in itertools.combinations(range(2), n)]
     worst = 0.0
@@ -207,9 +210,9 @@ def test_two_draws_of_weighted_gaussian_cost_one(epsilon: float, delta: float) -
 
 
 def test_two_draws_of_a_weighted_order_cost_one() -> None:
-    """Squared distances of independent draws add up: those of one who comes and one who goes to that of a swap."""
+    """Squared distances of independent draws add up: of one who comes and one who goes, to a replacement."""
     for d, whole in itertools.product((2, 3, 5, 8, 100), (1, 2, 5, 60)):
-        once, swapped = (WeightedOrder(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "swap"))
+        once, swapped = (WeightedOrder(1.0, 1e-3, 99, whole, relation) for relation in ("add-remove", "replace-one"))
         assert 2 * once.squared_sensitivity(d) <= swapped.squared_sensitivity(d)
 
 
@@ -222,9 +225,11 @@ class _SaysNothing(Peeling):
 
 def test_who_says_nothing_pays_for_both() -> None:
     assert (
-        _SaysNothing(1.0, "swap").rankings_moved(3) == 6 == LimitDomain(1.0, 1e-6, neighbours="swap").rankings_moved(3)
+        _SaysNothing(1.0, "replace-one").rankings_moved(3)
+        == 6
+        == LimitDomain(1.0, 1e-6, neighbours="replace-one").rankings_moved(3)
     )
-    assert _SaysNothing(1.0).rankings_moved(3) == 3 == Peeling(1.0, "swap").rankings_moved(3)
+    assert _SaysNothing(1.0).rankings_moved(3) == 3 == Peeling(1.0, "replace-one").rankings_moved(3)
 
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
@@ -233,8 +238,8 @@ SIZES = [(1, None), (5, None), (5, 1), (5, 3), (7, 4)]
 
 @pytest.mark.parametrize(("size", "limit"), SIZES)
 def test_noise_of_counts_covers_both(size: int, limit: int | None) -> None:
-    """Gaussian: squared lengths of a way out and a way in add up, and so they do to what a swap may have."""
-    noise = noise_of_counts(size, EPSILON, DELTA, limit, "swap", 1, True)
+    """Gaussian: squared lengths of a way out and a way in add up, and so they do to what a replacement may have."""
+    noise = noise_of_counts(size, EPSILON, DELTA, limit, "replace-one", 1, True)
     assert isinstance(noise, CorrelatedGaussian)
     inverse = np.linalg.inv(float(noise.own) * np.eye(size) + float(noise.shared))
     moves = np.array(list(itertools.product((-1, 0, 1), repeat=size)))
@@ -244,15 +249,15 @@ def test_noise_of_counts_covers_both(size: int, limit: int | None) -> None:
     between = 2 * lengths[(up <= (limit or size)) & (down == 0)].max()
     allowed = 1 / float(gaussian_scale(EPSILON, DELTA, Fraction(1))) ** 2
     assert max(within, between) == pytest.approx(allowed, rel=1e-9), "and the budget is used up"
-    plain = noise_of_counts(size, EPSILON, DELTA, limit, "swap")
+    plain = noise_of_counts(size, EPSILON, DELTA, limit, "replace-one")
     assert plain.variance() <= noise.variance() <= plain.variance() * Fraction(size + 1, size)
 
 
 @pytest.mark.parametrize("limit", [None, 1, 3])
 def test_pure_noise_of_counts_is_that_of_half_the_budget(limit: int | None) -> None:
-    """One who comes or goes costs a half, whatever the noise: two of them are a swap, in one ranking or in two."""
+    """One who comes or goes costs a half, whatever the noise: two are a replacement, in one ranking or in two."""
     for size in (1, 4, 40):
-        noise = noise_of_counts(size, EPSILON, None, limit, "swap", 3, True)
+        noise = noise_of_counts(size, EPSILON, None, limit, "replace-one", 3, True)
         assert noise == noise_of_counts(size, EPSILON / 2, None, limit, "add-remove", 3)
         held = min(size, limit or size)
         assert isinstance(noise, IndependentLaplace | Spread)

@@ -47,13 +47,13 @@ def covariance(noise: CorrelatedGaussian, size: int) -> np.ndarray:
 
 def moves(size: int, limit: int | None, neighbours: str) -> np.ndarray:
     """Every way in which one user can move the counts."""
-    steps = (-1, 0, 1) if neighbours == "swap" else (0, 1)
+    steps = (-1, 0, 1) if neighbours == "replace-one" else (0, 1)
     found = np.array(list(itertools.product(steps, repeat=size)))
     most = limit or size
     return found[((found > 0).sum(axis=1) <= most) & ((found < 0).sum(axis=1) <= most)]
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("size", "limit"), SIZES)
 def test_no_move_is_longer_than_the_budget_allows(size: int, limit: int | None, neighbours: str) -> None:
     inverse = np.linalg.inv(covariance(gaussian(size, limit, neighbours), size))
@@ -86,14 +86,14 @@ def test_the_pure_noise_is_the_one_of_least_variance() -> None:
         (100, None, "add-remove"): Spread,
         (100, 28, "add-remove"): IndependentLaplace,
         (100, 30, "add-remove"): Spread,
-        (100, None, "swap"): Cube,
-        (100, 3, "swap"): IndependentLaplace,
+        (100, None, "replace-one"): Cube,
+        (100, 3, "replace-one"): IndependentLaplace,
         (1, None, "add-remove"): IndependentLaplace,
     }
     for (size, limit, neighbours), kind in kinds.items():
         found = noise_of_counts(size, 1.0, None, limit, neighbours)
         assert type(found) is kind
-        moved = min(size, (limit or size) * (2 if neighbours == "swap" else 1))
+        moved = min(size, (limit or size) * (2 if neighbours == "replace-one" else 1))
         assert found.stddev() <= IndependentLaplace(Fraction(moved)).stddev()
     # Large rates: rounding then weighs more than what the shape of the noise saves.
     assert isinstance(noise_of_counts(3, 50.0), IndependentLaplace)
@@ -103,7 +103,7 @@ def test_the_pure_noise_is_the_one_of_least_variance() -> None:
 def test_noise_is_calibrated_to_the_fewest_counts_one_user_moves(delta: float | None) -> None:
     assert publish(epsilon=1.0, delta=delta) == publish(epsilon=1.0, delta=delta, max_items_per_user=50)
     assert publish(epsilon=1.0, delta=delta) == publish(epsilon=1.0, delta=delta, max_items_per_user=99)
-    swapped = publish(epsilon=1.0, delta=delta, max_items_per_user=3, neighbours="swap")
+    swapped = publish(epsilon=1.0, delta=delta, max_items_per_user=3, neighbours="replace-one")
     assert swapped != publish(epsilon=1.0, delta=delta, max_items_per_user=3)
 
 

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.gamma import Gamma
 from private_topk.transforms.mechanisms.gaussian import Gaussian
@@ -100,7 +100,7 @@ class NoisyOrder(ItemByItem):
         """From the same bits, draw by draw; and these bits show a scale that is off by a hundredth."""
         apart = 0
         for counts in VECTORS:
-            named = Named.of(np.array(counts))
+            named = IndexedCounts.of(np.array(counts))
             for k in {1, 4, len(counts) // 4}:
                 noise, scale = self.noise_and_scale(mechanism, len(counts), k)
                 mine, its, off = (RandomBits.keyed(b"scale") for _ in range(3))
@@ -113,7 +113,7 @@ class NoisyOrder(ItemByItem):
 
 
 class TestPeeling(NoisyOrder):
-    mechanisms = [Peeling(1.0), Peeling(2.5, neighbours="swap")]
+    mechanisms = [Peeling(1.0), Peeling(2.5, neighbours="replace-one")]
 
     def noise_and_scale(self, mechanism: Peeling, d: int, k: int) -> tuple[str, Fraction]:
         return "gumbel", (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
@@ -142,7 +142,7 @@ def bounded_range(share: float, k: int, delta: float) -> float:
 
 
 class TestCdpPeeling(NoisyOrder):
-    mechanisms = [CdpPeeling(1.0, 0.1), CdpPeeling(2.0, 0.3, neighbours="swap")]
+    mechanisms = [CdpPeeling(1.0, 0.1), CdpPeeling(2.0, 0.3, neighbours="replace-one")]
 
     def noise_and_scale(self, mechanism: CdpPeeling, d: int, k: int) -> tuple[str, Fraction]:
         return "gumbel", (1 if mechanism.neighbours == "add-remove" else 2) / mechanism.share(k)
@@ -163,7 +163,7 @@ class TestCdpPeeling(NoisyOrder):
 
 
 class TestOneshot(NoisyOrder):
-    mechanisms = [Oneshot(1.0, noise=noise) for noise in LIPSCHITZ_NOISES] + [Oneshot(2.0, neighbours="swap")]
+    mechanisms = [Oneshot(1.0, noise=noise) for noise in LIPSCHITZ_NOISES] + [Oneshot(2.0, neighbours="replace-one")]
 
     def noise_and_scale(self, mechanism: Oneshot, d: int, k: int) -> tuple[str, Fraction]:
         return mechanism.noise, (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
@@ -181,8 +181,8 @@ class TestLaplace(NoisyOrder):
     mechanisms = [
         Laplace(1.0),
         Laplace(1.0, max_items_per_user=1),
-        Laplace(2.0, neighbours="swap"),
-        Laplace(2.0, max_items_per_user=1, neighbours="swap"),
+        Laplace(2.0, neighbours="replace-one"),
+        Laplace(2.0, max_items_per_user=1, neighbours="replace-one"),
     ]
 
     def noise_and_scale(self, mechanism: Laplace, d: int, k: int) -> tuple[str, Fraction]:
@@ -200,7 +200,7 @@ class TestGaussian(NoisyOrder):
     mechanisms = [
         Gaussian(1.0, 0.05),
         Gaussian(1.0, 0.05, max_items_per_user=1),
-        Gaussian(1.0, 0.05, max_items_per_user=2, neighbours="swap"),
+        Gaussian(1.0, 0.05, max_items_per_user=2, neighbours="replace-one"),
     ]
 
     def noise_and_scale(self, mechanism: Gaussian, d: int, k: int) -> tuple[str, Fraction]:
@@ -214,7 +214,7 @@ class TestGaussian(NoisyOrder):
         best = brentq(lambda s: delta_of(s, epsilon, math.sqrt(squared)) - delta, 1e-2, 1e6, xtol=1e-12)
         assert float(Gaussian(epsilon, delta, max_items_per_user=m).scale(d)) == pytest.approx(best, rel=1e-8)
 
-    @pytest.mark.parametrize(("neighbours", "step"), [("add-remove", 1), ("swap", 2)])
+    @pytest.mark.parametrize(("neighbours", "step"), [("add-remove", 1), ("replace-one", 2)])
     def test_the_order_of_two_uses_its_budget_up(self, neighbours: str, step: int) -> None:
         """Which of two is first is told by one difference, for which the noise is as small as it may be."""
         mechanism = Gaussian(0.5, 1e-3, neighbours=neighbours)
@@ -240,14 +240,16 @@ class TestGaussian(NoisyOrder):
 
 
 class TestGamma(ItemByItem):
-    mechanisms = [Gamma(1.0), Gamma(2.0, neighbours="swap")]
+    mechanisms = [Gamma(1.0), Gamma(2.0, neighbours="replace-one")]
     drawn = (2,)
     grid = [counts for counts in SMALL_COUNTS if len(counts) <= 3]
 
     def law(self, mechanism: Gamma, counts: tuple[int, ...], k: int) -> Law:
-        return laws.gamma_order(counts, k, Fraction(mechanism.epsilon) * (1 if mechanism.neighbours == "swap" else 2))
+        return laws.gamma_order(
+            counts, k, Fraction(mechanism.epsilon) * (1 if mechanism.neighbours == "replace-one" else 2)
+        )
 
-    @pytest.mark.parametrize("relation", ["add-remove", "swap"])
+    @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
     def test_two_items_spend_most_of_the_budget(self, relation: str) -> None:
         """Half as much noise again as is needed would show no more than two thirds of it."""
         mechanism, worst = Gamma(1.0, relation), 0.0
@@ -265,11 +267,11 @@ class TestGamma(ItemByItem):
         for number in range(20):
             one, two = (RandomBits.keyed(b"%d" % number) for _ in range(2))
             counts = np.arange(30) * 7 % 31
-            assert Gamma(1.0)(counts, 5, one).tolist() == Gamma(2.0, "swap")(counts, 5, two).tolist()
+            assert Gamma(1.0)(counts, 5, one).tolist() == Gamma(2.0, "replace-one")(counts, 5, two).tolist()
 
     def test_either_of_a_swaps_draws_costs_half(self) -> None:
         """A user who leaves one ranking and enters another changes both as one who comes or goes."""
-        mechanism = Gamma(1.0, "swap")
+        mechanism = Gamma(1.0, "replace-one")
         for counts in [(2, 1), (3, 3, 3), (4, 3, 1, 0)]:
             for moved in neighbours(counts):
                 for k in (1, 2):
@@ -278,7 +280,7 @@ class TestGamma(ItemByItem):
 
 
 class TestPnfPeeling(ItemByItem):
-    mechanisms = [PnfPeeling(1.0), PnfPeeling(2.5, neighbours="swap")]
+    mechanisms = [PnfPeeling(1.0), PnfPeeling(2.5, neighbours="replace-one")]
 
     def law(self, mechanism: PnfPeeling, counts: tuple[int, ...], k: int) -> Law:
         return laws.permute_and_flip(

@@ -24,7 +24,7 @@ from private_topk.transforms.mechanisms import (
     Restricted,
     parameters_of,
 )
-from private_topk.transforms.mechanisms.exact.histogram import Named
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.weighted import UNIT
 
 PINNED = Path(__file__).with_name("pinned_answers.json")
@@ -54,9 +54,9 @@ def configurations() -> Iterator[Mechanism]:
             needed["max_items_per_user"] = 2
         for variant in VARIANTS.get(name, [{}]):
             yield kind(epsilon=0.1, **needed, **variant)
-            yield kind(epsilon=2.0, neighbours="swap", **needed, **variant)
+            yield kind(epsilon=2.0, neighbours="replace-one", **needed, **variant)
     yield Restricted(PnfPeeling(1.0), 0.5, 1e-6)
-    yield Restricted(Peeling(1.0, "swap"), 0.5, 1e-6)
+    yield Restricted(Peeling(1.0, "replace-one"), 0.5, 1e-6)
 
 
 def checksum(mechanism: Mechanism) -> str:
@@ -65,7 +65,7 @@ def checksum(mechanism: Mechanism) -> str:
     for counts in VECTORS.values():
         for k in (1, 5) if len(counts) < 10 else (1, 5, 20):
             given = counts * UNIT if mechanism.guarantee.metric == "weights" and counts.max() < 2**40 else counts
-            bits, named = RandomBits.keyed(b"pinned"), Named.of(given)
+            bits, named = RandomBits.keyed(b"pinned"), IndexedCounts.of(given)
             prepared = mechanism.prepare(named.histogram)
             # Ten draws of one prepared mechanism are ten calls: `test_front` and `frequencies` compare them.
             drawn = [named.items(prepared.ranks(k, bits)) for _ in range(10)]

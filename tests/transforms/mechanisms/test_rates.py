@@ -46,7 +46,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
     WeightedOrder,
 )
-from private_topk.transforms.mechanisms.exact.accounting import exponential_share, gaussian_scale, largest_delta_q
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, largest_delta_q, per_round_epsilon
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES, standard_noise
 from private_topk.transforms.mechanisms.weighted import UNIT
@@ -109,16 +109,16 @@ def coin(log_odds: float) -> Chances:
 WHOLE = [
     # What a unit of the low count's gap weighs, of the definitions.
     (Joint(0.01), Fraction(1, 2)),
-    (Joint(0.02, neighbours="swap"), Fraction(1, 2)),
+    (Joint(0.02, neighbours="replace-one"), Fraction(1, 2)),
     (Joint(0.01, noise="exponential"), Fraction(1, 2)),
     (Joint(0.01, Fraction(3, 4)), Fraction(3, 4)),
     (Joint(0.01, 1, "exponential"), Fraction(1)),
     (FastJoint(0.01), Fraction(1, 2)),
-    (FastJoint(0.02, neighbours="swap"), Fraction(1, 2)),
-    (JointSet(0.02, neighbours="swap"), Fraction(1, 2)),
+    (FastJoint(0.02, neighbours="replace-one"), Fraction(1, 2)),
+    (JointSet(0.02, neighbours="replace-one"), Fraction(1, 2)),
     (JointSet(0.01, "laplace"), Fraction(1, 2)),
     *((Canonical(0.01, noise=noise), Fraction(1, 2)) for noise in LIPSCHITZ_NOISES),
-    (Canonical(0.02, neighbours="swap"), Fraction(1, 2)),
+    (Canonical(0.02, neighbours="replace-one"), Fraction(1, 2)),
     (Canonical(0.01, 1), Fraction(1)),
     (Canonical(0.01, Fraction(1, 3)), Fraction(1, 3)),
 ]
@@ -146,7 +146,7 @@ def test_the_rate_of_a_loss_by_the_smallest_count_taken(mechanism: Mechanism, pa
     [
         (Canonical(0.01), Fraction(1, 2)),
         (Canonical(0.01, 0), Fraction(1)),
-        (Canonical(0.02, Fraction(2, 3), neighbours="swap"), Fraction(1, 3)),
+        (Canonical(0.02, Fraction(2, 3), neighbours="replace-one"), Fraction(1, 3)),
     ],
     ids=repr,
 )
@@ -200,13 +200,13 @@ def normal(squared: float) -> Fraction:
 
 NOISY: list[tuple[Mechanism, str, Fraction]] = [
     (Peeling(0.125), "gumbel", K / EPSILON),
-    (Peeling(0.125, "swap"), "gumbel", 2 * K / EPSILON),
-    (CdpPeeling(0.125, 1e-6), "gumbel", 1 / exponential_share(EPSILON, DELTA, K)),
+    (Peeling(0.125, "replace-one"), "gumbel", 2 * K / EPSILON),
+    (CdpPeeling(0.125, 1e-6), "gumbel", 1 / per_round_epsilon(EPSILON, DELTA, K)),
     *((Oneshot(0.125, noise), noise, K / EPSILON) for noise in LIPSCHITZ_NOISES if noise != "gumbel"),
     (Laplace(0.125), "laplace", K / EPSILON),
-    (Laplace(0.125, 100, "swap"), "laplace", 200 / EPSILON),
+    (Laplace(0.125, 100, "replace-one"), "laplace", 200 / EPSILON),
     (Gaussian(0.125, 1e-6, 400), "gaussian", normal(400)),
-    (Gaussian(0.125, 1e-6, 400, "swap"), "gaussian", normal(800)),
+    (Gaussian(0.125, 1e-6, 400, "replace-one"), "gaussian", normal(800)),
     (WeightedOrder(0.125, 1e-6, 900, 400), "gaussian", UNIT * normal(400)),
 ]
 
@@ -227,7 +227,7 @@ def test_the_rate_of_permute_and_flip() -> None:
     def law_at(factor: float) -> Chances:
         return stats.binom.pmf(np.arange(k + 1), k, coin(math.log(many / few) - factor * rate * gap)[1])
 
-    assert_rate(law_at, lows(PnfPeeling(0.125, "swap"), balance(gap, few, many), k))
+    assert_rate(law_at, lows(PnfPeeling(0.125, "replace-one"), balance(gap, few, many), k))
 
 
 def test_the_radius_of_gamma() -> None:

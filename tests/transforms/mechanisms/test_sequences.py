@@ -23,7 +23,7 @@ HALF, FIVE_NINTHS, THREE_QUARTERS, ONE = Fraction(1, 2), Fraction(5, 9), Fractio
 
 def joint_law(mechanism: Joint, counts: tuple[int, ...], k: int) -> Law:
     """The law the docstring states, by enumeration."""
-    rate = Fraction(mechanism.epsilon) / {"add-remove": 1, "swap": 2}[mechanism.neighbours]
+    rate = Fraction(mechanism.epsilon) / {"add-remove": 1, "replace-one": 2}[mechanism.neighbours]
     return laws.best_sequence(counts, k, rate, mechanism.noise, ONE if k == 1 else mechanism.skew)
 
 
@@ -33,8 +33,8 @@ class TestJoint(Contract):
         Joint(1.0),
         Joint(0.5, noise="exponential"),
         Joint(2, skew=FIVE_NINTHS),
-        Joint(0.1, skew=0.75, noise="exponential", neighbours="swap"),
-        Joint(1.0, skew=1, neighbours="swap"),
+        Joint(0.1, skew=0.75, noise="exponential", neighbours="replace-one"),
+        Joint(1.0, skew=1, neighbours="replace-one"),
     ]
 
 
@@ -44,8 +44,8 @@ class TestJoint(Contract):
         (Joint(1.0), (4, 3, 1, 0), 2),
         (Joint(3.0, FIVE_NINTHS, "exponential"), (6, 3, 3, 4), 2),
         (Joint(1.0), (4, 3, 1, 0), 1),
-        (Joint(1.0, THREE_QUARTERS, "gumbel", "swap"), (2**62, 2**62 - 3, 2**62 - 1, 0), 2),
-        (Joint(0.7, ONE, "exponential", "swap"), (5, 3, 3, 0), 3),
+        (Joint(1.0, THREE_QUARTERS, "gumbel", "replace-one"), (2**62, 2**62 - 3, 2**62 - 1, 0), 2),
+        (Joint(0.7, ONE, "exponential", "replace-one"), (5, 3, 3, 0), 3),
     ],
     ids=repr,
 )
@@ -58,7 +58,7 @@ def test_joint_follows_its_law(mechanism: Joint, counts: tuple[int, ...], k: int
 def test_no_neighbour_tells_more_than_epsilon_of_joint(skew: Fraction, noise: str) -> None:
     """And add-remove wastes nothing, and swaps need their factor two."""
     mechanism = Joint(4.0, skew, noise)
-    swapped = replace(mechanism, neighbours="swap")
+    swapped = replace(mechanism, neighbours="replace-one")
     assert check_neighbours(mechanism, partial(joint_law, mechanism), SMALL_COUNTS, (1, 2, 3)) > 3
     check_neighbours(swapped, partial(joint_law, swapped), SMALL_COUNTS[:-1], (1, 2, 3))
     with pytest.raises(AssertionError, match="exceeds (epsilon )?4"):
@@ -91,7 +91,7 @@ def test_median_errors_on_real_counts(data: str, k: int, skew: Fraction, errors:
 
 def tau(d: int, k: int, epsilon: float, beta: float, relation: str) -> int:
     """Theorem 4.1: ceil((2 sensitivity / epsilon) log(|C| / beta)); of one item half as much."""
-    sensitivity = {"add-remove": 1, "swap": 2}[relation] / (2 if k == 1 else 1)
+    sensitivity = {"add-remove": 1, "replace-one": 2}[relation] / (2 if k == 1 else 1)
     logarithm = sum(math.log(d - i) for i in range(k)) - math.log(beta)
     return math.ceil(2 * sensitivity / epsilon * logarithm)
 
@@ -101,19 +101,19 @@ def fast_joint_law(mechanism: FastJoint, counts: tuple[int, ...], k: int) -> Law
     relation = mechanism.neighbours
     cut = tau(len(counts), k, mechanism.epsilon, mechanism.beta, relation)
     # The joint loss at skew 1/2 is half of max (c_i - c_{s_i}).
-    rate = Fraction(mechanism.epsilon) / (2 if relation == "swap" else 1) * (2 if k == 1 else 1)
+    rate = Fraction(mechanism.epsilon) / (2 if relation == "replace-one" else 1) * (2 if k == 1 else 1)
     return laws.best_sequence(counts, k, rate, "gumbel", laws.HALF, Fraction(cut, 2))
 
 
 class TestFastJoint(Contract):
     law = staticmethod(fast_joint_law)
-    mechanisms: ClassVar[list[Mechanism]] = [FastJoint(1.0), FastJoint(0.2, beta=0.5, neighbours="swap")]
+    mechanisms: ClassVar[list[Mechanism]] = [FastJoint(1.0), FastJoint(0.2, beta=0.5, neighbours="replace-one")]
 
 
 @pytest.mark.parametrize(
     ("mechanism", "counts", "k"),
     [
-        (FastJoint(4.0, beta=0.9, neighbours="swap"), (20, 6, 3, 0), 2),
+        (FastJoint(4.0, beta=0.9, neighbours="replace-one"), (20, 6, 3, 0), 2),
         # The groups run out before tau: there the published code gives P = 0.705 against 0.007 on neighbours.
         (FastJoint(1.0), (2, 1, 1), 2),
     ],
@@ -123,7 +123,7 @@ def test_fast_joint_follows_its_law(mechanism: FastJoint, counts: tuple[int, ...
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
-@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 def test_no_neighbour_tells_more_than_epsilon_of_fast_joint(epsilon: float, relation: str) -> None:
     mechanism = FastJoint(epsilon, beta=0.9, neighbours=relation)
     # Wide gaps, so that one user moves sequences across tau.
@@ -137,7 +137,7 @@ def test_no_neighbour_tells_more_than_epsilon_of_fast_joint(epsilon: float, rela
 @pytest.mark.parametrize(("d", "k"), [(1, 1), (5, 2), (1000, 10), (166_049, 200)])
 def test_tau(d: int, k: int) -> None:
     for epsilon in (0.1, 1.0, 3.0):
-        for relation in ("add-remove", "swap"):
+        for relation in ("add-remove", "replace-one"):
             for beta in (2.0**-10, 0.3):
                 assert FastJoint(epsilon, beta, relation).tau(d, k) == tau(d, k, epsilon, beta, relation)
 

@@ -22,7 +22,7 @@ from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race, reals, sets
 from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import Region
 from private_topk.transforms.mechanisms.joint_set import JointSet
@@ -53,7 +53,7 @@ class SetContract(Contract):
         raise NotImplementedError
 
     def test_draws_are_those_of_the_race_at_the_rate_of_the_law(self, mechanism: Mechanism) -> None:
-        named = Named.of(np.array([5, 3, 3, 1, 0, 9, 4, 4]))
+        named = IndexedCounts.of(np.array([5, 3, 3, 1, 0, 9, 4, 4]))
         for number in range(15):
             draw = RandomBits.keyed(b"%d" % number).draw()
             rate, regions = self.regions(mechanism, named.histogram, 3)
@@ -74,7 +74,7 @@ class SetContract(Contract):
             seen[described(y)] += n
         assert_follows(seen, expected, 0.12)
 
-    @pytest.mark.parametrize("relation", ["add-remove", "swap"])
+    @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
     def test_one_item_spends_all_of_the_budget(self, relation: str) -> None:
         """Of a set of one a single count decides, whatever else the loss is made of."""
         counts = (30, 0) if relation == "add-remove" else (30, 1)
@@ -83,7 +83,7 @@ class SetContract(Contract):
             met = check_neighbours(mechanism, partial(self.law, mechanism), [counts], ks=(1,))
             assert met > 2.7
 
-    @pytest.mark.parametrize("relation", ["add-remove", "swap"])
+    @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
     def test_privacy(self, relation: str) -> None:
         """No log-probability moves by more than epsilon; some by more than half: a lost factor 2 would show."""
         grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
@@ -107,11 +107,15 @@ class SetContract(Contract):
 
 class TestJointSet(SetContract):
     kind = JointSet
-    mechanisms: ClassVar = [JointSet(1.0), JointSet(0.5, "exponential", "swap"), JointSet(Fraction(1, 3), "laplace")]
+    mechanisms: ClassVar = [
+        JointSet(1.0),
+        JointSet(0.5, "exponential", "replace-one"),
+        JointSet(Fraction(1, 3), "laplace"),
+    ]
     small: ClassVar = (JointSet(1.0), (5, 3, 3, 1, 0), 2)
 
     def rate(self, mechanism: JointSet, k: int) -> Fraction:
-        return Fraction(mechanism.epsilon) / ((2 if mechanism.neighbours == "swap" else 1) * min(k, 2))
+        return Fraction(mechanism.epsilon) / ((2 if mechanism.neighbours == "replace-one" else 1) * min(k, 2))
 
     def law(self, mechanism: JointSet, counts: tuple[int, ...], k: int) -> Law:
         return laws.best_set(counts, k, self.rate(mechanism, k), mechanism.noise)
@@ -161,7 +165,7 @@ class TestCanonical(SetContract):
     kind = Canonical
     mechanisms: ClassVar = [
         Canonical(1.0),
-        Canonical(0.5, 1, "exponential", "swap"),
+        Canonical(0.5, 1, "exponential", "replace-one"),
         Canonical(2, 0, "laplace"),
         Canonical(1.0, 2 / 3, "logistic"),
         Canonical(1.0, noise="half-logistic"),
@@ -173,12 +177,12 @@ class TestCanonical(SetContract):
     ]
 
     def law(self, mechanism: Canonical, counts: tuple[int, ...], k: int) -> Law:
-        rate = Fraction(mechanism.epsilon) / (2 if mechanism.neighbours == "swap" else 1)
+        rate = Fraction(mechanism.epsilon) / (2 if mechanism.neighbours == "replace-one" else 1)
         return laws.best_set(counts, k, rate, mechanism.noise, Fraction(1) if k == 1 else mechanism.gamma)
 
     def regions(self, mechanism: Canonical, histogram: Histogram, k: int) -> tuple[Fraction, list[race.Region]]:
         """Losses are counted in units of 1 / the denominator of gamma."""
-        sensitivity = 2 if mechanism.neighbours == "swap" else 1
+        sensitivity = 2 if mechanism.neighbours == "replace-one" else 1
         rate = Fraction(mechanism.epsilon) / (sensitivity * mechanism.gamma.denominator)
         return rate, [TopK(k), Classes(histogram, k, mechanism.gamma, rate).everything()]
 

@@ -2,7 +2,7 @@
 
 Laws of the slots of neighbours are enumerated. An answer that names a slot whose item only one of the two data sets has
 among its candidates counts as `NONE`; with it the two laws are within rho at every order, and its probability is at
-most `rest`. Nothing is drawn here, so there are no false alarms.
+most `zcdp_delta`. Nothing is drawn here, so there are no false alarms.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def stopped(mechanism: UnknownDomainMechanism, counts: Counts, other: Counts, k:
 
 def told(cost: Cost, here: Stopped, there: Stopped, slack: float = 1e-7) -> float:
     """The largest part of rho that shows at any order, either way round. Raises AssertionError above what is stated."""
-    rest, rho = float(cost.rest), float(cost.rho or 0)
+    rest, rho = float(cost.zcdp_delta), float(cost.rho or 0)
     assert max(here.get(NONE, 0.0), there.get(NONE, 0.0)) <= rest + 1e-9, f"unstable items come out above {rest}"
     worst = max(renyi(*pair, order) / order for order in ORDERS for pair in ((here, there), (there, here)))  # type: ignore[arg-type]
     assert worst <= rho + slack, f"a divergence of {worst} an order exceeds {rho}"
@@ -129,7 +129,7 @@ def test_moves_of_a_part_of_what_one_user_adds_tell_no_more(kind: type[UnknownDo
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.about.name)
 def test_a_rest_that_is_left_out_is_seen(kind: type[UnknownDomainMechanism]) -> None:
     for mechanism, k in KINDS[kind].private:
-        planted = replace(mechanism.cost(k), rest=mechanism.cost(k).rest / 4)
+        planted = replace(mechanism.cost(k), zcdp_delta=mechanism.cost(k).zcdp_delta / 4)
         with pytest.raises(AssertionError, match="unstable items come out"):
             for pair in pairs(mechanism, k, unknown.GRID):
                 told(planted, *pair)
@@ -153,7 +153,7 @@ def moves_of_tests(swap: bool) -> Iterator[tuple[tuple[Fraction, ...], tuple[Fra
 
 @pytest.mark.parametrize("drift", [1, 2])
 def test_the_range_of_tests_is_half_as_much_again_as_their_epsilon(drift: int) -> None:
-    """Candidates in a fixed order, all levels moving one way by up to 1, or under swap both ways."""
+    """Candidates in a fixed order, all levels moving one way by up to 1, or under replace-one both ways."""
     epsilon, widest, furthest = Fraction(2), 0.0, 0.0
 
     @cache
@@ -180,7 +180,7 @@ def stated(mechanism: UnknownDomainMechanism, k: int) -> tuple[Fraction, Fractio
     if isinstance(mechanism, LimitDomain):
         return k * mechanism.share(k) ** 2 / 8, DELTA / 2
     if isinstance(mechanism, LaplaceLimitDomain):
-        moved = (2 if mechanism.neighbours == "swap" else 1) * mechanism.max_items_per_user
+        moved = (2 if mechanism.neighbours == "replace-one" else 1) * mechanism.max_items_per_user
         few = mechanism.max_items_per_user <= k
         return moved * rho_of_pure(e / moved) if few else rho_of_pure(e), DELTA
     if isinstance(mechanism, TopStable):
@@ -194,7 +194,7 @@ def stated(mechanism: UnknownDomainMechanism, k: int) -> tuple[Fraction, Fractio
         return k * rho_of_pure((e - tests) / k) + of_tests(tests), rest
     if isinstance(mechanism, RestrictedLaplace):
         bound = mechanism.max_items_per_user or 99
-        moved = (2 if mechanism.neighbours == "swap" else 1) * bound
+        moved = (2 if mechanism.neighbours == "replace-one" else 1) * bound
         order = moved * rho_of_pure((e - tests) / moved) if bound <= k else rho_of_pure(e - tests)
         return order + of_tests(tests), rest
     scale = gaussian_scale(e - tests, DELTA - rest, Fraction(1)) * (1 - Fraction(1, 2**50))
@@ -210,7 +210,7 @@ def test_rho_and_rest_are_those_of_the_parts(kind: type[UnknownDomainMechanism],
         for bound in ({"max_items_per_user": 2}, {"max_items_per_user": 50}) if bounded else ({},):
             mechanism = kind(EPSILON, DELTA, neighbours=neighbours, **more, **bound)  # type: ignore[call-arg, arg-type]
             rho, rest = stated(mechanism, k)
-            assert mechanism.cost(k) == Cost(EPSILON, DELTA, rho, rest=rest)
+            assert mechanism.cost(k) == Cost(EPSILON, DELTA, rho, zcdp_delta=rest)
             assert 0 < rho <= rho_of_pure(EPSILON), "and never more than of an approximate release of any kind"
 
 
@@ -218,5 +218,5 @@ def test_the_framework_over_any_mechanism_adds_its_tests() -> None:
     tests = of_tests(Fraction(1, 2))
     for inner in (Peeling(1.0), Gaussian(1.0, 1e-6, 3)):
         its, whole = inner.cost(5), Restricted(inner, 0.5, DELTA).cost(5)
-        assert its.rho is not None and (whole.rho, whole.rest) == (its.rho + tests, DELTA)
+        assert its.rho is not None and (whole.rho, whole.zcdp_delta) == (its.rho + tests, DELTA)
         assert (whole.epsilon, whole.delta) == (Fraction(3, 2), its.delta + DELTA)

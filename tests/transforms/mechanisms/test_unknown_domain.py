@@ -23,9 +23,9 @@ from private_topk.transforms.mechanisms.exact import noise
 from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
     bounded_range_epsilon,
-    exponential_share,
     gaussian_scale,
     largest_delta_q,
+    per_round_epsilon,
     rho_within,
 )
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
@@ -63,7 +63,7 @@ from tests.transforms.mechanisms.unknown_laws import (
 )
 
 GRID = [(*counts, 0, 0)[: max(3, len(counts))] for counts in SMALL_COUNTS]
-RELATIONS = ("add-remove", "swap")
+RELATIONS = ("add-remove", "replace-one")
 SETTINGS = [(2.0, 1, 1), (0.5, 1, 2), (2.0, 2, 3), (3.0, 2, 2)]  # epsilon, k, kbar
 
 
@@ -195,13 +195,13 @@ class FrameworkContract(SampledContract):
         return ranks[: first_crossing(gaps, 2 * drift / epsilon_r, bar, "laplace", draw, up=False, **where)]
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "swap"])
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("kbar", [1, 2, 3])
 def test_slots_move_as_counts_do(relation: str, kbar: int) -> None:
     """Pair the items that leave the top kbar with those that enter, in every way: each pair, each item that stays and
     the (kbar + 1)-th count move by at most 1, all the same way when a user joins or leaves; no more of them move than
     the user has items; and every unstable item is within `drift` of the (kbar + 1)-th count."""
-    drift, pairs = 2 if relation == "swap" else 1, 0
+    drift, pairs = 2 if relation == "replace-one" else 1, 0
     for counts in [*SMALL_COUNTS, (3, 2, 2, 1), (2, 2, 2, 2), (4, 4, 3, 3, 3), (1, 0, 1, 0, 1)]:
         for other in neighbours(counts, relation):
             items, old = top(counts, kbar)
@@ -215,7 +215,7 @@ def test_slots_move_as_counts_do(relation: str, kbar: int) -> None:
                 slots = [(i, i) for i in stay] + list(zip(gone, order, strict=True))
                 moves = [_count(other, j) - _count(counts, i) for i, j in slots] + [new[-1] - old[-1]]
                 allowed = {m for a, b in zip(counts, other, strict=True) if (m := b - a)}
-                assert set(moves) <= {0, 1, -1} if relation == "swap" else set(moves) <= allowed | {0}
+                assert set(moves) <= {0, 1, -1} if relation == "replace-one" else set(moves) <= allowed | {0}
                 changed = sum(a != b for a, b in zip(counts, other, strict=True))
                 assert sum(m != 0 for m in moves) <= changed
                 pairs += len(gone)
@@ -253,21 +253,21 @@ def test_ties_at_the_cut_are_broken_by_position() -> None:
 class TestLimitDomain(UnknownContract):
     mechanisms: ClassVar = [
         LimitDomain(1.0, 1e-6),
-        LimitDomain(0.5, 1e-9, kbar=40, max_items_per_user=3, neighbours="swap"),
+        LimitDomain(0.5, 1e-9, kbar=40, max_items_per_user=3, neighbours="replace-one"),
     ]
     private: ClassVar = [
         (LimitDomain(epsilon, 0.1, kbar, bound, relation), k)
-        for relation in ("add-remove", "swap")
+        for relation in ("add-remove", "replace-one")
         for epsilon, k, kbar, bound in [(2.0, 1, 1, None), (0.5, 1, 2, None), (2.0, 2, 3, None), (3.0, 2, 2, 1)]
     ]
     followed: ClassVar = [
         (LimitDomain(3.0, 0.8, kbar=3), (6, 5, 5, 3, 1), 2),
-        (LimitDomain(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3),
+        (LimitDomain(6.0, 0.8, kbar=4, neighbours="replace-one"), (0, 9, 7, 0, 6), 3),
     ]
 
     def ranked(self, mechanism: LimitDomain, largest: Counts, k: int) -> Ranked:
         drift, half = drift_of(mechanism), Fraction(mechanism.delta) / 2
-        share = exponential_share(Fraction(mechanism.epsilon), half, k)
+        share = per_round_epsilon(Fraction(mechanism.epsilon), half, k)
         bound = mechanism.max_items_per_user
         unstable = mechanism.kbar if bound is None else min(drift * bound, mechanism.kbar)
         levels = [(c - largest[-1] - drift) * share / drift for c in largest[:-1]]
@@ -281,11 +281,11 @@ class TestLimitDomain(UnknownContract):
 class TestLaplaceLimitDomain(SampledContract):
     mechanisms: ClassVar = [
         LaplaceLimitDomain(1.0, 1e-6, 5),
-        LaplaceLimitDomain(0.5, 1e-9, 50, kbar=40, neighbours="swap"),
+        LaplaceLimitDomain(0.5, 1e-9, 50, kbar=40, neighbours="replace-one"),
     ]
     private: ClassVar = [
         (LaplaceLimitDomain(epsilon, 0.1, bound, kbar, relation), k)
-        for relation in ("add-remove", "swap")
+        for relation in ("add-remove", "replace-one")
         for epsilon, k, kbar, bound in [(2.0, 1, 1, 1), (0.5, 1, 2, 2), (2.0, 2, 3, 1), (1.0, 2, 3, 4), (3.0, 3, 3, 2)]
     ]
     tight: ClassVar = 0.8
@@ -324,15 +324,15 @@ class TestLaplaceLimitDomain(SampledContract):
 
 
 class TestTopStable(UnknownContract):
-    mechanisms: ClassVar = [TopStable(1.0, 1e-6), TopStable(0.5, 1e-9, kbar=40, neighbours="swap")]
+    mechanisms: ClassVar = [TopStable(1.0, 1e-6), TopStable(0.5, 1e-9, kbar=40, neighbours="replace-one")]
     private: ClassVar = [
         (TopStable(epsilon, 0.1, kbar, relation), k)
-        for relation in ("add-remove", "swap")
+        for relation in ("add-remove", "replace-one")
         for epsilon, k, kbar in [(2.0, 1, 1), (0.5, 2, 2), (3.0, 1, 2), (2.0, 2, 3), (1.0, 1, 4), (4.0, 3, 3)]
     ]
     followed: ClassVar = [
         (TopStable(4.0, 0.8, kbar=3), (9, 9, 6, 1, 1), 2),
-        (TopStable(6.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 1),
+        (TopStable(6.0, 0.8, kbar=4, neighbours="replace-one"), (0, 9, 7, 0, 6), 1),
     ]
     tight: ClassVar = 0.8
 
@@ -341,7 +341,7 @@ class TestTopStable(UnknownContract):
         drift, kbar = drift_of(mechanism), mechanism.kbar
         parts = 1 if kbar == k else 2
         epsilon, delta = Fraction(mechanism.epsilon) / parts, Fraction(mechanism.delta) / parts
-        q, share = largest_delta_q(delta / kbar), exponential_share(epsilon, delta, k)
+        q, share = largest_delta_q(delta / kbar), per_round_epsilon(epsilon, delta, k)
         return top_stable(largest, k, drift, 3 * drift / epsilon, q, share)
 
     def ranked(self, mechanism: TopStable, largest: Counts, k: int) -> Ranked:
@@ -457,19 +457,19 @@ def test_slots_of_weights_move_one_way_and_no_further_than_their_norm(kbar: int,
 
 
 class TestRestrictedGumbel(FrameworkContract):
-    mechanisms: ClassVar = [RestrictedGumbel(1.0, 1e-6), RestrictedGumbel(0.5, 1e-9, kbar=40, neighbours="swap")]
+    mechanisms: ClassVar = [RestrictedGumbel(1.0, 1e-6), RestrictedGumbel(0.5, 1e-9, kbar=40, neighbours="replace-one")]
     private: ClassVar = [
         (RestrictedGumbel(epsilon, 0.1, kbar, relation), k) for relation in RELATIONS for epsilon, k, kbar in SETTINGS
     ]
-    followed: ClassVar = [(RestrictedGumbel(8.0, 0.8, kbar=4, neighbours="swap"), (0, 9, 7, 0, 6), 3)]
+    followed: ClassVar = [(RestrictedGumbel(8.0, 0.8, kbar=4, neighbours="replace-one"), (0, 9, 7, 0, 6), 3)]
 
     def budget(self, mechanism: RestrictedGumbel, k: int) -> tuple[Fraction, Fraction]:
         epsilon, half = Fraction(mechanism.epsilon), Fraction(mechanism.delta) / 2
-        return min(4 * exponential_share(epsilon, half, k), epsilon / 2), half
+        return min(4 * per_round_epsilon(epsilon, half, k), epsilon / 2), half
 
     def noise_and_scale(self, mechanism: RestrictedGumbel, k: int, moved: int) -> tuple[str, Fraction]:
         epsilon_r, half = self.budget(mechanism, k)
-        return "gumbel", moved / exponential_share(Fraction(mechanism.epsilon) - epsilon_r, half, k)
+        return "gumbel", moved / per_round_epsilon(Fraction(mechanism.epsilon) - epsilon_r, half, k)
 
     @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
     @pytest.mark.parametrize("delta", [1e-12, 1e-3])
@@ -479,7 +479,7 @@ class TestRestrictedGumbel(FrameworkContract):
         for k in [*range(1, 12), 40, 100, 1000]:
             mechanism = RestrictedGumbel(epsilon, delta)
             (epsilon_r, delta_r), share = mechanism.test_budget(k), mechanism.share(k)
-            published = 4 * exponential_share(whole, half, k)
+            published = 4 * per_round_epsilon(whole, half, k)
             assert (published > whole) if k <= 3 else (epsilon_r <= published)
             assert 0 < epsilon_r <= whole / 2 and share > 0 and delta_r + half == Fraction(delta)
             rest = whole - epsilon_r
@@ -491,7 +491,10 @@ class TestRestrictedGumbel(FrameworkContract):
 
 
 class TestRestrictedLaplace(FrameworkContract):
-    mechanisms: ClassVar = [RestrictedLaplace(1.0, 1e-6), RestrictedLaplace(0.5, 1e-9, 3, kbar=40, neighbours="swap")]
+    mechanisms: ClassVar = [
+        RestrictedLaplace(1.0, 1e-6),
+        RestrictedLaplace(0.5, 1e-9, 3, kbar=40, neighbours="replace-one"),
+    ]
     private: ClassVar = [
         (RestrictedLaplace(epsilon, 0.1, bound, kbar, relation), k)
         for relation in RELATIONS
@@ -509,7 +512,10 @@ class TestRestrictedLaplace(FrameworkContract):
 
 
 class TestRestrictedNormal(FrameworkContract):
-    mechanisms: ClassVar = [RestrictedNormal(1.0, 1e-6, 5), RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="swap")]
+    mechanisms: ClassVar = [
+        RestrictedNormal(1.0, 1e-6, 5),
+        RestrictedNormal(0.5, 1e-9, 50, kbar=40, neighbours="replace-one"),
+    ]
     private: ClassVar = [
         (RestrictedNormal(epsilon, 0.1, bound, kbar, relation), k)
         for relation in RELATIONS
@@ -528,7 +534,7 @@ class TestRestrictedNormal(FrameworkContract):
 
 
 class TestRestrictedPnf(FrameworkContract):
-    mechanisms: ClassVar = [RestrictedPnf(1.0, 1e-6), RestrictedPnf(0.5, 1e-9, kbar=40, neighbours="swap")]
+    mechanisms: ClassVar = [RestrictedPnf(1.0, 1e-6), RestrictedPnf(0.5, 1e-9, kbar=40, neighbours="replace-one")]
     private: ClassVar = [
         (RestrictedPnf(epsilon, 0.1, kbar, relation), k) for relation in RELATIONS for epsilon, k, kbar in SETTINGS
     ]

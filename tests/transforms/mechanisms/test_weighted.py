@@ -6,7 +6,7 @@ The weighted Gaussian against its law, and the privacy inequality on neighbours 
 
 Candidates, then rank: the law of both draws, and the privacy inequality on neighbours made of users and their items.
 
-Two draws of one user who moves, `swap_costs_one_draw`, are those of test_moves.
+Two draws of one user who moves, `replacement_costs_one_draw`, are those of test_moves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scipy.stats import kstest
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian, WeightedOrder
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.histogram import Histogram, Named
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score
 from private_topk.transforms.mechanisms.mechanism import ALL
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
@@ -74,7 +74,10 @@ def order_law_of(weights: tuple[int, ...], k: int, scale: Fraction) -> Law:
 
 
 class TestWeightedOrder(Contract):
-    mechanisms: ClassVar = [WeightedOrder(1.0, 1e-6, 10), WeightedOrder(2.0, 0.01, 3, whole_items=1, neighbours="swap")]
+    mechanisms: ClassVar = [
+        WeightedOrder(1.0, 1e-6, 10),
+        WeightedOrder(2.0, 0.01, 3, whole_items=1, neighbours="replace-one"),
+    ]
 
     def test_draws_are_those_of_gaussian_noise_at_its_scale(self, mechanism: WeightedOrder) -> None:
         """`noisy_ranks`, whose draws follow the law of each noise: exact/test_argmax."""
@@ -84,7 +87,7 @@ class TestWeightedOrder(Contract):
             noisy = noisy_ranks(histogram, mechanism.scale(40), "gaussian", 7, two.draw())
             assert mechanism.prepare(histogram).ranks(7, one).tolist() == noisy.tolist()
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     @pytest.mark.parametrize(("whole", "limit"), [(1, 1), (1, 3), (2, 3)])
     def test_no_user_tells_more_than_the_budget(self, neighbours: str, whole: int, limit: int) -> None:
         """Three items, crowds near each other, and every user there can be."""
@@ -93,7 +96,7 @@ class TestWeightedOrder(Contract):
         kinds: list[User] = [u for n in range(1, limit + 1) for u in itertools.combinations(range(3), n)]
         for crowd in [(1, 1, 1), (2, 1, 0), (5, 1, 1)]:
             others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
             for users in pairs:
                 here = [
                     order_law_of(sums((*others, *((u,) if u else ())), 3, min(whole, limit)), 3, scale) for u in users
@@ -101,7 +104,7 @@ class TestWeightedOrder(Contract):
                 worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
         assert 0.005 < worst <= 0.05
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     @pytest.mark.parametrize(("whole", "limit"), [(1, 5), (2, 5), (4, 5)])
     def test_no_move_reaches_further_into_the_order(self, neighbours: str, whole: int, limit: int) -> None:
         """All users of five items, replaced or not: squared distances orthogonal to (1, ..., 1)."""
@@ -195,7 +198,7 @@ SPLITS = [
 class TestWeightedGaussian(Contract):
     mechanisms: ClassVar = [
         WeightedGaussian(1.0, 1e-6, 10),
-        WeightedGaussian(2.0, 0.01, 3, whole_items=1, neighbours="swap"),
+        WeightedGaussian(2.0, 0.01, 3, whole_items=1, neighbours="replace-one"),
     ]
 
     @pytest.mark.parametrize("k", [1, 3])
@@ -206,12 +209,12 @@ class TestWeightedGaussian(Contract):
         stated = law_of(mechanism, weights, k)
         assert sum(stated.values()) == pytest.approx(1, abs=1e-5)
         bits = RandomBits.keyed(b"law")
-        prepared = mechanism.prepare((named := Named.of(np.array(weights))).histogram)
+        prepared = mechanism.prepare((named := IndexedCounts.of(np.array(weights))).histogram)
         draws = draws_to_see(stated, 0.11)
         seen = Counter(tuple(named.items(prepared.ranks(k, bits)).tolist()) for _ in range(draws))
         assert_follows(seen, stated, 0.11)
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     @pytest.mark.parametrize(("whole", "limit"), [(1, 1), (1, 3), (2, 3)])
     @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.2), (2.0, 0.02)])
     def test_no_user_tells_more_than_the_budget(
@@ -226,7 +229,7 @@ class TestWeightedGaussian(Contract):
         kinds = [u for n in range(1, limit + 1) for u in itertools.combinations(range(3), n)]
         for crowd in [(near, near, near), (near + 1, 0, 0), (0, 0, 0), (near, rare, rare + 1), (2 * near, near, 0)]:
             others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
             for mine, yours in pairs:
                 one, two = (sums((*others, *((u,) if u else ())), 3, min(whole, limit)) for u in (mine, yours))
                 for a, b in ((one, two), (two, one)):
@@ -243,7 +246,7 @@ class TestWeightedGaussian(Contract):
         stated = law_of(mechanism, weights, k, listed)
         assert sum(stated.values()) == pytest.approx(1, abs=1e-4)
         assert all(len(answer) >= min(k, 3) and not {4, 5} & {*answer} for answer, p in stated.items() if p > 1e-9)  # type: ignore[arg-type, misc]
-        named, bits = Named.of(np.array(weights)), RandomBits.keyed(b"listed")
+        named, bits = IndexedCounts.of(np.array(weights)), RandomBits.keyed(b"listed")
         flags = np.isin(named.items(np.arange(6)), listed)
         draws = draws_to_see(stated, 0.11)
         seen = Counter(
@@ -270,7 +273,7 @@ class TestWeightedGaussian(Contract):
             draw = RandomBits.keyed(b"%d" % number).draw()
             assert mechanism.select(Histogram.of(sums), 300, draw).tolist() == order
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     @pytest.mark.parametrize("listed", [(0,), (0, 2), (0, 1, 2)])
     def test_no_user_of_listed_items_tells_more_than_the_budget(self, neighbours: str, listed: tuple[int, ...]) -> None:
         mechanism, worst = WeightedGaussian(0.5, 0.2, 3, 2, neighbours), 0.0
@@ -278,28 +281,32 @@ class TestWeightedGaussian(Contract):
         kinds = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)]
         for crowd in [(near, near, near), (0, 0, 0), (rare, near, rare + 1)]:
             others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
             for users in pairs:
                 here = [law_of(mechanism, sums((*others, *((u,) if u else ())), 3, 2), 3, listed) for u in users]
                 worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
         assert (0.01 if len(listed) == 3 else 0.05) < worst <= 0.2, "where all are listed the order alone tells"
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     def test_but_for_what_one_user_alone_holds_it_is_zcdp(self, neighbours: str) -> None:
         """The law given that no item comes out which only one of two neighbours has above tau: rho, and no delta."""
         mechanism = WeightedGaussian(1.0, 0.2, 3, 2, neighbours)
         cost, near, rare = mechanism.cost(3), round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
-        assert (cost.epsilon, cost.delta, cost.rest) == (1, Fraction(0.2), Fraction(0.2) / 2) and cost.rho is not None
-        moved = (2 if neighbours == "swap" else 1) * 2
+        assert (cost.epsilon, cost.delta, cost.zcdp_delta) == (
+            1,
+            Fraction(0.2),
+            Fraction(0.2) / 2,
+        ) and cost.rho is not None
+        moved = (2 if neighbours == "replace-one" else 1) * 2
         assert float(cost.rho) == pytest.approx(moved * UNIT**2 / (2 * float(mechanism.scale()) ** 2))
         kinds, worst = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)], 0.0
         for crowd in [(near, near, near), (near, rare, 0), (2 * near, near, rare)]:
             others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, ()) for user in kinds)
+            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
             for users in pairs:
                 weights = [sums((*others, *((u,) if u else ())), 3, 2) for u in users]
                 common = {i for i in range(3) if min(w[i] for w in weights) > mechanism.tau()}
-                given = [given_only(law_of(mechanism, w, 3), common, float(cost.rest)) for w in weights]
+                given = [given_only(law_of(mechanism, w, 3), common, float(cost.zcdp_delta)) for w in weights]
                 for a, b in (given, given[::-1]):
                     worst = max(worst, *(renyi(a, b, order) / order for order in (1, 1.5, 4, 30)))
         assert 0.2 * float(cost.rho) < worst <= float(cost.rho) + 1e-4
@@ -308,7 +315,7 @@ class TestWeightedGaussian(Contract):
         """In the order of the answer, above the threshold, and of an item that always comes out exactly Gaussian."""
         mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
         bar, scale = mechanism.threshold(), float(mechanism.scale())
-        named = Named.of(np.array([bar, 3 * bar, bar, bar + UNIT, 0]))
+        named = IndexedCounts.of(np.array([bar, 3 * bar, bar, bar + UNIT, 0]))
         noises, seen = [], 0
         for number in range(400):
             key = b"%d" % number
@@ -324,7 +331,7 @@ class TestWeightedGaussian(Contract):
         """With weights as exact arithmetic rounds them."""
         mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
         bar, scale = mechanism.threshold(), mechanism.scale()
-        named = Named.of(np.random.default_rng(1).integers(0, 2 * bar, 3000))
+        named = IndexedCounts.of(np.random.default_rng(1).integers(0, 2 * bar, 3000))
         prepared, key = mechanism.prepare(named.histogram), b"all"
         ranks = prepared.ranks(ALL, RandomBits.keyed(key))
         assert 1000 < len(ranks) < 2000 and ranks.tolist() == prepared.ranks(3000, RandomBits.keyed(key)).tolist()
@@ -337,7 +344,7 @@ class TestWeightedGaussian(Contract):
         weights = mechanism.noisy_weights(named.histogram, ranks, RandomBits.keyed(key).draw())
         assert weights.tolist() == [math.floor(score * scale * 100 / UNIT + Fraction(1, 2)) for score in scores]
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     def test_items_with_their_weights_tell_no_more(self, neighbours: str) -> None:
         """The joint law of two items' weights in cells a fifth of a deviation wide, or of neither coming out."""
         mechanism = WeightedGaussian(0.5, 0.2, 2, 1, neighbours)
@@ -354,7 +361,9 @@ class TestWeightedGaussian(Contract):
 
         for crowd in [(near, near), (near, 0), (2 * near, mechanism.tau() // UNIT), (0, 0)]:
             others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "swap" else ((user, None) for user in kinds)
+            pairs = (
+                itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, None) for user in kinds)
+            )
             for mine, yours in pairs:
                 one, two = (cells((*others, *((u,) if u else ()))) for u in (mine, yours))
                 for a, b in ((one, two), (two, one)):
@@ -371,18 +380,18 @@ class TestWeightedGaussian(Contract):
         chances = [-math.expm1(t * log_ndtr((bar - weighting.weight(t)) / s)) for t in range(1, 51)]
         assert 0.99 * part * 0.02 < max(chances) <= part * 0.02
 
-    @pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     @pytest.mark.parametrize(("epsilon", "delta", "whole", "limit"), SPLITS)
     def test_new_items_and_others_share_one_user_s_weight(
         self, neighbours: str, epsilon: float, delta: float, whole: int, limit: int
     ) -> None:
         """For every number of items t of a user, of which j are new: q + (1 - q) h, with nothing but the definitions.
 
-        Under swap another user moves all that one can. A split that gives new items all of delta twice is seen.
+        Under replace-one another user moves all that one can. A split that gives new items all of delta twice is seen.
         """
         mechanism = WeightedGaussian(epsilon, delta, limit, whole, neighbours)
         s, bar = float(mechanism.scale()), mechanism.threshold() - mechanism.tau()
-        other, worst, planted = (mechanism.whole if neighbours == "swap" else 0), 0.0, 0.0
+        other, worst, planted = (mechanism.whole if neighbours == "replace-one" else 0), 0.0, 0.0
         for t in range(1, limit + 1):
             weight = float(mechanism.weighting.weight(t))
             new = np.arange(t + 1)
@@ -399,12 +408,12 @@ class TestWeightedGaussian(Contract):
         """In either case a ledger sees by the rest that the noise has a tail."""
         noise = [WeightedGaussian(epsilon, 0.02, 50, 4).deltas()[0] for epsilon in (0.01, 1.0)]
         assert noise == [Fraction(0.02) / 2, Fraction(0.02)]
-        for neighbours in ("add-remove", "swap"):
+        for neighbours in ("add-remove", "replace-one"):
             mechanism = WeightedGaussian(1.0, 1e-6, 50, 4, neighbours)
-            assert mechanism.cost(3).rest == Fraction(1e-6) * Fraction(15, 16) < mechanism.cost(3).delta
+            assert mechanism.cost(3).zcdp_delta == Fraction(1e-6) * Fraction(15, 16) < mechanism.cost(3).delta
 
     def test_a_swap_is_calibrated_to_two_users(self) -> None:
-        one, two = WeightedGaussian(1.0, 1e-6, 9, 5, "swap"), WeightedGaussian(1.0, 1e-6, 20, 10)
+        one, two = WeightedGaussian(1.0, 1e-6, 9, 5, "replace-one"), WeightedGaussian(1.0, 1e-6, 20, 10)
         assert one.scale() == two.scale()
 
     def test_fewer_items_than_count_wholly_need_no_more_noise(self) -> None:

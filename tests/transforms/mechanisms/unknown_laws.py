@@ -26,7 +26,7 @@ Ranked = dict[tuple[int, ...], float]
 
 def drift_of(mechanism: Mechanism) -> int:
     """By how much one user moves the difference of two counts."""
-    return 2 if mechanism.parameter("neighbours") == "swap" else 1
+    return 2 if mechanism.parameter("neighbours") == "replace-one" else 1
 
 
 def top(counts: Counts, kbar: int) -> tuple[list[int | None], Counts]:

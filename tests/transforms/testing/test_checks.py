@@ -38,7 +38,7 @@ def test_a_lost_factor_of_two_is_found() -> None:
     with pytest.raises(AssertionError, match=r"Peeling.*k = 1, .* log-ratio .* exceeds epsilon 1.0"):
         check_neighbours(Peeling(1.0), peeling(2.0), ks=(1,))
     with pytest.raises(AssertionError, match="exceeds"):
-        check_neighbours(Peeling(3.0, "swap"), peeling(3.0), ks=(1,))
+        check_neighbours(Peeling(3.0, "replace-one"), peeling(3.0), ks=(1,))
 
 
 def test_delta_is_compared_where_there_is_one() -> None:

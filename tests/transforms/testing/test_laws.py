@@ -40,7 +40,7 @@ def test_renyi_of_far_laws_does_not_overflow() -> None:
 
 def test_neighbours_are_all_moves_of_one_user() -> None:
     assert set(neighbours((2, 0))) == {(3, 0), (2, 1), (3, 1), (1, 0)}
-    assert len(list(neighbours((2, 2), "swap"))) == 8
+    assert len(list(neighbours((2, 2), "replace-one"))) == 8
     assert set(permitted_neighbours(Laplace(1.0, 1), (2, 0))) == {(3, 0), (2, 1), (1, 0)}
-    assert (3, 3, 1) not in set(permitted_neighbours(Laplace(1.0, 1, "swap"), (2, 2, 2)))
-    assert (3, 1, 2) in set(permitted_neighbours(Laplace(1.0, 1, "swap"), (2, 2, 2)))
+    assert (3, 3, 1) not in set(permitted_neighbours(Laplace(1.0, 1, "replace-one"), (2, 2, 2)))
+    assert (3, 1, 2) in set(permitted_neighbours(Laplace(1.0, 1, "replace-one"), (2, 2, 2)))

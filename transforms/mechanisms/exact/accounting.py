@@ -16,7 +16,7 @@ from flint import arb
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
 
-_MOST_PRECISION = 1 << 13
+_MAX_PRECISION = 1 << 13
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 _LARGEST_EXACT = 1000  # a delta of the next one has thousands of digits
 _ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
@@ -25,7 +25,7 @@ _ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6
 def at_most(value: Real, bound: Fraction) -> bool:
     """Whether value <= bound is proved. A value too close to tell at 8192 bits counts as above: never overspend."""
     bits = 96
-    while bits <= _MOST_PRECISION:
+    while bits <= _MAX_PRECISION:
         with precision(bits):
             enclosure, limit = value(), ball(bound)
             if enclosure <= limit:
@@ -128,7 +128,7 @@ def _slack(order: Fraction, delta: Fraction) -> arb:
 
 
 @lru_cache(maxsize=1024)
-def exponential_share(epsilon: Fraction, delta: Fraction, k: int) -> Fraction:
+def per_round_epsilon(epsilon: Fraction, delta: Fraction, k: int) -> Fraction:
     """The largest s for which k adaptive exponential mechanisms, each s-DP, are together (epsilon, delta)-DP.
 
     Takes the best of three proved bounds: basic composition, s = epsilon / k; zCDP, each draw being s**2/8-zCDP
@@ -188,27 +188,29 @@ def largest_delta_q(delta: Fraction) -> Fraction:
     )
 
 
-def order_reach(items: int, most: int, neighbours: str, falls: Fraction = Fraction(0)) -> Fraction:
+def squared_order_sensitivity(
+    items: int, most: int, neighbours: str, negative_sensitivity: Fraction = Fraction(0)
+) -> Fraction:
     """Squared, of `items` scores to which a user adds numbers in [0, 1] whose squares sum to at most `most`; 1 for a
     single score, whose order is one.
 
     An order is the same when all scores move together, so that a move v reaches it as far as |v|**2 - (sum of v)**2 /
     items. The sum is at least q = |v|**2, no number being above 1: at most q (items - q) / items, which rises up to q =
     items / 2. And in v it is convex, so that beyond that it is largest at whole numbers: r (items - r) / items, r being
-    `most` or half of the items. Under "swap" v is the difference of two such moves, neither of which is negative:
-    |v|**2 is at most 2 `most`, and at a corner of [-1, 1] to the power of items it is their number, less 1 / items
-    where that is odd.
+    `most` or half of the items. Under "replace-one" v is the difference of two such moves, neither of which is
+    negative: |v|**2 is at most 2 `most`, and at a corner of [-1, 1] to the power of items it is their number, less 1 /
+    items where that is odd.
 
-    Of risers v is q a - p b, p = `falls` and q = 1 - p: a has up to m = `most` items of one window and b as many of the
-    other. It is largest at whole a and b, of A and B items, of which as few as there is room for are the same. Where 2
-    m is at most `items` that is none, and q**2 A + p**2 B - (q A - p B)**2 / items rises up to A = B = m: 2 p q m
-    (items - 2 m) / items below what one window has. With more items all scores may be q or -p, 1 apart, and half of
-    them each. Under "swap" the one user may leave what the other enters: nothing is less.
+    Of risers v is q a - p b, p = `negative_sensitivity` and q = 1 - p: a has up to m = `most` items of one window and b
+    as many of the other. It is largest at whole a and b, of A and B items, of which as few as there is room for are the
+    same. Where 2 m is at most `items` that is none, and q**2 A + p**2 B - (q A - p B)**2 / items rises up to A = B = m:
+    2 p q m (items - 2 m) / items below what one window has. With more items all scores may be q or -p, 1 apart, and
+    half of them each. Under "replace-one" the one user may leave what the other enters: nothing is less.
     """
     if items == 1:
         return Fraction(1)
-    if neighbours == "swap":
+    if neighbours == "replace-one":
         return min(Fraction(2 * most), items - Fraction(items % 2, items))
     moved = min(most, items // 2)
-    both = 2 * falls * (1 - falls) * moved * max(items - 2 * most, 0)
+    both = 2 * negative_sensitivity * (1 - negative_sensitivity) * moved * max(items - 2 * most, 0)
     return (moved * (items - moved) - both) / Fraction(items)

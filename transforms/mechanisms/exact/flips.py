@@ -46,10 +46,10 @@ Indices = NDArray[np.int64]
 
 _LANE = 0
 _PREFETCH = 512
-_LEAST, _LATEST, _MOST = 1 << 44, 8.0, 16  # of a word, of v, and of the waits that it adds up
+_MIN, _LATEST, _MAX = 1 << 44, 8.0, 16  # of a word, of v, and of the waits that it adds up
 _ERROR = 2.0**-36
-"""Relative, of a probability in floats, where no word of a wait is below `_LEAST`, v is at most `_LATEST`, and it is
-the sum of `_MOST` waits or fewer; elsewhere ball arithmetic decides. The digits of a wait that were not read move it by
+"""Relative, of a probability in floats, where no word of a wait is below `_MIN`, v is at most `_LATEST`, and it is
+the sum of `_MAX` waits or fewer; elsewhere ball arithmetic decides. The digits of a wait that were not read move it by
 at most 2**-44, and it is below 14: with all roundings 2**-43. So v is off by 2**-38, and so is the logarithm of the
 probability. p is off by 2**-49, and where it is near 1 that moves p + (1 - p) exp(v) by exp(v) - 1 times as much, below
 2**-37. A rate times a difference that matters is below 2**8: its roundings are 2**-44. The platform's exp and log are
@@ -122,7 +122,7 @@ class FlipRounds:
         while True:
             index, wait, flip = next(self._uniforms)
             waits.append(index)
-            accurate = accurate and wait >= _LEAST and len(waits) <= _MOST
+            accurate = accurate and wait >= _MIN and len(waits) <= _MAX
             if accurate:
                 elapsed -= math.log(wait * 2.0**-64) / (total * unit)
             place = self._propose(total)

@@ -50,7 +50,7 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> NDArray[np.int64]
     return array.astype(np.int64, copy=False)
 
 
-class Picks(NamedTuple):
+class RankedItems(NamedTuple):
     """Drawn items, as the count of each and its number among the items with that count, from 0; shape (n,) both."""
 
     values: Indices
@@ -165,21 +165,21 @@ class Histogram:
         """The places of their values, same shape."""
         return np.searchsorted(self.ends, ranks, "right")
 
-    def picks(self, ranks: Indices) -> Picks:
+    def ranked(self, ranks: Indices) -> RankedItems:
         """What the ranks stand for."""
         values = self.counts_at(ranks)
-        return Picks(values, ranks - self.more_than(values))
+        return RankedItems(values, ranks - self.more_than(values))
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class IndexedCounts:
     """A vector of counts with its histogram, from which the items at any ranks can be named."""
 
     vector: Indices
     histogram: Histogram
 
     @classmethod
-    def of(cls, counts: ArrayLike) -> Named:
+    def of(cls, counts: ArrayLike) -> IndexedCounts:
         """Count the counts, shape (d,), d >= 1. Cost and errors: as for `Histogram.of`."""
         return cls(check_counts(counts), Histogram.of(counts))
 

@@ -220,7 +220,7 @@ class Case:
     @cached_property
     def pairs(self) -> tuple[Neighbours, ...]:
         """The pairs of neighbouring inputs that are tried."""
-        swap, public = self.neighbours == "swap", self.spec.domain.is_public
+        swap, public = self.neighbours == "replace-one", self.spec.domain.is_public
         size = (_PUBLIC if public else _UNKNOWN)[self.counted]
         height = 0 if public else threshold_of(self.spec)
         if self.releases == 2:
@@ -352,7 +352,7 @@ def threshold_of(spec: TopK) -> int:
 
     def passes(height: int) -> bool:
         counts = np.array([height, height]) * unit
-        return sum(len(mechanism(counts, spec.most, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
+        return sum(len(mechanism(counts, spec.max_items, bits)) > 0 for _ in range(_TRIES)) * 4 >= _TRIES
 
     heights = [round(2 * 1.2**n) for n in range(_HEIGHTS)]
     return heights[min(bisect.bisect_left(heights, True, key=passes), _HEIGHTS - 1)]

@@ -15,13 +15,13 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     at_most,
     bounded_range_epsilon,
     epsilon_within,
-    exponential_share,
     gaussian_delta,
     gaussian_scale,
     largest,
-    order_reach,
+    per_round_epsilon,
     rho_within,
     smallest,
+    squared_order_sensitivity,
 )
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
 
@@ -31,7 +31,7 @@ BUDGETS = [(1.0, 1e-6, 100), (0.01, 1e-10, 1000), (10.0, 1e-3, 20), (0.3, 0.2, 3
 @pytest.mark.parametrize(("epsilon", "delta", "k"), BUDGETS)
 def test_the_share_never_overspends_and_is_the_last_float_that_does_not(epsilon: float, delta: float, k: int) -> None:
     budget, at = Fraction(epsilon), Fraction(delta)
-    share = exponential_share(budget, at, k)
+    share = per_round_epsilon(budget, at, k)
     more = share * (1 + Fraction(1, 2**50))
     with precision(400):
 
@@ -51,7 +51,7 @@ def test_a_delta_at_which_an_order_proves_a_rational_rho_has_an_answer(order: in
 
 def test_the_step_search_of_the_published_code_is_not_precise_enough() -> None:
     """The trap: steps of 1e-4 in the share are off by 1e-4; here small budgets lose nothing."""
-    share = exponential_share(Fraction(1e-6), Fraction(1e-6), 50)
+    share = per_round_epsilon(Fraction(1e-6), Fraction(1e-6), 50)
     assert 2e-8 < share < 1e-4
     assert float(50 * share**2 / 8) == pytest.approx(float(rho_within(Fraction(1e-6), Fraction(1e-6))), rel=1e-12)
 
@@ -71,7 +71,7 @@ def test_draws_at_the_share_keep_the_budget_and_a_quarter_more_would_not(epsilon
             worst = max(worst, float(np.maximum(here - math.exp(epsilon) * there, 0).sum()))
         return worst
 
-    share = float(exponential_share(Fraction(epsilon), Fraction(delta), k))
+    share = float(per_round_epsilon(Fraction(epsilon), Fraction(delta), k))
     assert told(share) <= delta < told(1.25 * share)
 
 
@@ -111,17 +111,19 @@ def reach(moves: np.ndarray) -> np.ndarray:
     return (moves**2).sum(axis=1) - moves.sum(axis=1) ** 2 / moves.shape[1]
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "swap"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("items", "most"), [(2, 1), (3, 2), (4, 1), (5, 3), (5, 5), (6, 2)])
 def test_no_move_reaches_further_and_one_does_as_far(items: int, most: int, neighbours: str) -> None:
-    stated = float(order_reach(items, most, neighbours))
-    whole = np.array(list(itertools.product((-1, 0, 1) if neighbours == "swap" else (0, 1), repeat=items)), float)
+    stated = float(squared_order_sensitivity(items, most, neighbours))
+    whole = np.array(
+        list(itertools.product((-1, 0, 1) if neighbours == "replace-one" else (0, 1), repeat=items)), float
+    )
     few = ((whole > 0).sum(axis=1) <= most) & ((whole < 0).sum(axis=1) <= most)
     assert reach(whole[few]).max() == pytest.approx(stated)
     rng = np.random.default_rng(1)
     one, two = rng.random((2, 20_000, items)) ** rng.choice([0.02, 1, 5], (2, 20_000, items))
     one, two = (v * np.minimum(1, np.sqrt(most / (v**2).sum(axis=1)))[:, None] for v in (one, two))
-    found = reach(one - two if neighbours == "swap" else one)
+    found = reach(one - two if neighbours == "replace-one" else one)
     assert found.max() <= stated * (1 + 1e-12)
 
 
@@ -133,13 +135,15 @@ def test_no_riser_reaches_further_and_one_does_as_far(items: int, most: int, bef
     held = [v for v in itertools.product((0, 1), repeat=items) if sum(v) <= most]
     users = {tuple(now * x - before * y for x, y in zip(a, b, strict=True)) for a in held for b in held}
     replaced = {tuple(np.subtract(a, b).tolist()) for a in users for b in users} if items < 5 else set()
-    for neighbours, moves in (("add-remove", users), ("swap", replaced)):
-        falls = Fraction(before, now + before)
-        of_risers, of_one = (order_reach(items, most, neighbours, *more) for more in ((falls,), ()))
+    for neighbours, moves in (("add-remove", users), ("replace-one", replaced)):
+        negative_sensitivity = Fraction(before, now + before)
+        of_risers, of_one = (
+            squared_order_sensitivity(items, most, neighbours, *more) for more in ((negative_sensitivity,), ())
+        )
         furthest = max((items * sum(x * x for x in v) - sum(v) ** 2 for v in moves), default=None)
         assert furthest in (None, (now + before) ** 2 * items * of_risers)
         assert (of_risers < of_one) == (before > 0 and neighbours == "add-remove" and 2 * most < items)
 
 
 def test_a_single_score_has_one_order() -> None:
-    assert order_reach(1, 5, "add-remove") == 1
+    assert squared_order_sensitivity(1, 5, "add-remove") == 1

@@ -10,7 +10,7 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     Blocks,
     CountLookup,
     Histogram,
-    Named,
+    IndexedCounts,
     even_cuts,
     rising_cuts,
 )
@@ -30,7 +30,7 @@ VECTORS = [
 @pytest.mark.parametrize("counts", VECTORS, ids=range(len(VECTORS)))
 def test_ranks_are_by_count_then_index(counts: np.ndarray) -> None:
     order = np.lexsort((np.arange(len(counts)), -counts))
-    named = Named.of(counts)
+    named = IndexedCounts.of(counts)
     assert named.items(np.arange(len(counts))).tolist() == order.tolist()
     rng = np.random.default_rng(len(counts))
     for size in {1, min(3, len(counts)), len(counts) // 2}:
@@ -55,7 +55,7 @@ def test_a_histogram_answers_what_sorted_counts_do(counts: np.ndarray) -> None:
         assert ends.tolist() == [(counts >= value).sum() for value in some]
     assert table.counts_at(np.arange(len(counts))).tolist() == ranked.tolist()
     ranks = np.arange(len(counts))
-    picks = table.picks(ranks)
+    picks = table.ranked(ranks)
     assert picks.values.tolist() == ranked.tolist()
     assert all(a == 0 if new else a > 0 for a, new in zip(picks.numbers, np.diff(ranked, prepend=-1) != 0, strict=True))
 
@@ -93,7 +93,7 @@ def test_large_unsigned_integers_are_counted_as_they_are() -> None:
 
 def test_counts_at_ranks_above_and_below_its_end() -> None:
     counts = np.random.default_rng(1).integers(0, 4000, 900)
-    lookup = CountLookup(Named.of(counts).histogram, 2500)
+    lookup = CountLookup(IndexedCounts.of(counts).histogram, 2500)
     assert [lookup.count_at(rank) for rank in range(900)] == np.sort(counts)[::-1].tolist()
 
 
@@ -117,7 +117,7 @@ def test_blocks_cover_the_ranks_and_bound_their_counts(counts: np.ndarray, round
             even_cuts(Fraction(7, 3), 40, int(ranked[k - 1])),
             rising_cuts(Fraction(500), Fraction(2**60)),
         ):
-            both = [Blocks.of(h, k, cuts, rounded) for h in (Histogram.of(counts), Named.of(counts).histogram)]
+            both = [Blocks.of(h, k, cuts, rounded) for h in (Histogram.of(counts), IndexedCounts.of(counts).histogram)]
             for blocks in both:
                 assert blocks.sizes.min() >= 1 and blocks.sizes.sum() == len(counts)
                 bounds = np.repeat(blocks.bounds, blocks.sizes)

@@ -94,7 +94,7 @@ def amounts_without_a_cap(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_for_one_unit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Mechanism, "sensitivity", property(lambda self: 1 + (self.parameter("neighbours") == "swap")))
+    patch.setattr(Mechanism, "sensitivity", property(lambda self: 1 + (self.parameter("neighbours") == "replace-one")))
 
 
 class Defect(NamedTuple):

@@ -63,7 +63,7 @@ def test_noise_that_follows_the_answer_is_seen(monkeypatch: pytest.MonkeyPatch) 
     def following(self: spec.TopK, histogram: Histogram, *rest: Any) -> spec.Draws:  # noqa: ANN401
         drawn = real(self, histogram, *rest)
         assert drawn.noisy_counts is not None
-        noise = drawn.noisy_counts - histogram.picks(drawn.ranks).values
+        noise = drawn.noisy_counts - histogram.ranked(drawn.ranks).values
         return drawn._replace(noisy_counts=drawn.noisy_counts - noise % 4 + drawn.ranks[0] % 4)
 
     monkeypatch.setattr(spec.TopK, "draw", following)

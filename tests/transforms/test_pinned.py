@@ -44,16 +44,16 @@ CASES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 PINNED = {
-    "one window": "1 a38a439b28bc6d1f",
-    "whole": "1 cfb6bd1b7300c89e",
-    "fixed": "11 5826ba92bc60392b",
-    "day": "3 740a416d64dbb9ef",
-    "sliding": "16 7784b688a952290a",
-    "counts": "11 4f385bba9586e5d9",
-    "unknown": "11 82a99fe7bf194211",
-    "unknown, bounded": "16 cd003f0c9ecfa05c",
+    "one window": "1 237ea436f500301f",
+    "whole": "1 502265d348a4d071",
+    "fixed": "11 3a260da3f161e079",
+    "day": "3 a44852bef3b991d9",
+    "sliding": "16 acfb032fb53ede6f",
+    "counts": "11 821952108f237fd9",
+    "unknown": "11 c281287d49027bdb",
+    "unknown, bounded": "16 2bb4496bbe9845e1",
     "weights": "1 ba0bb8b98b68b158",
-    "weights, sliding": "16 8992f0eac4d9a315",
+    "weights, sliding": "16 5d0fbb79ba7f8fe3",
 }
 
 

@@ -19,7 +19,9 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
-from tests.pipelines.scheduled.test_publish import CHARGED, folder, report  # noqa: F401 - a fixture
+from tests.pipelines.scheduled.test_publish import CHARGED, folder, report
+
+__all__ = ["folder"]
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 YEAR = 365 * DAY

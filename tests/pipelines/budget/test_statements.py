@@ -15,7 +15,9 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.pipelines.budget.test_windows import some_period
-from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger  # noqa: F401 - a fixture
+from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger
+
+__all__ = ["place"]
 
 URL = "sqlite:///budget.db"
 LITTLE = Fraction(1, 10**9)

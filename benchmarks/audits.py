@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from private_topk.pipelines.auditing import Audit, audit
+from private_topk.pipelines.audit import Audit, audit
 from private_topk.transforms.mechanisms import MECHANISMS
 
 SHARE = 1 - (1 - 0.999) / len(MECHANISMS)

@@ -17,7 +17,7 @@ from private_topk.pipelines.budget.sharing import (
     share_out,
     windows_of_a_user,
 )
-from private_topk.pipelines.identity import identity_of, not_in_fingerprint
+from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
-from private_topk.pipelines.pictures import Picture
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import pair_at, publish
@@ -26,6 +25,7 @@ from private_topk.pipelines.report import Report, account_of
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.page import page, snippet
+from private_topk.pipelines.show.picture import Picture
 from private_topk.pipelines.show.published import Listing, PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile

@@ -13,10 +13,10 @@ from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
-from private_topk.pipelines.identity import fingerprint
-from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.question import Question, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
+from private_topk.pipelines.release.identity import fingerprint
+from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload

@@ -19,9 +19,9 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import Request, charge
-from private_topk.pipelines.input_record import InputRecord
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.progress import (
     check_all_published,

@@ -126,7 +126,7 @@ def test_budgets_are_arithmetic_and_a_database() -> None:
         names = set(imports(path))
         assert {name.split(".")[0] for name in names} <= allowed - {"argparse"}, path
         ours = {name for name in names if name.startswith("private_topk")}
-        known = ("private_topk.pipelines.budget", "private_topk.pipelines.pictures", "private_topk.transforms")
+        known = ("private_topk.pipelines.budget", "private_topk.pipelines.show.picture", "private_topk.transforms")
         assert all(name.startswith(known) for name in ours), path
 
 
@@ -166,7 +166,7 @@ def test_words_are_read_at_the_doors_alone() -> None:
 
 def test_arrows_point_one_way() -> None:
     """transforms <- pictures <- budget <- question <- preview <- pipelines; runners know transforms alone."""
-    below = ("transforms", "pipelines.pictures")
+    below = ("transforms", "pipelines.show.picture")
     rooms = {
         "transforms": ("transforms",),
         "pipelines/budget": (*below, "pipelines.budget"),

@@ -10,7 +10,7 @@ from typing import Any
 from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.rows import moment
-from private_topk.pipelines.pictures import figure_in
+from private_topk.pipelines.show.picture import figure_in
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 

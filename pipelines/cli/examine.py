@@ -12,7 +12,7 @@ from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.auditing import Check
+    from private_topk.pipelines.audit import Check
     from private_topk.transforms.testing.audit.datasets import Asked
 
 
@@ -42,7 +42,7 @@ _HEAD = ("mechanism", "domain", "neighbours", "of", "counts", "releases", "decla
 
 def _audit(arguments: Namespace, others: list[str]) -> None:
     """Print a line for every check as it is done. Raises RunFailed where one fails."""
-    from private_topk.pipelines.auditing import Audit, audit
+    from private_topk.pipelines.audit import Audit, audit
 
     given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if value is not None}
     if "confidence" in given:

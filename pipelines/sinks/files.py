@@ -16,7 +16,7 @@ import msgspec
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
-from private_topk.pipelines.input_record import InputRecord
+from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
 from private_topk.pipelines.run_state import RunState

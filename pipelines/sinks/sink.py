@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 
 from private_topk.pipelines.files import why
-from private_topk.pipelines.input_record import InputRecord
+from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument, verbatim

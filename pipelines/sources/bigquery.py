@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.files import exists, match_any, open_file
-from private_topk.pipelines.identity import not_in_fingerprint
+from private_topk.pipelines.release.identity import not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.keys import keys_of

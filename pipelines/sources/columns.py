@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.identity import NONE_MEANS, OMIT_IF_DEFAULT
+from private_topk.pipelines.release.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.composite import Names, composite_column, names_of
 from private_topk.transforms.errors import InvalidArgument, verbatim

@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
 from private_topk.pipelines.files import FileInfo, is_local, match
-from private_topk.pipelines.identity import fingerprint, identity_of
+from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.formats import (

@@ -24,8 +24,8 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
 from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
-from private_topk.pipelines.identity import fingerprint, not_in_fingerprint
-from private_topk.pipelines.input_record import Entry, InputRecord
+from private_topk.pipelines.release.identity import fingerprint, not_in_fingerprint
+from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of

@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors
 
-from private_topk.pipelines.identity import fingerprint, identity_of, not_in_fingerprint
+from private_topk.pipelines.release.identity import fingerprint, identity_of, not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source

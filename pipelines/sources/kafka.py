@@ -30,8 +30,8 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.identity import fingerprint, identity_of, not_in_fingerprint
-from private_topk.pipelines.input_record import Entry, InputRecord
+from private_topk.pipelines.release.identity import fingerprint, identity_of, not_in_fingerprint
+from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload

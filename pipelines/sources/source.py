@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import apache_beam as beam
 
-from private_topk.pipelines.identity import fingerprint
-from private_topk.pipelines.input_record import InputRecord
+from private_topk.pipelines.release.identity import fingerprint
+from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.runners import Launch

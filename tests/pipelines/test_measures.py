@@ -17,7 +17,7 @@ import pytest
 from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Laplace, Period, Release, ReleaseKey, rank
-from private_topk.pipelines.identity import identity_of
+from private_topk.pipelines.release.identity import identity_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms import Risers
 from private_topk.transforms.beam_yaml import RankRows

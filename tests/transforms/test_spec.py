@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.pipelines.identity import identity_of
+from private_topk.pipelines.release.identity import identity_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.pipelines.auditing import Audit, audit
+from private_topk.pipelines.audit import Audit, audit
 from private_topk.pipelines.cli.output import print_json
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import command, write

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import auditing
+from private_topk.pipelines import audit as auditing
 from private_topk.transforms.testing.audit.datasets import Asked, cases_for, cases_of
 from tests.pipelines.support import command
 from tests.transforms.testing.audit.planted import DEFECTS

@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.pipelines.files import PACKINGS
-from private_topk.pipelines.identity import NOT_IN_FINGERPRINT
+from private_topk.pipelines.release.identity import NOT_IN_FINGERPRINT
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch

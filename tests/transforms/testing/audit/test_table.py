@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.audits import table
-from private_topk.pipelines.auditing import Check
+from private_topk.pipelines.audit import Check
 from private_topk.transforms.testing.audit.datasets import cases_of
 
 

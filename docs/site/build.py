@@ -170,10 +170,11 @@ def write_api(folder: Path) -> None:
 
 
 def documented(module: str, seen: set[int]) -> str:
-    """The directives for what a module lists, but for what another page has."""
+    """The directives for what a package lists or a module defines, but for what another page has."""
     found = import_module(module)
+    own = [name for name, value in vars(found).items() if name[0] != "_" and getattr(value, "__module__", "") == module]
     lines = []
-    for name in found.__all__:
+    for name in getattr(found, "__all__", own):
         value = getattr(found, name)
         if id(value) in seen or not getattr(value, "__module__", "").startswith("private_topk"):
             continue

@@ -41,13 +41,11 @@ class Cost:
     Whoever adds up must not mix the proofs of two kinds, which `zcdp_delta` tells apart:
 
     - zcdp_delta = delta: there is one event of probability delta, and but for it the release is epsilon-DP and
-    rho-zCDP. So
-      is every pure release, every one of which nothing but (epsilon, delta) is known, and pure draws over an unknown
-      domain: the event is that an item comes out which only one of two neighbours has among its candidates.
+      rho-zCDP. So is every pure release, every one of which nothing but (epsilon, delta) is known, and pure draws over
+      an unknown domain: the event is that an item comes out which only one of two neighbours has among its candidates.
     - zcdp_delta < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its
-    (epsilon,
-      delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above a
-      threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `zcdp_delta`.
+      (epsilon, delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above
+      a threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `zcdp_delta`.
 
     Raises:
         InvalidArgument: a number is negative, or no finite number: it would give a budget back.

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from private_topk.pipelines.process import level
-from private_topk.transforms.errors import InvalidArgument, printable, refused, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, printable, refused, verbatim
 
 PATIENCE = 5.0
 """Seconds without an answer from a store or another process before a message is printed."""
@@ -82,11 +82,11 @@ def why(error: Exception) -> str:
         error = next(iter(inner.values()))
         inner = getattr(error, "exception_details", None)
     if isinstance(error, NameError):  # Beam imports without a missing client, and fails at its first use
-        return "the client of its store is not installed: pip install 'apache-beam[gcp,aws,azure]' has all"
+        return "the client of its store is not installed: `pip install 'apache-beam[gcp,aws,azure]'` has all"
     if "Unable to get filesystem" in str(error):
         return (
-            "no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; gs:// needs "
-            "`pip install 'private-topk[gcp]'`, s3:// and azfs:// need 'apache-beam[aws,azure]'"
+            "no file system is known by that name: a path, gs://, s3://, azfs:// or hdfs://; "
+            f"gs:// needs {install_extra('gcp')}, s3:// and azfs:// need `pip install 'apache-beam[aws,azure]'`"
         )
     return (str(error) or type(error).__name__).rstrip(".")
 

@@ -23,7 +23,7 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
 
 from private_topk.runners import Launch, refuse_unknown
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, install_extra
 
 _MAX_WORKERS = 20
 _MIN_SETUPTOOLS = 77
@@ -49,7 +49,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job, or with --template_location a classic template. The workers see nothing of this machine."""
     if not _googles_libraries():
-        raise InvalidArgument("runner", "dataflow needs Google's libraries: `pip install 'private-topk[gcp]'`")
+        raise InvalidArgument("runner", "dataflow needs Google's libraries", install_extra("gcp"))
     refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     google = options.view_as(GoogleCloudOptions)

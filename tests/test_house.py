@@ -200,6 +200,15 @@ def test_no_place_of_one_machine(pattern: str) -> None:
         assert not re.search(pattern, path.read_text("utf-8")), path
 
 
+def test_one_place_says_how_an_extra_is_installed() -> None:
+    """And that extra is there: nothing may name a package of an index that does not have it."""
+    declared = set(re.findall(r"(?m)^(\w+) = \[", (ROOT / "pyproject.toml").read_text("utf-8")))
+    for path in PRODUCT:
+        text = path.read_text("utf-8")
+        assert not re.search(r"pip install '?(private-topk|\.\[\w)", text), path
+        assert set(re.findall(r"install_extra\([\"'](\w+)", text)) <= declared, path
+
+
 def test_every_function_is_annotated() -> None:
     for path in PRODUCT:
         for node in nodes(path):

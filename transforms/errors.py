@@ -56,6 +56,11 @@ class InputNotReady(InvalidArgument):
     """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
 
 
+def install_extra(name: str) -> str:
+    """The remedy where an optional dependency is missing: how one of the extras of this package is installed."""
+    return f"`pip install '.[{name}]'` in a checkout of private-topk"
+
+
 def verbatim(text: object) -> str:
     """Something that was given, such as a path, for the rule of a refusal: shown as it is, braces and all.
 

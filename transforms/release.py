@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from private_topk.transforms.composite import Label, Names, as_columns, composite, parts_of
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.windows import WindowBounds
 
 
@@ -277,7 +277,7 @@ def _from_secret_manager(name: str) -> bytes:
     try:
         from google.cloud import secretmanager
     except ImportError:
-        raise InvalidArgument("release_key", "gcp-secret: needs `pip install 'private-topk[gcp]'`") from None
+        raise InvalidArgument("release_key", "gcp-secret: needs Google's clients", install_extra("gcp")) from None
     try:
         return secretmanager.SecretManagerServiceClient().access_secret_version(name=name).payload.data
     except Exception as error:  # Google's layers raise a dozen kinds

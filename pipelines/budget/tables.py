@@ -15,7 +15,7 @@ import sqlalchemy as sql
 
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal, Reservation
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 
 _STEPS = {
     2: """
@@ -89,7 +89,7 @@ _LEDGER = sql.table("private_topk_ledger", sql.column("version"))
 _TABLES = {Budget: "budgets", Entry: "charges", Reservation: "reservations", Renewal: "renewals"}
 _T = TypeVar("_T", bound="Budget | Entry | Reservation | Renewal")
 _ATTEMPTS = 3
-_DRIVERS = "for PostgreSQL, pip install 'private-topk[ledger]'"
+_DRIVERS = f"for PostgreSQL, {install_extra('ledger')}"
 _PATIENCE = 120  # seconds to wait for others' charges; each takes some milliseconds
 
 

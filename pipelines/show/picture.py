@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 
 _KINDS = (".png", ".svg", ".pdf")
 
@@ -52,7 +52,7 @@ def check_plot(path: str | None) -> None:
     if path is not None and not path.lower().endswith(_KINDS):
         raise InvalidArgument("plot", f"{verbatim(path)} must end with one of {', '.join(_KINDS)}")
     if find_spec("matplotlib") is None:
-        raise InvalidArgument("plot", "needs matplotlib: pip install 'private-topk[plot]'")
+        raise InvalidArgument("plot", "needs matplotlib", install_extra("plot"))
 
 
 @contextmanager

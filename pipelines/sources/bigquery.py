@@ -21,7 +21,7 @@ from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.keys import keys_of
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, Source
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -122,7 +122,7 @@ def client_of(table: str, field: str) -> Client:
         from google.auth.exceptions import DefaultCredentialsError
         from google.cloud.bigquery import Client
     except ImportError:
-        raise InvalidArgument(field, "bigquery:// needs Google's clients: pip install 'private-topk[gcp]'") from None
+        raise InvalidArgument(field, "bigquery:// needs Google's clients", install_extra("gcp")) from None
     try:
         return Client(project=table.rpartition(".")[0].rpartition(".")[0])
     except DefaultCredentialsError:

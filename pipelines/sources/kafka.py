@@ -38,7 +38,7 @@ from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payloa
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -185,7 +185,7 @@ class KafkaTopic:
         try:
             from confluent_kafka import KafkaException
         except ImportError:
-            raise InvalidArgument(name, "kafka:// needs the client: pip install 'private-topk[kafka]'") from None
+            raise InvalidArgument(name, "kafka:// needs its client", install_extra("kafka")) from None
         try:
             consumer = self.consumer()
             try:

@@ -1,4 +1,4 @@
-"""A Pub/Sub subscription as blocks. Needs `pip install 'private-topk[gcp]'`."""
+"""A Pub/Sub subscription as blocks. Needs the extra `gcp`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.windows import Period
 
 _FORMS = {"subscriptions": "pubsub://projects/P/subscriptions/S", "topics": "pubsub://projects/P/topics/T"}
@@ -88,7 +88,7 @@ def check_google(uri: str, name: str) -> None:
         import google.cloud.pubsub_v1  # noqa: F401
     except ImportError:
         scheme = uri.partition("://")[0]
-        raise InvalidArgument(name, f"{scheme}:// needs Google's clients: pip install 'private-topk[gcp]'") from None
+        raise InvalidArgument(name, f"{scheme}:// needs Google's clients", install_extra("gcp")) from None
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)

@@ -8,8 +8,8 @@
 | groups | docs/groups.md | recall in three groups of buyers, at one epsilon for all of them, and at a third | games |
 | amounts | docs/amounts.md | recall of the largest sums of amounts against the cap | commits: rows of each person |
 | risers | docs/risers.md | recall of what rises against epsilon, for two weights | the sample; commits by year |
-| counts | docs/counts.md | standard deviation of a published count against k | none: it hangs on the question alone |
-| windows | docs/windows-per-user.md | recall against the bound on windows, of the page's own tables | sample, commits |
+| counts | docs/run.md | standard deviation of a published count against k | none: it hangs on the question alone |
+| windows | docs/windows.md | recall against the bound on windows, of the page's own tables | sample, commits |
 | orders | docs/mechanisms.md | error of two mechanisms beside cdp-peeling against k over epsilon | games, gowalla |
 
 Games, gowalla and commits are of the folder of shared data (PRIVATE_TOPK_SHARED): without it their pictures are left.
@@ -130,7 +130,7 @@ def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
 
 
 def windows(figure: Any, draws: int) -> None:  # noqa: ANN401
-    page = (ROOT / "docs" / "windows-per-user.md").read_text()
+    page = (ROOT / "docs" / "windows.md").read_text()
     tables = re.findall(r"(?:^\| (?:W|\d+|no bound) \|.*\n(?:\|---.*\n)?)+", page, re.M)
     for axes, table, name in zip(
         figure.subplots(1, 2),

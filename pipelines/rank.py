@@ -39,7 +39,7 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.mechanisms.registry import with_budget
+from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK, check_kinds
@@ -94,7 +94,7 @@ def rank(
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint".
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
             path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
-        epsilon: of a mechanism that is given by its name.
+        epsilon: with a mechanism's name only.
         user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
             makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
@@ -110,7 +110,7 @@ def rank(
         privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all
             windows, which share it.
         horizon: with the unit user, how many windows there will be in all.
-        delta: of a mechanism that is given by its name, where it has one. Otherwise, with the unit user, it pays for
+        delta: with a mechanism's name, where it has one. Otherwise, with the unit user, it pays for
             composing windows.
         amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
         value: with amounts: the name of their column, by default "value".
@@ -118,7 +118,7 @@ def rank(
             where a user counts in several: docs/groups.md. A `domain` that is a dict of lists names them itself.
         group: with groups: the name of their column, by default "group", or a list of names.
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
-            the total: docs/windows-per-user.md.
+            the total: docs/windows.md.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
         ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
             `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
@@ -153,7 +153,7 @@ def rank(
     if isinstance(mechanism, str):
         mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
     elif isinstance(mechanism, Mechanism) and epsilon is not None:
-        raise InvalidArgument("epsilon", "is of a mechanism that is given by its name", "the object has its own")
+        raise not_beside_an_object("epsilon", mechanism)
     listed = as_domain(domain, names_of("item", "item", item))
     fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
     question = Question(
@@ -283,8 +283,10 @@ class Rankings:
         """
         by_group = self.report().by_group()
         if group not in by_group:
+            if None in by_group:
+                raise InvalidArgument("group", "must be left out: this ranking has no groups")
             raise InvalidArgument(
-                "group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a picture is of one"
+                "group", f"must be one of {verbatim(', '.join(map(str, by_group)))}", "a plot shows one group"
             )
         listings = by_group[group]
         if has_places(listings):

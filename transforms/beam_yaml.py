@@ -2,6 +2,7 @@
 
 providers:
   - type: python
+    config: {}
     transforms:
       PrivateTopK: private_topk.transforms.beam_yaml.RankRows
 """

@@ -744,7 +744,7 @@ OPTIONS: tuple[Option, ...] = (
         dict.fromkeys(
             (*RUN, "preview"),
             "with {privacy_unit} user: a user counts in at most W windows, chosen by "
-            "a hash, and the total is shared by W (docs/windows-per-user.md)",
+            "a hash, and the total is shared by W (docs/windows.md)",
         )
         | {"plan": "as in the run: a user counts in at most W of them"},
         group=_BUDGET,

@@ -20,7 +20,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.mechanisms.registry import with_budget
+from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
@@ -80,10 +80,10 @@ class PrivateTopK(beam.PTransform):
             them a user counts in (docs/groups.md). Elements are then (user, item, group), or have the field `group`.
             Where `domain` is a dict of lists, one for each group, these are the groups.
         max_windows_per_user: a user counts in at most so many windows of the period, chosen by a hash of those that
-            they are active in (docs/windows-per-user.md). Bounded input only.
+            they are active in (docs/windows.md). Bounded input only.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
             input only, with the rows of one window before the period.
-        epsilon, delta: of a mechanism that is given by its name.
+        epsilon, delta: with a mechanism's name only.
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:
@@ -139,11 +139,7 @@ class PrivateTopK(beam.PTransform):
                     "delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out"
                 )
         elif isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
-            raise InvalidArgument(
-                "delta" if epsilon is None else "epsilon",
-                "is of a mechanism that is given by its name",
-                "the object has its own",
-            )
+            raise not_beside_an_object("delta" if epsilon is None else "epsilon", mechanism)
         for name, flag in (
             ("waits_for_timers", waits_for_timers),
             ("reveal_active_windows", reveal_active_windows),

@@ -19,7 +19,7 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.registry import name_of, with_budget
+from private_topk.transforms.mechanisms.registry import name_of, not_beside_an_object, with_budget
 from private_topk.transforms.spec import TopK
 
 if TYPE_CHECKING:
@@ -374,9 +374,9 @@ def _check_own(mechanism: Mechanism, given: Mapping[str, Any]) -> None:
     for name in ("epsilon", "delta", "neighbours", "max_items_per_user"):
         own = mechanism.parameter(name)
         if own is not None and given.get(name, own) != own:
-            raise InvalidArgument(name, "is of a mechanism that is given by its name", "the object has its own")
+            raise not_beside_an_object(name, mechanism)
     if "parameters" in given:
-        raise InvalidArgument("parameters", "is of a mechanism that is given by its name", "the object has its own")
+        raise not_beside_an_object("parameters", mechanism)
 
 
 def first_answering(ask: Callable[[str], Question], names: Iterable[str]) -> Question:

@@ -127,7 +127,7 @@ def check_all_published(report: Report, again: str, before: int | None = None) -
     """
     out = count_published(report)
     if out is not None and out < _windows_of(report):
-        lost = IncompleteDataError("the job ended as if it were whole, and windows were lost without a word")
+        lost = IncompleteDataError("the job ended without an error, but the runner lost windows")
         raise RunFailed(what_is_published(report, again, before)) from lost
 
 
@@ -350,7 +350,7 @@ def followed(
             look()
         if not announcer.has_all:
             raise IncompleteDataError(
-                f"the job ended as if it were whole, and of {len(period):,} windows "
+                f"the job ended without an error, but of {len(period):,} windows "
                 f"{announcer.size:,} were seen to be published to {sink.uri}"
             )
 

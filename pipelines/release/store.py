@@ -119,8 +119,8 @@ def check_question(path: str, release: Release, asked: Manifest, windows: Iterab
     differing = _differing(known, asked, {(window.start, window.end) for window in windows}, but=("key_id",))
     if differing is not None:
         value = getattr(known, differing)
-        was = f"its {differing} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
-        rule = f"cannot go on in {verbatim(path)}: another question was published under this id, {was}"
+        was = f"whose {differing} is {verbatim(value) if isinstance(value, str | int) else 'another'}"
+        rule = f"is taken: {verbatim(path)} holds another question's ranking, {was}"
         raise InvalidArgument("release_id", rule, "give another id, and another {output}")
 
 

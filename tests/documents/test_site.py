@@ -20,11 +20,10 @@ pytestmark = pytest.mark.long
 WANTED = [
     "docs/five-minutes",
     "docs/choosing",
-    "docs/reading",
+    "docs/run",
     "docs/privacy",
     "docs/windows",
     "docs/budget",
-    "docs/runners",
     "docs/flink",
     "docs/dataflow",
     "docs/mechanisms",

@@ -469,7 +469,7 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     assert repr(by_name) == f"Rankings(release={release.id!r}, windows=1, k=3)"
     for more, told in (
         ({}, "epsilon must be given"),
-        ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon is of a"),
+        ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon goes with a mechanism's name"),
         ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint"),
     ):
         with pytest.raises(InvalidArgument, match=told):
@@ -660,8 +660,10 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"path must end with \.svg, got .*x\.png"):
         picture.save("x.png")
     of_groups = rank(ROWS, 2, Joint(1.0), ITEMS, groups=["shop 1", "shop 2"], group="shop", publish_counts=0.5, **NAMES)
-    with pytest.raises(InvalidArgument, match="group must be one of shop 1, shop 2: a picture is of one"):
+    with pytest.raises(InvalidArgument, match="group must be one of shop 1, shop 2: a plot shows one group"):
         of_groups.plot()
+    with pytest.raises(InvalidArgument, match="group must be left out: this ranking has no groups"):
+        ranked(counts=0.5).plot("shop 1")
     assert "Noisy counts" in of_groups.plot("shop 2").svg
     assert repr(of_groups[0]).startswith("shop 1, All rows\n  1  track ")
     assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())

@@ -28,24 +28,26 @@ class Cost:
             default what is so of every (epsilon, delta)-DP release, whose zcdp_delta is delta: but for a probability of
             delta it is an epsilon-DP one (Bun & Steinke 2016, Lemma 8.8), and these are what `rho_of_pure` proves of
             them.
-        zcdp_delta: of rho: that holds but for an event of this probability. On two neighbours there are laws of the
-            answers and of one outcome more, "none", that are rho-zCDP of each other, and on either side below the
-            release's own law for every answer, with a probability of at most `zcdp_delta` for none (Bun & Steinke 2016,
-            Definition 8.1, is
-            such a pair: laws given an event of probability 1 - zcdp_delta, and none otherwise).
+        zcdp_delta: of rho: it holds but for an event of this probability. Each of two neighbours has a law of the
+            answers and of one outcome more, "none". These two laws are rho-zCDP of each other; for every answer each is
+            below the release's own law; and "none" has a probability of at most `zcdp_delta`. (The pair of Bun &
+            Steinke 2016, Definition 8.1, is one: laws given an event of probability 1 - zcdp_delta, and none
+            otherwise.)
         gdp: of rho: no more is told than whether a normal number of standard deviation 1 has the mean 0 or the square
             root of 2 rho (Gaussian differential privacy), but for the same event of probability `zcdp_delta`.
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
 
-    Whoever adds up must not mix the proofs of two kinds, which `zcdp_delta` tells apart:
+    Sums must not mix two kinds of proof, which `zcdp_delta` tells apart:
 
     - zcdp_delta = delta: there is one event of probability delta, and but for it the release is epsilon-DP and
-      rho-zCDP. So is every pure release, every one of which nothing but (epsilon, delta) is known, and pure draws over
-      an unknown domain: the event is that an item comes out which only one of two neighbours has among its candidates.
-    - zcdp_delta < delta: zCDP is proved of it as it is, as of Gaussian noise: rho 0.1 needs no delta, while its
-      (epsilon, delta) leave out a tail of probability delta, which is no part of that proof. So are Gaussian sums above
-      a threshold, and k exponential mechanisms over an unknown domain, but for the event of probability `zcdp_delta`.
+      rho-zCDP. Of this kind are pure releases, releases of which only (epsilon, delta) is known, and pure draws over an
+      unknown domain: there the event is that an item comes out which only one of two neighbours has among its
+      candidates.
+    - zcdp_delta < delta: zCDP is proved by itself, as of Gaussian noise: rho 0.1 needs no delta, while the
+      (epsilon, delta) leave out a tail of probability delta, which is no part of that proof. Of this kind are Gaussian
+      sums above a threshold, and k exponential mechanisms over an unknown domain, but for the event of probability
+      `zcdp_delta`.
 
     Raises:
         InvalidArgument: a number is negative, or no finite number: it would give a budget back.

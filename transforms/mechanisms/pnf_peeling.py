@@ -29,7 +29,7 @@ class PnfPeeling(Mechanism):
         name="pnf-peeling",
         cost="one pass, then k log k",
         source="McKenna & Sheldon 2020; Gillenwater et al. 2022, Lemma 4.1",
-        when="pure privacy item by item: never worse than peeling",
+        when="pure privacy item by item: for a single release never worse than peeling",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
         "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True

@@ -1,6 +1,6 @@
 """For tests of pipelines that rank, and of mechanisms of your own.
 
-`TrueTopK` draws no noise and `fixed_release` the same in every run: docs/testing.md tests a pipeline with them.
+`TrueTopK` draws no noise and `fixed_release` the same in every run: docs/beam.md tests a pipeline with them.
 
 What our own tests hold every mechanism to, for a mechanism of yours: docs/own-mechanism.md shows the use.
 

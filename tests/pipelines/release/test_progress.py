@@ -147,7 +147,7 @@ def test_where_nothing_can_be_read_back_the_workers_here_record_it(runner: str, 
     ]
     with pytest.raises(RunFailed, match="what was sent to nowhere by then stays there") as caught:
         run(report(tmp_path, Nowhere(lost=LABELS[2])), launch, say=said.append)
-    lost = "the job ended as if it were whole, and of 8 windows 7 were seen to be published to nowhere"
+    lost = "the job ended without an error, but of 8 windows 7 were seen to be published to nowhere"
     assert str(caught.value.__cause__) == lost and not launch.answered.is_set()
 
 

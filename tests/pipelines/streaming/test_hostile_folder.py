@@ -207,7 +207,7 @@ def test_a_file_that_is_changed_after_it_was_read_fails_the_report(
 
 
 def test_a_file_that_is_taken_away_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be repeated, as docs/streaming.md says: files must stay until nobody repeats the report."""
+    """What cannot be repeated, as docs/streaming.md says: files must not change while the report may be repeated."""
     world = World(tmp_path, random.Random(2), False)
     world.now = START + 9.0
     monkeypatch.setattr(module, "time", world)

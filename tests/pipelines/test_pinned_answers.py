@@ -22,7 +22,7 @@ from tests.pipelines.support import command
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
 PINNED = {
-    "release 7": (38, "40c7265fe7a9808a457fc835ed20bf288eab232c10c36f0d69d61cd454c66a3d"),
+    "release 7": (38, "050799f73455a136da1ef9a6eb0e869886fa158d44b6ee86ce451381e415adb3"),
 }
 """For every name of the draws, how many lines of the store were pinned under it, and SHA-256 of these."""
 

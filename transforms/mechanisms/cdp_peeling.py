@@ -18,17 +18,16 @@ from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indic
 class CdpPeeling(Mechanism):
     """k exponential mechanisms, each over the items not yet chosen, together (epsilon, delta)-DP.
 
-    The share s of a round is the largest that one of three proved bounds allows: basic composition (epsilon / k); zCDP,
-    where rho = k s**2 / 8 (Gillenwater et al. 2022, Lemma 4.2) is the largest that gives (epsilon, delta) by Canonne,
-    Kamath & Steinke 2020, Proposition 12; bounded range (Dong, Durfee & Rogers 2020). Adding Gumbel noise of scale
-    1 / s once and taking the k largest in order has the same law. Under "replace-one" the scale doubles.
+    The share s of a round is the largest that one of two proofs allows (`per_round_epsilon`): basic composition, which
+    gives epsilon / k; and the largest Renyi divergence of an s-bounded-range draw, added over rounds. Adding Gumbel
+    noise of scale 1 / s once and taking the k largest in order has the same law. Under "replace-one" the scale doubles.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
         name="cdp-peeling",
         cost="one pass, then O(k)",
-        source="Gillenwater et al. 2022, Lemma 4.2; Dong, Durfee & Rogers 2020",
+        source="Gillenwater et al. 2022; Dong, Durfee & Rogers 2020; Canonne, Kamath & Steinke 2020",
         when="a delta is acceptable and k is large: noise grows as sqrt(k), not k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(

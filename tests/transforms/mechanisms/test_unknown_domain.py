@@ -21,12 +21,9 @@ from flint import arb
 from private_topk.transforms.mechanisms import MECHANISMS, Guarantee, LimitDomain, Mechanism, Peeling, RandomBits
 from private_topk.transforms.mechanisms.exact import noise
 from private_topk.transforms.mechanisms.exact.accounting import (
-    at_most,
-    bounded_range_epsilon,
     gaussian_scale,
     largest_delta_q,
     per_round_epsilon,
-    rho_within,
 )
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -482,12 +479,7 @@ class TestRestrictedGumbel(FrameworkContract):
             published = 4 * per_round_epsilon(whole, half, k)
             assert (published > whole) if k <= 3 else (epsilon_r <= published)
             assert 0 < epsilon_r <= whole / 2 and share > 0 and delta_r + half == Fraction(delta)
-            rest = whole - epsilon_r
-            assert (
-                k * share <= rest
-                or at_most(bounded_range_epsilon(k, share, half), rest)
-                or k * share**2 / 8 <= rho_within(rest, half)
-            )
+            assert share == per_round_epsilon(whole - epsilon_r, half, k)
 
 
 class TestRestrictedLaplace(FrameworkContract):

@@ -17,13 +17,13 @@ from private_topk.pipelines.budget.sharing import (
     share_out,
     windows_of_a_user,
 )
+from private_topk.pipelines.options import Options, mechanism_from_options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.options import Options, mechanism_from_options, require
 from private_topk.transforms.release import Release, ReleaseKey, fresh_id
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period

@@ -13,6 +13,7 @@ from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
+from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.question import Question, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.identity import fingerprint
@@ -23,7 +24,6 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
-from private_topk.transforms.options import Options, require
 from private_topk.transforms.release import DRAWS
 from private_topk.transforms.stated import number
 

@@ -19,6 +19,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import Request, charge
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.input_record import InputRecord
@@ -45,7 +46,6 @@ from private_topk.transforms.counters import (
 )
 from private_topk.transforms.domain import check_digits
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, refusal_told, refused, verbatim
-from private_topk.transforms.options import Options
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks

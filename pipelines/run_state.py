@@ -11,7 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.transforms.windows.assign import window_named
+from private_topk.transforms.assign_windows import window_named
 
 _RUNS: dict[str, RunState] = {}
 """Every run of this process by its name, by which pickled objects of a pipeline look it up. Ended runs stay, so that a

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from private_topk.pipelines.budget.composition import check_epsilon
+from private_topk.pipelines.options import Options, mechanism_from_options
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import check_counts
-from private_topk.transforms.options import Options, mechanism_from_options
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from private_topk.transforms.assign_windows import IntoWindows, window_named
 from private_topk.transforms.columnar import Codes, make_table
 from private_topk.transforms.combine import KeyedCounts, PartialCounts, largest
 from private_topk.transforms.completeness import (
@@ -41,7 +42,6 @@ from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, WindowBounds
-from private_topk.transforms.windows.assign import IntoWindows, window_named
 
 MOST_HELD = 1 << 26
 """The most nonzero counts held at once: a limit of a worker's memory."""

@@ -10,6 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
+from private_topk.transforms.assign_windows import AssignWindows, DropLateBlocks, EveryWindow
 from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.composite import names_of, published
 from private_topk.transforms.contributions import BoundContributions
@@ -34,7 +35,6 @@ from private_topk.transforms.validation import (
     named_as_arguments,
 )
 from private_topk.transforms.windows import Period, utc_text
-from private_topk.transforms.windows.assign import AssignWindows, DropLateBlocks, EveryWindow
 
 DEFAULT_SHARDS = 64
 

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from private_topk.pipelines.cli.parser import Arguments, Parser, Value, flag
+from private_topk.pipelines.options import OPTIONS, Option, Options, require, rows
+from private_topk.pipelines.texts import listed
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.options import OPTIONS, Option, Options, require, rows
-from private_topk.transforms.texts import listed
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from private_topk.pipelines.cli import COMMANDS as NAMES
 from private_topk.pipelines.cli import main, parser_of
 from private_topk.pipelines.cli.arguments import Command, shown
 from private_topk.pipelines.cli.parser import Parser, flag
+from private_topk.pipelines.options import Option, rows
+from private_topk.pipelines.texts import count, whole
 from private_topk.runners import RUNNERS
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.options import Option, rows
-from private_topk.transforms.texts import count, whole
 
 _COMPLETION = """examples:
   private-topk completion bash

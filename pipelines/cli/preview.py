@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
+from private_topk.pipelines.options import Option, Options, mechanism_from_options, require
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
-from private_topk.transforms.options import Option, Options, mechanism_from_options, require
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.options import require
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
-from private_topk.transforms.options import require
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report import Report

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 
+from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.compare import noise_in
 from private_topk.pipelines.preview.expected import (
     ByGroup,
@@ -22,7 +23,6 @@ from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.metric import Amounts
-from private_topk.transforms.options import Options, names_a_file
 
 _DRAWS, _PLACES = 100, 4
 

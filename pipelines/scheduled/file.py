@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
+from private_topk.pipelines.options import Option, rows
 from private_topk.pipelines.scheduled.schedule import Schedule
+from private_topk.pipelines.texts import columns, printable_text
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, refused, verbatim
-from private_topk.transforms.options import Option, rows
-from private_topk.transforms.texts import columns, printable_text
 from private_topk.transforms.windows.calendar import UNITS
 
 REMEMBER = "domain.remember"

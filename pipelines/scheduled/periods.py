@@ -7,9 +7,9 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
+from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.scheduled.file import OF_SCHEDULE, REMEMBER, Scheduled
 from private_topk.pipelines.scheduled.schedule import Schedule
-from private_topk.transforms.options import Options, names_a_file
 from private_topk.transforms.windows import WindowBounds
 
 CORRECTION = "/correction-"

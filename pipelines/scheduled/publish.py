@@ -11,6 +11,7 @@ from private_topk.pipelines.budget.accounting import Reservation
 from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
@@ -23,7 +24,6 @@ from private_topk.pipelines.sinks.formats import format_of
 from private_topk.pipelines.sources.lists import stand_ins
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
-from private_topk.transforms.options import Options
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from private_topk.pipelines.options import Options
 from private_topk.pipelines.sources.domain import has_columns, read_domain, read_domain_by_group, with_found
 from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.options import Options
 
 
 class Lists(NamedTuple):

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import private_topk
+from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.cli import COMMANDS
 from private_topk.pipelines.preview.compare import _ASKED, preview
 from private_topk.pipelines.scheduled.file import fields_for
 from private_topk.transforms import PrivateTopK
-from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from tests.pipelines.support import command
 

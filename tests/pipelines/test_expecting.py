@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from private_topk.pipelines.options import names_a_file
 from private_topk.pipelines.preview import Released, Zipf
 from private_topk.pipelines.preview.expected import earlier_rankings, expected_of
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.options import names_a_file
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": f"item {n % m}", "time": "2026-01-06"} for m in (1, 2, 3, 4) for n in range(120)]

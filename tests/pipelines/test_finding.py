@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from private_topk import UnknownDomain, rank
-from private_topk.transforms.beam_yaml import RankRows
+from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.transforms.domain import RangeDomain
 from tests.pipelines.support import Done, command, options, write
 

@@ -17,10 +17,10 @@ import pytest
 from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Laplace, Period, Release, ReleaseKey, rank
+from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.release.identity import identity_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms import Risers
-from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.user_shards import Choices, WindowsOfUsers

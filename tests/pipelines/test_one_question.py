@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from private_topk.pipelines.budget import Ledger
-from private_topk.transforms.options import rows
+from private_topk.pipelines.options import rows
 from tests.pipelines.support import Done, command, options, write
 
 MONDAY = 1_767_571_200  # 2026-01-05

@@ -18,12 +18,12 @@ from private_topk.pipelines import report as reports
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.options import RUN, rows
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.identity import NOT_IN_FINGERPRINT, OMIT_IF_DEFAULT, identity_of
 from private_topk.pipelines.report import Report, report_of
 from private_topk.pipelines.sources.kafka import Kafka
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.options import RUN, rows
 from tests.pipelines.support import command, manifest, options, write
 
 ROWS = [

@@ -13,9 +13,9 @@ import pytest
 
 from private_topk.pipelines.cli import main
 from private_topk.transforms import contributions, top_k
+from private_topk.transforms.assign_windows import AssignWindows
 from private_topk.transforms.completeness import checksum_in, receipt_in
 from private_topk.transforms.rows import ShardByUser, UserRows
-from private_topk.transforms.windows.assign import AssignWindows
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
 from tests.transforms.test_completeness import PICKS, Sabotage, sabotage

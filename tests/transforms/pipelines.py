@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
+from private_topk.transforms.assign_windows import EveryWindow
 from private_topk.transforms.combine import CombineCounts, Combiner, PartialCounts
 from private_topk.transforms.completeness import Counted
 from private_topk.transforms.contributions import BoundContributions
@@ -26,7 +27,6 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import ShardByUser
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.assign import EveryWindow
 
 Pairs = list[tuple[Any, Any]]
 Build = Callable[[beam.Pipeline], beam.PCollection]

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.transforms import Amounts, CountBudget, PrivateTopK
-from private_topk.transforms.beam_yaml import RankRows
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, Laplace
 from private_topk.transforms.metric import as_numbers

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from private_topk import Joint, Period, Release, ReleaseKey, RestrictedLaplace, UnknownDomain, rank
+from private_topk.transforms.assign_windows import _NumberDoFn
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
-from private_topk.transforms.windows.assign import _NumberDoFn
 
 ITEMS, GROUPS, DAYS = ["a", "b", "c"], ["north", "south", "west"], 3
 START = datetime(2026, 1, 5, tzinfo=timezone.utc)

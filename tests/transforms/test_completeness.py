@@ -17,6 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, IntervalWindow
 
 from private_topk.transforms import PrivateTopK, combine, contributions, top_k
+from private_topk.transforms.assign_windows import _NumberDoFn, _SplitDoFn, beam_windows
 from private_topk.transforms.columnar import make_block, make_table
 from private_topk.transforms.combine import CombineCounts, Combiner, CountedCoder, KeyedCounts, PartialCounts
 from private_topk.transforms.completeness import (
@@ -41,7 +42,6 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, microseconds
-from private_topk.transforms.windows.assign import _NumberDoFn, _SplitDoFn, beam_windows
 from private_topk.transforms.windows.period import TimeSlices
 from tests.transforms.streams import (
     CUTS,

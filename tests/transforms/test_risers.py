@@ -35,6 +35,7 @@ from private_topk.transforms import (
     Risers,
 )
 from private_topk.transforms import combine as counting
+from private_topk.transforms.assign_windows import _NumberDoFn
 from private_topk.transforms.columnar import make_block, make_table
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, Laplace, LimitDomain, Mechanism, TopStable
@@ -45,7 +46,6 @@ from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.user_shards import UserShard
-from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import added_up, outcome

@@ -49,13 +49,13 @@ from private_topk.transforms import (
     ReleaseKey,
     UnknownDomain,
 )
+from private_topk.transforms.assign_windows import window_named
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
-from private_topk.transforms.windows.assign import window_named
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]

@@ -12,6 +12,14 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream
 
+from private_topk.transforms.assign_windows import (
+    AssignWindows,
+    _SplitDoFn,
+    beam_windows,
+    declared_window,
+    into_windows,
+    last_moment,
+)
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import (
     CalendarWindows,
@@ -20,14 +28,6 @@ from private_topk.transforms.windows import (
     WindowBounds,
     from_microseconds,
     microseconds,
-)
-from private_topk.transforms.windows.assign import (
-    AssignWindows,
-    _SplitDoFn,
-    beam_windows,
-    declared_window,
-    into_windows,
-    last_moment,
 )
 from private_topk.transforms.windows.calendar import skipped_days
 

@@ -33,6 +33,7 @@ from private_topk.transforms import (
     UnknownDomain,
     user_shards,
 )
+from private_topk.transforms.assign_windows import _NumberDoFn
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.mechanisms.cost import Cost
@@ -40,7 +41,6 @@ from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
-from private_topk.transforms.windows.assign import _NumberDoFn
 from tests.examples import examples
 from tests.transforms.pipelines import added_up, outcome
 

@@ -13,8 +13,8 @@ import pytest
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of, words_for
+from private_topk.pipelines.options import rows
 from private_topk.pipelines.preview import outlook
-from private_topk.transforms.options import rows
 from tests.pipelines.support import command, manifest, options
 
 SHAPE = {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import main
+from private_topk.pipelines.options import OPTIONS, RUN, rows
 from private_topk.pipelines.scheduled.file import fields_for, read_report
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.options import OPTIONS, RUN, rows
 from tests.pipelines.support import WEEKLY
 
 GOOD = WEEKLY + "runner:\n  options: [--direct_num_workers=1]\n"

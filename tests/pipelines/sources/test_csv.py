@@ -21,8 +21,8 @@ import pytest
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources import text as text_source
 from private_topk.pipelines.sources.csv import Header, rows_of
+from private_topk.pipelines.texts import delimiter, encoding
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.texts import delimiter, encoding
 from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.support import Rows, read, reasons, to_csv, write
 

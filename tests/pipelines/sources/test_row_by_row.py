@@ -20,8 +20,8 @@ from private_topk.pipelines.sources import csv as csv_source
 from private_topk.pipelines.sources import json_lines as json_source
 from private_topk.pipelines.sources.columns import block_of, to_microseconds
 from private_topk.pipelines.sources.payloads import JsonPayload
+from private_topk.pipelines.texts import encoding
 from private_topk.transforms.metric import as_numbers
-from private_topk.transforms.texts import encoding
 from tests.examples import examples
 from tests.pipelines.sources import reference
 

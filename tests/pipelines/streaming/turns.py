@@ -13,9 +13,9 @@ import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
+from private_topk.transforms.assign_windows import _SplitDoFn, beam_windows
 from private_topk.transforms.completeness import checksum_in, receipt_in
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.assign import _SplitDoFn, beam_windows
 
 
 class Reading:

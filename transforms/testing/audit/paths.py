@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
+from private_topk.transforms import assign_windows
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.combine import Combiner, PartialCounts
 from private_topk.transforms.plan import Partitioning
@@ -20,7 +21,7 @@ from private_topk.transforms.select import WindowCounts, by_window
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
 from private_topk.transforms.user_shards import UserShard
-from private_topk.transforms.windows import Period, SlidingWindows, assign
+from private_topk.transforms.windows import Period, SlidingWindows
 
 _DAY, _MINUTE = timedelta(days=1), 60_000_000
 _START = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -74,17 +75,17 @@ def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], 
     if path.kind == "stream" and period is not None:
         cells: dict[Any, list[pa.RecordBatch]] = defaultdict(list)
         for block in blocks:
-            for piece in _run(assign._SplitDoFn(period), block):
+            for piece in _run(assign_windows._SplitDoFn(period), block):
                 for cell in piece.windows:
                     cells[cell].append(piece.value)
         partitioning = Partitioning.of(spec.domain, None, parts)
         return [
             counts
-            for cell in assign.beam_windows(period)
+            for cell in assign_windows.beam_windows(period)
             for counts in _counts(spec, key, cells[cell], partitioning, path)
         ]
     if period is not None:
-        blocks = [numbered for block in blocks for numbered in _run(assign._NumberDoFn(period), block)]
+        blocks = [numbered for block in blocks for numbered in _run(assign_windows._NumberDoFn(period), block)]
     return _counts(spec, key, blocks, Partitioning.of(spec.domain, period, parts), path)
 
 

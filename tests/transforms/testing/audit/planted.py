@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from private_topk.transforms import select, spec, user_shards
+from private_topk.transforms import assign_windows, select, spec, user_shards
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence, wrong_counts
 from private_topk.transforms.testing.audit.datasets import Case, cases_of
-from private_topk.transforms.windows import assign
 
 Plant = Callable[[pytest.MonkeyPatch], object]
 
@@ -81,7 +80,7 @@ def lateness_by_the_latest_of_all_rows(patch: pytest.MonkeyPatch) -> None:
             running = isinstance(values, np.ndarray) and values.max(initial=0) > edges.max()
             return np.searchsorted(edges, np.maximum.accumulate(values) if running else values, side=side)
 
-    patch.setattr(assign, "np", Numpy())
+    patch.setattr(assign_windows, "np", Numpy())
 
 
 def every_group_counts(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
 
-from private_topk.transforms.beam_yaml import RankRows
+from private_topk.pipelines.beam_yaml import RankRows
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "top_tracks.yaml"
 ROWS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), (None, "cake")]

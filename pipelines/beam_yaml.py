@@ -4,7 +4,7 @@ providers:
   - type: python
     config: {}
     transforms:
-      PrivateTopK: private_topk.transforms.beam_yaml.RankRows
+      PrivateTopK: private_topk.pipelines.beam_yaml.RankRows
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 import apache_beam as beam
 
+from private_topk.pipelines.options import OPTIONS, Options
+from private_topk.pipelines.texts import count, fraction, number
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.options import OPTIONS, Options
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
-from private_topk.transforms.texts import count, fraction, number
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from private_topk.transforms.texts import OneOf, fraction, number, printable_text, whole
+from private_topk.pipelines.texts import OneOf, fraction, number, printable_text, whole
 from private_topk.transforms.windows.period import duration, moment, window_length
 
 NOT_NUMBERS = ["", " ", "abc", "1_0", "0x10", "1,5", "1/2", "１", "--1", "1e", "True", "1 2", "infinit", "\n"]  # noqa: RUF001

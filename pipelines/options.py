@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.registry import with_budget
-from private_topk.transforms.texts import (
+from private_topk.pipelines.texts import (
     BY_KIND,
     OneOf,
     columns,
@@ -33,6 +30,9 @@ from private_topk.transforms.texts import (
     whole_or_power,
     zone,
 )
+from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.windows.period import delay, duration, moment, window_length
 
 Options = Mapping[str, Any]

@@ -6,6 +6,9 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import private_topk
+from private_topk.transforms.mechanisms import MECHANISMS
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "api.md").read_text()
 
@@ -17,6 +20,13 @@ def test_what_a_mechanism_of_your_own_imports_is_promised() -> None:
         assert "see its `__all__`" in promised[module] or set(names.split(", ")) <= set(
             re.findall(r"`(\w+)`", promised[module])
         ), (module, names)
+
+
+def test_everything_at_the_front_door_is_frozen() -> None:
+    frozen, _, _ = PAGE.partition("## Provisional")
+    rows = re.findall(r"^\| `private_topk` \| ([^|]*) \|", frozen, re.M)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named | {kind.__name__ for kind in MECHANISMS.values()} == set(private_topk.__all__)
 
 
 def test_every_name_is_where_the_page_says() -> None:

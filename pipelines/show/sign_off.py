@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import yaml
@@ -171,9 +172,35 @@ def _after(manifest: Manifest) -> str:
     return f"Noisy counts are rounded to multiples of {manifest.counts_rounded_to}.{hidden}"
 
 
+def _data_domain(report: PublishedReport, manifest: Manifest) -> str:
+    """What a row is, and which items there can be."""
+    told = (("group", manifest.groups), ("amount", manifest.amounts), ("time", _spans(manifest)))
+    row = ", ".join(["a user", "an item", *(f"a {name}" for name, there in told if there)])
+    items = dict(parameters(report)).get("items to choose from")
+    groups = f"{manifest.groups.number:,}, a public list" if manifest.groups is not None else None
+    lists = "".join(f" {name}: {what}." for name, what in (("Items", items), ("Groups", groups)) if what)
+    return f"Rows of {row}.{lists}"
+
+
+def _spans(manifest: Manifest) -> set[tuple[datetime, datetime]]:
+    return {(window.start, window.end) for window in manifest.windows if window.start and window.end}
+
+
+def _releases(manifest: Manifest) -> str:
+    """How many rankings there are, over which time."""
+    spans = _spans(manifest)
+    windows = len(spans) or 1
+    each = "" if manifest.groups is None else f" for each of {len(manifest.windows) // windows:,} groups"
+    if not spans:
+        return f"One ranking of all rows{each}."
+    start, end = (f"{moment:%Y-%m-%d %H:%M} UTC" for moment in (min(spans)[0], max(end for _, end in spans)))
+    return f"One ranking{each} in each of {windows:,} windows, from {start} to {end}."
+
+
 def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
     everything = manifest.all_windows
+    by = f", by Beam's runner {manifest.runner}" if manifest.runner else ""
     how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
     known = {
         "name": report.title,
@@ -181,13 +208,17 @@ def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books:
         "description": what_is_ranked(manifest),
         "publication_date": manifest.released,
         "variant_name": "Approximate DP" if privacy.delta else "Pure DP",
+        "data_domain": _data_domain(report, manifest),
         "unprotected_quantities": _NOT_PROTECTED,
         "privacy_unit": privacy.unit,
         "privacy_unit_details": f"Adjacent datasets differ by {how} {privacy.unit}. {who_counts(manifest)}",
         "privacy_parameters": {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {}),
         "privacy_parameters_details": f"One who is in all windows: {_numbers(everything)}." if everything else None,
         "model_name": "Central",
+        "actors": f"A trusted curator runs private-topk over the rows{by}. Whoever reads a ranking and its manifest is "
+        "not trusted.",
         "release_type": "Many releases" if len(manifest.windows) > 1 else "One release",
+        "release_type_details": _releases(manifest),
         "access_type": "Non-interactive",
         "post_processing": _after(manifest),
         "composition": " ".join(filter(None, (_composed(privacy), books))) or None,

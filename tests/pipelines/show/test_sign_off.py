@@ -75,6 +75,28 @@ def test_sheet_and_entry_say_what_the_manifest_says(
     assert deployment["privacy_loss"]["privacy_unit"] == manifest["privacy"]["unit"] in sheet
 
 
+def test_the_entry_says_what_a_row_is_who_is_trusted_and_how_many_releases_there_are() -> None:
+    write(Path("shops.csv"), b"user,item,time,shop\na,A,2026-01-05,x\n")
+    write(Path("shops.txt"), b"x\ny\nz\n")
+    grouped = {"input": "shops.csv", "group_column": "shop", "groups": "shops.txt"}
+    number = len(TITLES.splitlines()) - 1
+    for asked, row, releases in (
+        ({}, "a user, an item.", "One ranking of all rows."),
+        (
+            TWO_DAYS,
+            "a user, an item, a time.",
+            "One ranking in each of 2 windows, from 2026-01-05 00:00 UTC to 2026-01-07 00:00 UTC.",
+        ),
+        (grouped, "a user, an item, a group.", "One ranking of all rows for each of 3 groups."),
+    ):
+        run(**asked)
+        deployment = yaml.safe_load(command("show", "r.csv", "--registry").out)["deployment"]
+        groups = " Groups: 3, a public list." if asked is grouped else ""
+        assert deployment["dp_variant"]["data_domain"] == f"Rows of {row} Items: {number}, a public list.{groups}"
+        assert deployment["deployment_model"]["release_type_details"] == releases
+        assert "trusted curator" in deployment["deployment_model"]["actors"]
+
+
 def test_every_blank_of_the_entry_is_named_and_no_other_field() -> None:
     run()
     text = command("show", "r.csv", "--registry").out

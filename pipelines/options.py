@@ -553,8 +553,8 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "WHAT",
         {
-            command: f"{what}: an earlier ranking with noisy counts; a shape, as in zipf=1.1,items=1e6,users=1e6,"
-            f"items_per_user=20; or sample, the project's own{otherwise}"
+            command: f"{what}: an earlier ranking with noisy counts; a shape, as in items=1e6,users=1e6,rank1=4%,"
+            f"rank50=0.5%, the users that two items reach; or sample, the project's own{otherwise}"
             for command, what, otherwise in (
                 *(
                     (

@@ -89,6 +89,12 @@ def fraction(text: str) -> Fraction:
     raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}")
 
 
+def share(text: str) -> Fraction:
+    """A part of a whole: 4% or 0.04."""
+    percent = text.strip().endswith("%")
+    return fraction(text.strip().removesuffix("%")) / (100 if percent else 1)
+
+
 def printable_text(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError("must be a printable text that is not empty")

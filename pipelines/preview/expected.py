@@ -26,7 +26,7 @@ from private_topk.pipelines.preview.outlook import pooled
 from private_topk.pipelines.question import amounts_of, declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
-from private_topk.pipelines.texts import count, listed, number, whole_or_power
+from private_topk.pipelines.texts import count, listed, number, share, whole_or_power
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
@@ -49,6 +49,7 @@ _IN_TEXT = {
     "groups_zipf": number,
     "amount": number,
 }
+_RANK, _REACHES = re.compile(r"rank[1-9]\d{0,11}"), 2
 _ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
 
 _SINGLE = 20_000
@@ -141,6 +142,31 @@ class Zipf:
         if not 0 < self.items_per_user < self.items:
             rule = f"must be above 0 and below the {self.items:,} items, got {self.items_per_user:g}"
             raise InvalidArgument("items_per_user", rule, "it counts the different items of a user in one window")
+
+    @classmethod
+    def of_reaches(cls, reaches: Mapping[int, Fraction | float], items: int, users: int) -> Zipf:
+        """The shape in which the items of two ranks are held by given shares of the users, as far as a float tells.
+
+        Args:
+            reaches: the share of the users that hold the item of a rank, for two ranks: {1: 0.04, 50: 0.005}.
+
+        Raises:
+            InvalidArgument: they are not two, or do not fall; or a number of the shape breaks its rule.
+        """
+        if len(reaches) != _REACHES:
+            rule = f"must say the reach of two ranks, got {len(reaches)}"
+            raise InvalidArgument("like", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
+        (first, most), (second, least) = sorted(reaches.items())
+        if not 1 <= first < second <= items:
+            raise InvalidArgument("like", f"must say the reach of ranks from 1 to {items:,}, the number of items")
+        if not 0 < least <= most < 1:
+            rule = f"must say reaches between 0 and 100%, that of rank {second} not above that of rank {first}"
+            raise InvalidArgument("like", rule)
+        high, low = (-math.log1p(-float(share)) for share in (most, least))
+        exponent = math.log(high / low) / math.log(second / first)
+        ranks, sizes = _slices(items)
+        held = -np.expm1(-high * (ranks / first) ** -exponent)
+        return cls(exponent, items, users, float(held @ sizes))
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         ranks, sizes = _slices(self.items)
@@ -427,12 +453,20 @@ def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGrou
     Raises InvalidArgument.
     """
     values = {**({"items": items} if items is not None else {}), **shape}
-    missing = [f"{{{name}}}" for name in _NEEDED if name not in values]
+    reaches = {int(name[4:]): value for name, value in values.items() if _RANK.fullmatch(name)}
+    if reaches and {"zipf", "items_per_user"} & set(values):
+        raise InvalidArgument(
+            "like", "has reaches of ranks, which say {zipf} and {items_per_user} too", "leave these out"
+        )
+    missing = [f"{{{name}}}" for name in (("items", "users") if reaches else _NEEDED) if name not in values]
     if missing:
         raise InvalidArgument("", f"{', '.join(missing)} must be given too: a shape takes them all")
     sizes = values["users"]
     users = sum(sizes.values() if isinstance(sizes, dict) else sizes)
-    whole = Zipf(float(values["zipf"]), values["items"], users, float(values["items_per_user"]))
+    if reaches:
+        whole = Zipf.of_reaches(reaches, values["items"], users)
+    else:
+        whole = Zipf(float(values["zipf"]), values["items"], users, float(values["items_per_user"]))
     if {"groups", "groups_zipf"} & set(values):
         if len(sizes) > 1:
             raise InvalidArgument("groups", "shares out one number of {users}: leave it out, or give their sum")
@@ -445,13 +479,13 @@ def _named(text: str) -> dict[str, Any]:
     for part in re.split(r"[,\s]+(?=[^,\s]*=)", text.strip()):
         name, _, value = part.partition("=")
         name = name.replace("-", "_")
-        if name not in _IN_TEXT:
+        if name not in _IN_TEXT and not _RANK.fullmatch(name):
             rule = f"must be a shape such as zipf=1.1,items=1e6,users=1e6,items_per_user=20; got {verbatim(part)}"
             raise InvalidArgument(
                 "like", rule, did_you_mean(name, tuple(_IN_TEXT), f"it is made of {', '.join(_IN_TEXT)}")
             )
         try:
-            shape[name] = _IN_TEXT[name](value)
+            shape[name] = _IN_TEXT.get(name, share)(value)
         except ValueError as error:
             raise InvalidArgument("like", f"{verbatim(part)}: {name} {verbatim(error)}") from None
     return shape

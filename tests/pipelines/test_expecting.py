@@ -82,6 +82,16 @@ def test_a_set_has_no_order(folder: Path) -> None:
         ("zipf=1.1,items=5.5", "items must be a whole number such as 1000 or 1e6"),
         ("zipf=1.1,items=5", "{users}, {items_per_user} must be given too"),
         ("zipf=1.1,items=5,users=9,items_per_user=5", "must be above 0 and below the 5 items"),
+        ("items=50,users=900,rank1=4%", "must say the reach of two ranks, got 1"),
+        ("items=50,users=900,rank1=4%,rank2=3%,rank9=1%", "must say the reach of two ranks, got 3"),
+        ("items=50,users=900,rank1=1%,rank9=4%", "that of rank 9 not above that of rank 1"),
+        ("items=50,users=900,rank1=100%,rank9=4%", "must say reaches between 0 and 100%"),
+        ("items=50,users=900,rank1=4%,rank9=0", "must say reaches between 0 and 100%"),
+        ("items=50,users=900,rank1=4%,rank51=1%", "ranks from 1 to 50, the number of items"),
+        ("items=50,users=900,rank1=4 percent,rank9=1%", "rank1 must be a number such as 0.6"),
+        ("items=50,users=900,rank0=4%,rank9=1%", "it is made of zipf"),
+        ("items=50,users=900,rank1=4%,rank9=1%,zipf=1", "which say {zipf} and {items_per_user} too: leave these out"),
+        ("rank1=4%,rank9=1%", "{items}, {users} must be given too"),
     ],
 )
 def test_what_tells_nothing_is_refused(folder: Path, like: str, said: str) -> None:
@@ -107,6 +117,23 @@ def test_rankings_that_tell_no_counts_are_refused(folder: Path) -> None:
         manifest.write_text(broken)
         with pytest.raises(InvalidArgument, match=r"like out\.csv has a manifest that is none of private-topk"):
             earlier_ranking("out.csv", None)
+
+
+@pytest.mark.parametrize("reaches", [{1: 0.04, 50: 0.005}, {3: 0.9, 4: 0.2}, {1: 0.5, 2: 0.5}, {10: 0.01, 7000: 1e-6}])
+def test_two_reaches_fix_a_shape_that_has_them(reaches: dict[int, float]) -> None:
+    users = 10**9
+    counts = Zipf.of_reaches(reaches, 9000, users).histogram(None, False)
+    falling = np.repeat(counts.values, counts.sizes)
+    for rank, reach in reaches.items():
+        assert falling[rank - 1] / users == pytest.approx(reach, rel=1e-6, abs=1e-9)
+
+
+def test_reaches_in_words() -> None:
+    shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 300, 10_000)
+    assert expected_of("users=1e4, rank1=4%, rank50=0.005", 300, None) == {"": shape}
+    groups = expected_of("users=9000,1000 rank1=4% rank50=.5%", 300, None)
+    assert [one.users for one in groups.values()] == [9000, 1000]  # type: ignore[union-attr]
+    assert {one.exponent for one in groups.values()} == {shape.exponent}  # type: ignore[union-attr]
 
 
 def test_a_shape_takes_its_items_from_the_domain() -> None:

@@ -70,7 +70,7 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     for field, option in options.items():
         heading = option.group if command.grouped else ""
         group = groups.get(heading) or groups.setdefault(heading, parser.add_argument_group(heading))
-        text = "required: " * (field in command.needs) + shown(option, name)
+        text = "required: " * (field in command.needs) + shown(option, name).replace("%", "%%")  # argparse fills in %s
         if option.read is None:
             group.add_argument(flag(field), action="store_const", const=True, dest=field, help=text)
         else:

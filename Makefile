@@ -21,7 +21,7 @@ WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pin
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
 	$(BIN)/private-topk run --input $(SAMPLE)/plays.avro --domain $(SAMPLE)/catalogue.txt \
-	    --mechanism joint --k 10 --epsilon 1 --window 7d --from 2026-01-05 --to 2026-02-02 \
+	    --k 10 --epsilon 1 --window 7d --from 2026-01-05 --to 2026-02-02 \
 	    --output out/ranking.avro --overwrite
 
 check: lint

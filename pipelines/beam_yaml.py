@@ -16,12 +16,13 @@ from typing import Any
 
 import apache_beam as beam
 
-from private_topk.pipelines.options import OPTIONS, Options
+from private_topk.pipelines.options import OPTIONS, Options, check_unnamed
 from private_topk.pipelines.texts import count, fraction, number
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import make_mechanism
+from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
 from private_topk.transforms.top_k import PrivateTopK
@@ -32,8 +33,8 @@ class RankRows(beam.PTransform):
     """Rows with a user and an item to rows of a private ranking: window, rank, item.
 
     Args:
-        mechanism: its name, such as joint, or your own as module:Class.
-        epsilon: its budget.
+        epsilon: the budget.
+        mechanism: its name, such as joint, or your own as module:Class; by default one is chosen (docs/choosing.md).
         k: how many items; leave it out for private partition selection, by weighted-gaussian.
         domain: the public list of items, or one for each group by its name; leave it and `domain_range` out if the
             domain is unknown.
@@ -60,8 +61,8 @@ class RankRows(beam.PTransform):
 
     def __init__(
         self,
-        mechanism: str,
         epsilon: float,
+        mechanism: str = AUTO,
         k: int | None = None,
         domain: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         **others: Any,  # noqa: ANN401 - what the table says
@@ -112,10 +113,18 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         for field in ("user", "item", "value", "group")
         if f"{field}_column" in options
     }
+    parameters, mechanism = dict(given.get("parameters", {})), options["mechanism"]
+    budget = {}
+    if mechanism == AUTO:
+        check_unnamed(parameters.keys() - {"delta"})
+        budget = {"epsilon": options["epsilon"], "delta": parameters.get("delta")}
+    else:
+        mechanism = make_mechanism(mechanism, epsilon=options["epsilon"], **parameters)
     return PrivateTopK(
         options.get("k"),
-        make_mechanism(options["mechanism"], epsilon=options["epsilon"], **given.get("parameters", {})),
+        mechanism,
         domain,
+        **budget,
         max_items_per_user=options.get("max_items_per_user"),
         release=Release.fresh() if key is None else Release(key, options.get("release_id") or fresh_id()),
         period=period_of(options),

@@ -449,13 +449,18 @@ OPTIONS: tuple[Option, ...] = (
         "mechanism",
         mechanism,
         "NAME",
-        f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
-        "`private-topk mechanisms` compares them",
-        _DRAW,
-        _PRIVACY,
-        ("preview",),
+        {
+            command: f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
+            f"`private-topk mechanisms` compares them{otherwise}"
+            for command, otherwise in (
+                *((command, " (default: auto, chosen by public facts alone)") for command in (*RUN, "plan")),
+                ("preview", ""),
+                ("select", ""),
+            )
+        },
+        group=_PRIVACY,
+        several=("preview",),
         field="mechanism.name",
-        required=True,
         beam="mechanism",
     ),
     Option(
@@ -1149,6 +1154,12 @@ def require(options: Options, *names: str) -> None:
 def names_a_file(like: object) -> bool:
     """Whether a value of `like` is the path of a ranking, and not "sample" or the numbers of a shape."""
     return like != "sample" and "=" not in str(like)
+
+
+def check_unnamed(parameters: Iterable[str]) -> None:
+    """Raise InvalidArgument for parameters of mechanisms where none is named, and one is chosen."""
+    for name in parameters:
+        raise InvalidArgument(name, "needs {mechanism}: it is a parameter of some, and without a name one is chosen")
 
 
 def mechanism_from_options(options: Options) -> tuple[Mechanism, Fraction | float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,10 +18,11 @@ from private_topk.pipelines.budget.sharing import (
     share_out,
     windows_of_a_user,
 )
-from private_topk.pipelines.options import Options, mechanism_from_options, require
+from private_topk.pipelines.options import Options, check_unnamed, mechanism_from_options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.metric import Amounts, Risers
@@ -31,6 +33,7 @@ from private_topk.transforms.windows.period import period_of
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sources.lists import Lists
+    from private_topk.transforms.domain import Domain
 
 
 RISERS_THAT_SHARE = 2
@@ -52,6 +55,7 @@ class Question:
         horizon: with the unit `user`, how many windows there will be in all; by default those of the period.
         spare_delta: for a mechanism that has no delta of its own: it pays for composing only.
         held: the total in a ledger, where that parts the budget.
+        reason: why the mechanism was chosen, where none was named.
 
     Raises:
         InvalidArgument: a field breaks its rule; nothing has been looked at or charged.
@@ -70,6 +74,11 @@ class Question:
     held: Total | None = field(
         default=None,
         metadata=not_in_fingerprint("the ledger's own, which it keeps; the share that it makes is told"),
+    )
+    reason: str | None = field(
+        default=None,
+        compare=False,
+        metadata=not_in_fingerprint("a mechanism that was chosen is as one that was named"),
     )
 
     def __post_init__(self) -> None:
@@ -203,21 +212,31 @@ class Question:
         spare = None if "delta" in known else offered["delta"]
         if spare is not None:
             check_delta(spare)
-        other = replace(self, asked=replace(asked, mechanism=mechanism), spare_delta=None)
+        other = replace(self, asked=replace(asked, mechanism=mechanism), spare_delta=None, reason=None)
         composes = self.privacy_unit == "user" or other._composition.paid_for(mechanism) > 1
         return replace(other, spare_delta=spare) if composes and spare is not None else other
 
     @classmethod
     def of(cls, options: Options, held: Total | None = None, lists: Lists | None = None) -> Question:
-        """The question that options ask. Raises InvalidArgument.
+        """The question that options ask, of the mechanism that they name or of a chosen one. Raises InvalidArgument.
 
         Args:
             lists: in place of those that the options name, whose files are read otherwise.
         """
         from private_topk.pipelines.sources.lists import load_lists  # loads Beam
 
-        require(options, "mechanism", "epsilon")
+        require(options, "epsilon")
         check_epsilon(options["epsilon"])
+        if options.get("mechanism", AUTO) == AUTO:
+            check_unnamed(options.get("parameters", {}))
+            lists = load_lists(options) if lists is None else lists
+            unspent = {name: value for name, value in options.items() if name != "delta"}
+
+            def ask(name: str) -> Question:
+                own = "delta" in parameters_of(mechanism_by_name(name))
+                return cls.of({**(options if own else unspent), "mechanism": name}, held, lists)
+
+            return chosen_question(ask, lists.domain, options.get("k"), options["epsilon"], options.get("delta"))
         mechanism, spare_delta = mechanism_from_options(options)
         counts, period, release = counts_of(options), declared_period(options), _release_of(options)
         domain, groups = load_lists(options) if lists is None else lists
@@ -234,6 +253,35 @@ class Question:
         )
         unit, horizon = options.get("privacy_unit", "user-window"), options.get("horizon")
         return cls(asked, period, release, unit, horizon, spare_delta, held)
+
+
+def chosen_question(
+    ask: Callable[[str], Question],
+    domain: Domain,
+    k: int | None,
+    epsilon: float | Fraction | None,
+    delta: float | Fraction | None,
+) -> Question:
+    """The question of a mechanism that is chosen by public facts alone, with the reason: as if it had been named.
+
+    Args:
+        ask: the question of a mechanism, by its name, without a delta where the mechanism has none of its own.
+        delta: is for the mechanism, or for composing; where nothing needs it, it is not spent.
+
+    Raises:
+        InvalidArgument: something is missing, or no mechanism applies.
+
+    Cost: that of a question for each of some mechanisms.
+    """
+
+    def offered(name: str) -> Question:
+        question = ask(name)
+        return question if delta is None else question.with_mechanism(name, delta)
+
+    items = domain.size if domain.is_public else None
+    question, choice = chosen(offered, lambda question: question.top_k.mechanism, k, items, epsilon, delta)
+    spent = delta is None or question.asked.mechanism.parameter("delta", question.spare_delta) is not None
+    return replace(question, reason=choice.reason + ("" if spent else "; no delta is spent"))
 
 
 def amounts_of(options: Options) -> Amounts | None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.question import Question, chosen_question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import pair_at, publish
 from private_topk.pipelines.report import Report, account_of
@@ -38,6 +38,7 @@ from private_topk.transforms.domain import Domain, as_domain, check_digits
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts, Risers
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
 def rank(
     rows: object,
     k: int | None,
-    mechanism: Mechanism | str,
-    domain: Domain | Iterable[str | int] | Mapping[str, Iterable[str | int]] | str | os.PathLike[str],
+    mechanism: Mechanism | str = AUTO,
+    domain: Domain | Iterable[str | int] | Mapping[str, Iterable[str | int]] | str | os.PathLike[str] | None = None,
     *,
     epsilon: Fraction | float | None = None,
     user: str = "user",
@@ -91,10 +92,11 @@ def rank(
         rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
             Arrow's columns.
         k: how many items; None for all above the threshold of "weighted-gaussian" (docs/finding.md).
-        mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint".
+        mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint". By default one
+            that applies is chosen by the arguments alone, and told on stderr with its reason (docs/choosing.md).
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
             path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
-        epsilon: with a mechanism's name only.
+        epsilon: with a mechanism's name, or without one.
         user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
             makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
@@ -110,8 +112,7 @@ def rank(
         privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all
             windows, which share it.
         horizon: with the unit user, how many windows there will be in all.
-        delta: with a mechanism's name, where it has one. Otherwise, with the unit user, it pays for
-            composing windows.
+        delta: likewise, for a mechanism that has one. Otherwise, with the unit user, it pays for composing windows.
         amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
         value: with amounts: the name of their column, by default "value".
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups(list, per_user=2)`
@@ -150,21 +151,25 @@ def rank(
             "must have a key and an id that stay, or calling again is charged again",
             'give Release(ReleaseKey.parse("file:key"), "an id")',
         )
-    if isinstance(mechanism, str):
-        mechanism, delta = with_budget(mechanism, epsilon, delta, max_items_per_user)
-    elif isinstance(mechanism, Mechanism) and epsilon is not None:
+    if isinstance(mechanism, Mechanism) and epsilon is not None:
         raise not_beside_an_object("epsilon", mechanism)
     listed = as_domain(domain, names_of("item", "item", item))
-    fields = k, mechanism, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
-    question = Question(
-        TopK(*fields),  # type: ignore[arg-type]  # lists may stand for a domain and for groups
-        period,
-        release or Release.fresh(),
-        privacy_unit,
-        horizon,
-        delta,
-        None if account is None else account.budget(privacy_unit).total,
-    )
+    groups = None if groups is None else Groups.of(groups)
+    settled = period, release or Release.fresh(), privacy_unit, horizon
+    held = None if account is None else account.budget(privacy_unit).total
+
+    def ask(drawn: Mechanism, spare: Fraction | float | None) -> Question:
+        fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+        return Question(TopK(k, *fields), *settled, spare, held)  # type: ignore[arg-type]  # a number stands for a budget
+
+    def ask_by_name(name: str) -> Question:
+        drawn, spare = with_budget(name, epsilon, delta, max_items_per_user)
+        return ask(drawn, None if mechanism == AUTO else spare)
+
+    if mechanism == AUTO:
+        question = chosen_question(ask_by_name, listed, k, epsilon, delta)
+    else:
+        question = ask_by_name(mechanism) if isinstance(mechanism, str) else ask(mechanism, delta)
     groups = question.asked.groups
     columns = Columns(
         user,

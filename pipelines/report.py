@@ -222,7 +222,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
     Raises:
         InvalidArgument: naming the field, the rule and the remedy.
     """
-    require(options, "input", "output", "mechanism", "epsilon")
+    require(options, "input", "output", "epsilon")
     sink, account = sink_for(options, watch=watch), account or account_of(options)
     question = Question.of(options, _held(account, options) if account else None)
     return Report(

@@ -185,6 +185,9 @@ def run(
     """
     check(report, launch)
     once_checked()
+    if report.question.reason is not None:
+        name = report.question.asked.mechanism.about.name
+        print(f"mechanism: {name}, chosen since {report.question.reason}", file=sys.stderr)
     launch = launch.listening() if report.source.live else launch
     live, job, started = RunState(), None, False
     before = 0 if report.question.release.key.in_memory else count_published(report)

@@ -12,6 +12,7 @@ from typing import Any
 
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import mechanism_by_name
+from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.calendar import time_zone
 
@@ -136,8 +137,9 @@ def zone(text: str) -> str:
 
 
 def mechanism(text: str) -> str:
-    """The name of a mechanism, or module:Class of one's own."""
-    _accepted(lambda: mechanism_by_name(text))
+    """The name of a mechanism, or module:Class of one's own; or auto, where one is chosen."""
+    if text != AUTO:
+        _accepted(lambda: mechanism_by_name(text))
     return text
 
 

@@ -20,6 +20,7 @@ from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts, Risers
@@ -51,7 +52,8 @@ class PrivateTopK(beam.PTransform):
         k: how many items; None for all above the threshold of a mechanism for private partition selection, such as
             "weighted-gaussian".
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint" with `epsilon`.
-            Its epsilon and delta are the cost of every window.
+            Its epsilon and delta are the cost of every window. By default one that applies is chosen by the arguments
+            alone (docs/choosing.md).
         domain: the public list of items, which must not come from the elements: a list, a column, a frame of one, or
             the path of a file, which workers read again; consecutive integers, as a `RangeDomain`; or
             `UnknownDomain()`.
@@ -83,7 +85,7 @@ class PrivateTopK(beam.PTransform):
             they are active in (docs/windows.md). Bounded input only.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
             input only, with the rows of one window before the period.
-        epsilon, delta: with a mechanism's name only.
+        epsilon, delta: with a mechanism's name, or without one; a chosen one that needs no delta spends none.
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:
@@ -109,8 +111,8 @@ class PrivateTopK(beam.PTransform):
     def __init__(
         self,
         k: int | None,
-        mechanism: Mechanism | str,
-        domain: Domain | Iterable[str | int] | os.PathLike[str],
+        mechanism: Mechanism | str = AUTO,
+        domain: Domain | Iterable[str | int] | os.PathLike[str] | None = None,
         max_items_per_user: int | None = None,
         publish_counts: CountBudget | float | None = None,
         release: Release | None = None,
@@ -132,13 +134,7 @@ class PrivateTopK(beam.PTransform):
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
-        if isinstance(mechanism, str):
-            mechanism, unused = with_budget(mechanism, epsilon, delta, max_items_per_user)
-            if unused is not None:
-                raise InvalidArgument(
-                    "delta", f"does not apply to {mechanism.about.name}, which needs none", "leave it out"
-                )
-        elif isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
+        if isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
             raise not_beside_an_object("delta" if epsilon is None else "epsilon", mechanism)
         for name, flag in (
             ("waits_for_timers", waits_for_timers),
@@ -153,18 +149,25 @@ class PrivateTopK(beam.PTransform):
             )
         items = "item" if item is None else names_of("item", "item", item, "field")
         in_groups = "group" if group is None else names_of("group", "group", group, "field")
-        fields = (
-            k,
-            mechanism,
-            as_domain(domain, items),
-            max_items_per_user,
-            publish_counts,
-            amounts,
-            groups,
-            max_windows_per_user,
-            risers,
-        )
-        spec = TopK(*fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
+        listed, groups = as_domain(domain, items), None if groups is None else Groups.of(groups)
+
+        def ask(drawn: Mechanism) -> TopK:
+            fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+            return TopK(k, *fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
+
+        def ask_by_name(name: str) -> TopK:
+            drawn, unused = with_budget(name, epsilon, delta, max_items_per_user)
+            if unused is not None and mechanism != AUTO:
+                raise InvalidArgument(
+                    "delta", f"does not apply to {drawn.about.name}, which needs none", "leave it out"
+                )
+            return ask(drawn)
+
+        if mechanism == AUTO:
+            size = listed.size if listed.is_public else None
+            spec, _ = chosen(ask_by_name, lambda spec: spec.mechanism, k, size, epsilon, delta)
+        else:
+            spec = ask_by_name(mechanism) if isinstance(mechanism, str) else ask(mechanism)
         check_columns("domain", items, spec.domain)
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)

@@ -10,6 +10,8 @@ from private_topk.pipelines.cli.output import print_json, print_lines
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.mechanisms.choice import AUTO
+from private_topk.transforms.mechanisms.registry import name_of
 
 if TYPE_CHECKING:
     from private_topk.pipelines.audit import Check
@@ -90,10 +92,12 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
 def _asked(path: str) -> tuple[Asked, list[str]]:
     """The question of a report file, and what of it no check attacks."""
     from private_topk.pipelines.scheduled.file import read_report
-    from private_topk.pipelines.scheduled.periods import Periods
+    from private_topk.pipelines.scheduled.publish import ScheduledReport
     from private_topk.transforms.testing.audit.datasets import Asked
 
-    options = Periods(read_report(path)).options(0)
+    report = ScheduledReport(read_report(path))
+    options = report.options(0)
+    name = options.get("mechanism", AUTO)
     of = "groups" if "groups" in options else "amounts" if "value_column" in options else "users"
     listed = any(name in options for name in ("domain", "found", "remember"))
     unseen = {
@@ -101,7 +105,7 @@ def _asked(path: str) -> tuple[Asked, list[str]]:
         "items that are listed beside an unknown domain": "unknown_domain" in options and listed,
     }
     asked = Asked(
-        options["mechanism"],
+        name_of(type(report.question().asked.mechanism)) if name == AUTO else name,
         options.get("parameters", {}),
         options.get("neighbours", "add-remove"),
         of,

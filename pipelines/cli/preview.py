@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
-from private_topk.pipelines.options import Option, Options, mechanism_from_options, require
+from private_topk.pipelines.options import Option, Options, check_unnamed, mechanism_from_options, require
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.choice import AUTO, chosen
+from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ Without --mechanism all of them are tried, which takes some seconds for each set
 Nothing is charged, so nothing private may go in: docs/choosing.md says what may."""
 
 _PLAN = """examples:
-  private-topk plan --mechanism cdp-peeling --epsilon 4 --delta 1e-6 --windows 52
+  private-topk plan --epsilon 4 --delta 1e-6 --windows 52
   private-topk plan --mechanism joint --epsilon 4 --delta 1e-6 --windows 52 --publish-counts 1 --json
   private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --groups-per-user 2
 
@@ -315,21 +317,19 @@ def _run(arguments: Arguments, preview: Preview, best: Outlook, **settled: str) 
 def _plan(arguments: Arguments, others: list[str]) -> None:
     """Print the share of one window under every accounting, and which is the largest."""
     from private_topk.pipelines.budget.composition import check_windows
-    from private_topk.pipelines.budget.sharing import plan, windows_of_a_user
 
     options, windows = options_of(arguments), arguments.windows
-    k, (mechanism, spare_delta) = options.get("k", _USUAL_K), mechanism_from_options(options)
-    groups, most = options.get("groups_per_user"), options.get("max_windows_per_user")
+    k, groups, most = options.get("k", _USUAL_K), options.get("groups_per_user"), options.get("max_windows_per_user")
     if groups is not None:
         check_windows(groups, "groups_per_user")
     check_windows(windows, "windows")
-    shared = windows_of_a_user(windows, most, mechanism)
-    rankings, of = (1, "window") if groups is None else (mechanism.rankings_moved(groups), "ranking")
-    planned = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=_counts(options))
+    (planned, mechanism, shared, rankings), reason = _planned(options, windows, k)
+    of = "window" if groups is None else "ranking"
     if arguments.json:
         outlook = _previewed(options, mechanism.about.name, k, shared)
         plain = {**_plain(planned), "windows": shared, "rankings_in_a_window": rankings}
-        print_json({**plain, **({} if outlook is None else {"preview": outlook.plain()})})
+        since = {} if reason is None else {"chosen_since": reason}
+        print_json({**plain, **since, **({} if outlook is None else {"preview": outlook.plain()})})
         return
     within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
     over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
@@ -337,16 +337,56 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
     asked = "all above its threshold" if every else f"k = {k}"
     print(
         f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
-        f"{number(planned.total.delta)} in all, over {over}\n"
+        f"{number(planned.total.delta)} in all, over {over}"
     )
+    print(f"{mechanism.about.name} is chosen: {reason}\n" if reason else "")
     _print_shares(planned, of)
     if planned.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
         _print_counts(planned, k, options.get("max_items_per_user"), moving, of)
-    settled = {"mechanism": options["mechanism"], "privacy_unit": "user"}
+    settled = {"mechanism": name_of(type(mechanism)), "privacy_unit": "user"}
     settled |= {"horizon": str(windows)} if most is None else {}
     print(f"\nTightest: {planned.best.accounting}. In a run: {words_for('run', 'plan', arguments, settled)}")
     print("\n".join(_outlook(options, mechanism.about.name, k, shared)))
+
+
+class _Planned(NamedTuple):
+    """A plan, with the mechanism of the whole budget, for how many windows it pays, and rankings in each."""
+
+    plan: Plan
+    mechanism: Mechanism
+    windows: int
+    rankings: int
+
+
+def _planned(options: Options, windows: int, k: int) -> tuple[_Planned, str | None]:
+    """The plan of the mechanism that the options name, or of one that is chosen as a run with a public list chooses it,
+    and then why.
+    """
+    from private_topk.pipelines.budget.sharing import plan, windows_of_a_user
+    from private_topk.transforms.domain import RangeDomain
+    from private_topk.transforms.spec import TopK
+
+    groups, most, counts = options.get("groups_per_user"), options.get("max_windows_per_user"), _counts(options)
+
+    def ask(name: str) -> _Planned:
+        mechanism, spare_delta = mechanism_from_options({**options, "mechanism": name})
+        shared = windows_of_a_user(windows, most, mechanism)
+        rankings = 1 if groups is None else mechanism.rankings_moved(groups)
+        found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=counts)
+        return _Planned(found, mechanism, shared, rankings)
+
+    def ask_unnamed(name: str) -> _Planned:
+        found = ask(name)
+        TopK(k, found.plan.mechanism, items, options.get("max_items_per_user"), counts)
+        return found
+
+    if options.get("mechanism", AUTO) != AUTO:
+        return ask(options["mechanism"]), None
+    check_unnamed(options.get("parameters", {}))
+    items, budget = RangeDomain(0, RangeDomain.LONGEST), (options["epsilon"], options.get("delta"))
+    found, choice = chosen(ask_unnamed, lambda found: found.plan.mechanism, k, items.size, *budget)
+    return found, choice.reason
 
 
 def _counts(options: Options) -> CountBudget | None:
@@ -446,7 +486,7 @@ COMMANDS = {
         _plan,
         "Compute what each window may spend of a total budget.",
         _PLAN,
-        ("windows", "mechanism", "epsilon"),
+        ("windows", "epsilon"),
         grouped=True,
     ),
 }

@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 
 _RUN = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
-      --mechanism joint --k 10 --epsilon 1 \\
+      --k 10 --epsilon 1 \\
       --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
-  private-topk run --input plays.avro --unknown-domain --mechanism weighted-gaussian \\
+  private-topk run --input plays.avro --unknown-domain \\
       --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --dry-run
 
+Without --mechanism one is chosen by public facts alone, and told with its reason (docs/choosing.md).
 Arguments that are not listed here go to Beam, such as --cores=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
 
 _STREAM = """examples:
   private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
-      --mechanism joint --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
+      --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
       --window day --time-zone Europe/Berlin --from 2026-01-01 --to 2026-02-01 --output rankings/
   private-topk stream --input 'incoming/*.jsonl' --domain catalogue.txt --clock event \\
-      --mechanism joint --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
+      --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (windows published by then
@@ -156,7 +157,7 @@ def tell_dry_run(
     return {"ready": True, **dict(facts)}
 
 
-_FILES = ("input", "output", "mechanism", "epsilon")
+_FILES = ("input", "output", "epsilon")
 _STREAMS = (*_FILES, "period_from", "period_to")
 _CHOOSE = ("domain", "found", "domain_range", "unknown_domain")
 COMMANDS = {

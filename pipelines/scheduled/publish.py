@@ -104,6 +104,12 @@ class ScheduledReport(Periods):
         with self._pointing():
             tell(report, launch, more)
 
+    def question(self) -> Question:
+        """What every period is asked, as of the first. Reads the lists and the ledger, and no key."""
+        unread = {name: value for name, value in self.options(0).items() if name not in ("release_key", "release_id")}
+        unit = unread.get("privacy_unit", "user-window")
+        return Question.of(unread, None if self.account is None else self.account.budget(unit).total)
+
     def reserve(self, give_back: bool = False) -> Account:
         """Reserve what the whole horizon costs, or give back what of it is not spent; returns the account."""
         with self._pointing():
@@ -119,7 +125,7 @@ class ScheduledReport(Periods):
                 raise InvalidArgument(
                     "privacy_unit", "must be user: with user-window every period has a budget of its own"
                 )
-            top_k = Question.of(options, account.budget("user").total).top_k
+            top_k = self.question().top_k
             horizon = Windows.of(Period(options["period_from"], last["period_to"]))
             asked = Reservation(account.dataset, self.name, horizon, periods * cost_of(top_k))
             account.books.reserve(asked, top_k.mechanism.parameter("neighbours", "add-remove"))

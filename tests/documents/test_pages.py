@@ -186,9 +186,9 @@ README = [
 RUN = [
     Held("private-topk run", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),
     Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
-    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"^\('(tea|cake|scone|soup)', .*\)\n$"),
+    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"\n\('(tea|cake|scone|soup)', .*\)\n$"),
     Held("$ (umask 077; head"),
-    Held("import polars as pl", "python", says="^ledger: charged plays of January to dataset plays; 25.0% of the"),
+    Held("import polars as pl", "python", says="\nledger: charged plays of January to dataset plays; 25.0% of the"),
 ]
 
 
@@ -248,6 +248,7 @@ BUDGET = [
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
+    Held("$ private-topk plan"),
 ]
 
 

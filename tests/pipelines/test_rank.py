@@ -413,10 +413,8 @@ def test_a_list_of_the_longest_ids_is_one_of_integers() -> None:
 
 
 def test_the_domain_has_to_be_said() -> None:
-    with pytest.raises(TypeError, match="domain"):
-        rank(ROWS, 3, Joint(1.0), **NAMES)  # type: ignore[call-arg]
     with pytest.raises(InvalidArgument, match="domain must be a list of items or UnknownDomain"):
-        rank(ROWS, 3, Joint(1.0), None, **NAMES)  # type: ignore[arg-type]
+        rank(ROWS, 3, Joint(1.0), **NAMES)
 
 
 def test_names_complete_and_say_their_kinds() -> None:

@@ -67,7 +67,7 @@ def test_parameters_become_arguments() -> None:
 def test_the_launchers_program_explains_what_is_missing() -> None:
     program = [sys.executable, str(ROOT / "deploy/dataflow/main.py"), "--k=3", "--runner=DataflowRunner"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 2 and "--input, --output, --mechanism, --epsilon must be given" in done.stderr
+    assert done.returncode == 2 and "--input, --output, --epsilon must be given" in done.stderr
 
 
 @pytest.mark.parametrize("path", ["deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"])

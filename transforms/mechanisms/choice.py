@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.canonical import Canonical
@@ -24,6 +24,9 @@ from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 Forecast = Callable[[Mechanism], float]
 """The share of the top k that a mechanism is expected to find, from public knowledge of the counts."""
 
+AUTO = "auto"
+"""In place of the name of a mechanism: one of those that apply is chosen."""
+
 LARGE = 2.0
 """Without a forecast `canonical` is taken from this epsilon on: between 1 and 3 of `python -m benchmarks.regret`."""
 
@@ -34,6 +37,7 @@ _BENDS = 2  # weights of users who hold more than counts wholly bend the order: 
 _EXPONENTIAL = _LAPLACE = math.log(500)
 _GUMBEL = math.log(math.log(2)) - math.log(-math.log1p(-1 / 1000))
 _NORMAL = 3.0902323
+_T = TypeVar("_T")
 _SETS_NEED = 2  # with k = 1 a set is a sequence, which canonical spends half of epsilon on
 
 
@@ -82,8 +86,50 @@ def choose(
     if not rest:
         return Choice(least, "nothing else that adds noise to counts applies")
     second = min(rest, key=lambda name: reaches[name])
-    far = f"one in a thousand lifts a count by {reaches[least]:,.3g}, of {second} by {reaches[second]:,.3g}"
+    far, further = f"{reaches[least]:,.3g}", f"{reaches[second]:,.3g}"
+    beside = f"as of {second}" if far == further else f"of {second} by {further}"
+    far = f"one in a thousand lifts a count by {far}, {beside}"
     return Choice(least, f"its noise reaches least far: {far}")
+
+
+def chosen(
+    ask: Callable[[str], _T],
+    drawn_with: Callable[[_T], Mechanism],
+    k: int | None,
+    items: int | None,
+    epsilon: float | Fraction | None,
+    delta: float | Fraction | None,
+) -> tuple[_T, Choice]:
+    """What is asked of the mechanism that `choose` takes where none is named, and why. Draws nothing, reads no rows.
+
+    Args:
+        ask: what is asked of a mechanism, by its name; InvalidArgument where it does not apply.
+        drawn_with: the mechanism that a window is then drawn with.
+        k: None for all items above a threshold.
+        items: of the public domain, or None where it is unknown.
+        epsilon, delta: as they were given.
+
+    Raises:
+        InvalidArgument: something is missing, or no mechanism applies.
+    """
+    if epsilon is None:
+        raise InvalidArgument("epsilon", "must be given")
+    if items is None and delta is None:
+        rule = "must be given where the domain is unknown: that an item appears at all tells that somebody holds it"
+        raise InvalidArgument("delta", rule, "take well below 1 / number of users, as 1e-6, or give the public list")
+    if items is not None and k is None:
+        raise InvalidArgument("k", "must be given: how many items to publish")
+    answers: dict[str, _T] = {}
+    refusals: list[InvalidArgument] = []
+    for name in (_FINDS.name,) if k is None else _UNKNOWN if items is None else _PUBLIC:
+        try:
+            answers[name] = ask(name)
+        except InvalidArgument as refusal:
+            refusals.append(refusal)
+    if not answers:
+        raise refusals[0]
+    choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items, ordered=True)
+    return answers[choice.name], choice
 
 
 def _reaches(offered: Mapping[str, Mechanism], k: int, items: int | None) -> dict[str, float]:
@@ -134,3 +180,4 @@ _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {
     RestrictedGumbel.about.name: _peeled,
     WeightedGaussian.about.name: _weights,
 }
+_FINDS = Choice(WeightedGaussian.about.name, "without a number of items it publishes all above its threshold")

@@ -123,7 +123,7 @@ def test_what_does_not_go_together(place: Path, words: list[str], said: str) -> 
     assert said in refusal(place, *words)
 
 
-@pytest.mark.parametrize("name", ["--input", "--output", "--mechanism", "--epsilon"])
+@pytest.mark.parametrize("name", ["--input", "--output", "--epsilon"])
 def test_what_must_be_there(place: Path, name: str) -> None:
     assert refusal(place, without=name) == f"{name} must be given"
 

@@ -1,0 +1,243 @@
+"""A ranking without a mechanism: which is chosen, the same by every road, told with its reason, and never by rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from private_topk.pipelines.beam_yaml import RankRows
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.rank import rank
+from private_topk.transforms import PrivateTopK
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import Release, ReleaseKey
+from tests.pipelines.support import WEEKLY, command, options
+
+ITEMS = 5000
+CELLS: list[tuple[dict[str, Any], str]] = [
+    ({"k": 10, "epsilon": 1}, "oneshot"),
+    ({"k": 100, "epsilon": 1, "delta": 1e-6}, "cdp-peeling"),
+    ({"k": 1, "epsilon": 3, "delta": 1e-6}, "oneshot"),
+    ({"k": 100, "epsilon": 1, "max_items_per_user": 5}, "laplace"),
+    ({"k": 100, "epsilon": 0.3, "delta": 1e-6, "max_items_per_user": 5}, "gaussian"),
+    ({"k": 100, "epsilon": 0.3, "delta": 1e-6, "max_items_per_user": 1000}, "weighted-order"),
+    ({"k": 100, "epsilon": 0.3, "delta": 1e-6, "max_items_per_user": 1000, "publish_counts": 1}, "cdp-peeling"),
+    ({"k": 100, "epsilon": 0.3, "delta": 1e-6, "max_items_per_user": 1000, "max_value": 9}, "cdp-peeling"),
+    ({"k": 10, "epsilon": 1, "delta": 1e-6, "unknown_domain": True}, "restricted-gumbel"),
+    ({"k": 10, "epsilon": 1, "delta": 1e-6, "unknown_domain": True, "max_items_per_user": 5}, "weighted-gaussian"),
+    ({"k": None, "epsilon": 1, "delta": 1e-6, "unknown_domain": True, "max_items_per_user": 5}, "weighted-gaussian"),
+]
+"""What is asked of a window, and what is chosen for it."""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"user": f"u{n % 40}", "item": n * n % 9, "value": n % 5, "time": "2026-01-06"} for n in range(200)]
+    frame = pl.DataFrame(rows)
+    frame.write_csv("rows.csv")
+    frame.with_columns(item=pl.col("item") + 3).head(3).write_csv("others.csv")
+    Path("items.txt").write_text("\n".join(map(str, range(9))) + "\n")
+    Path("key").write_text("0123456789abcdef0123456789abcdef")
+    return tmp_path
+
+
+def words(asked: Mapping[str, Any], **more: object) -> list[str]:
+    """The arguments of a run."""
+    given = {"input": "rows.csv", "output": "top.csv", **asked, **more}
+    listed = any(given.get(name) for name in ("unknown_domain", "domain"))
+    given |= {} if listed else {"domain_range": f"0:{ITEMS}"}
+    given |= {"value_column": "value"} if "max_value" in given else {}
+    return options(**given)
+
+
+def facts(asked: Mapping[str, Any], **more: object) -> dict[str, str]:
+    """What `--dry-run` says."""
+    done = command("run", *words(asked, **more), "--dry-run", "--json")
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+def as_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The same in Python."""
+    given = dict(asked)
+    unknown, most = given.pop("unknown_domain", False), given.pop("max_value", None)
+    domain = UnknownDomain() if unknown else RangeDomain(0, ITEMS)
+    return {**given, "domain": domain, **({} if most is None else {"amounts": Amounts(most)})}
+
+
+@pytest.mark.parametrize(("asked", "name"), CELLS)
+def test_every_road_chooses_the_same(asked: dict[str, Any], name: str) -> None:
+    told = facts(asked)
+    assert told["mechanism"].startswith(f"{name}, chosen since ") and told["draw"].startswith(f"{name} ")
+    assert facts(asked, mechanism="auto") == told
+    given = as_arguments(asked)
+    assert PrivateTopK(**given).display_data()["mechanism"] == name
+    assert PrivateTopK(**given, mechanism="auto").display_data()["mechanism"] == name
+    found = rank(pl.read_csv("rows.csv"), **given)
+    assert found.manifest.mechanism == name
+    # What is paid for is what is drawn with: a delta that nothing needs is not spent.
+    assert (found.manifest.privacy.delta > 0) == ("delta" in asked and name != "oneshot")
+    assert told["mechanism"].endswith("; no delta is spent") == ("delta" in asked and name == "oneshot")
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"), [cell for cell in CELLS if {"publish_counts", "max_value"}.isdisjoint(cell[0])]
+)
+def test_beam_yaml_chooses_the_same(asked: dict[str, Any], name: str) -> None:
+    given = dict(asked)
+    domain = {} if given.pop("unknown_domain", False) else {"domain_range": f"0:{ITEMS}"}
+    parameters = {"delta": given.pop("delta")} if "delta" in given else {}
+    for more in ({}, {"mechanism": "auto"}):
+        made = RankRows(**given, **domain, **more, parameters=parameters)
+        assert made._rank.display_data()["mechanism"] == name
+    with pytest.raises(ValueError, match="neighbours needs mechanism"):
+        RankRows(**given, **domain, parameters=parameters | {"neighbours": "replace-one"})
+
+
+WEEKS = {"window": "7d", "from": "2026-01-05", "to": "2026-02-16"}
+SHARED = [
+    ({"epsilon": 4, "k": 10}, "oneshot"),
+    ({"epsilon": 4, "delta": 1e-6, "k": 10}, "peeling"),
+    ({"epsilon": 2, "delta": 1e-6, "k": 50, "max_items_per_user": 4}, "gaussian"),
+    ({"epsilon": 2, "delta": 1e-6, "k": 100, "max_items_per_user": 1000}, "weighted-order"),
+    ({"epsilon": 2, "delta": 1e-6, "k": 100, "max_items_per_user": 1000, "publish_counts": 1}, "cdp-peeling"),
+]
+
+
+@pytest.mark.parametrize(("asked", "name"), SHARED)
+def test_the_share_of_a_window_decides_and_a_plan_says_so(asked: dict[str, Any], name: str) -> None:
+    told = facts(asked, **WEEKS, privacy_unit="user")
+    assert told["mechanism"].startswith(f"{name}, chosen since ")
+    planned = command("plan", *options(**asked, windows=6))
+    assert f"{name} is chosen: " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
+    plain = json.loads(command("plan", *options(**asked, windows=6), "--json").out)
+    assert plain["mechanism"] == name
+    # What comes second may reach less far in a list of known length.
+    reason = plain["chosen_since"].partition(", ")[0]
+    assert told["mechanism"].startswith(f"{name}, chosen since {reason}, ")
+    named = json.loads(command("plan", *options(**asked, windows=6, mechanism=name), "--json").out)
+    assert named == {each: value for each, value in plain.items() if each != "chosen_since"}
+
+
+def charged(release: str, output: str, **more: object) -> list[str]:
+    paid = {"ledger": "sqlite:///b.db", "dataset": "d", "release_key": "file:key", "release_id": release}
+    return words({"k": 3, "epsilon": 1, "domain": "items.txt"}, output=output, **paid, **more)
+
+
+@pytest.mark.parametrize("unit", ["user-window", "user"])
+def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
+    """A repeat costs nothing, and publishes the same with the same manifest, whichever came first."""
+    delta = {} if unit == "user-window" else {"delta": 1e-6}
+    total = options(ledger="sqlite:///b.db", dataset="d", epsilon=3, privacy_unit=unit, **delta)
+    assert command("budget", "create", *total).status == 0
+    more = {**WEEKS, "privacy_unit": unit, **delta}
+    first = command("run", *charged("r", "a.csv", **more))
+    told = re.fullmatch(r"mechanism: ([a-z-]+), chosen since .+", first.err.splitlines()[0])
+    assert first.status == 0 and told, first.err
+    for output, name in (("b.csv", told[1]), ("c.csv", "auto"), ("d.csv", None)):
+        again = command("run", *charged("r", output, **more, mechanism=name))
+        assert again.status == 0 and again.out.splitlines()[:-2] == first.out.splitlines()[:-2], again.err
+        assert ("chosen since" in again.err) == (name != told[1])
+    manifests = [json.loads(Path(f"{name}.manifest.json").read_text()) for name in "abcd"]
+    for each in manifests:
+        assert each["mechanism"] == told[1]
+        each.pop("output")
+    assert all(each == manifests[0] for each in manifests)
+    assert len(Ledger("sqlite:///b.db").read("d").charges) == 1
+    other = command("run", *charged("r", "e.csv", **more, mechanism="pnf-peeling"))
+    assert other.status == 0 and len(Ledger("sqlite:///b.db").read("d").charges) == 2
+
+
+def test_a_notebook_is_charged_once() -> None:
+    assert command("budget", "create", *options(ledger="sqlite:///b.db", dataset="d", epsilon=1)).status == 0
+    release = Release(ReleaseKey.parse("file:key"), "a cell")
+    asked = {"k": 3, "domain": [str(n) for n in range(9)], "epsilon": 1, "release": release}
+    paid = {"ledger": "sqlite:///b.db", "dataset": "d"}
+    rows = pl.read_csv("rows.csv").cast({"item": pl.String})
+    assert rank(rows, **asked, **paid) == rank(rows, mechanism="oneshot", **asked, **paid)
+    assert len(Ledger("sqlite:///b.db").read("d").charges) == 1
+
+
+def test_rows_have_no_say() -> None:
+    for asked, _ in CELLS:
+        one, other = facts(asked), facts(asked, input="others.csv")
+        assert one["mechanism"] == other["mechanism"] and one["draw"] == other["draw"]
+    asked = as_arguments(CELLS[3][0])
+    found = [rank(pl.read_csv(name), **asked).manifest for name in ("rows.csv", "others.csv")]
+    assert found[0].mechanism == found[1].mechanism == "laplace"
+
+
+def test_a_name_is_told_by_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    named = {"k": 3, "epsilon": 1, "mechanism": "oneshot"}
+    assert "mechanism" not in facts(named)
+    assert "chosen" not in command("run", *words(named)).err
+    assert "chosen" not in command("plan", *options(epsilon=1, windows=3, mechanism="joint")).out
+    rank(pl.read_csv("rows.csv"), **as_arguments(named))
+    assert "chosen" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"k": 3, "epsilon": 1, "unknown_domain": True}, "--delta must be given where the domain is unknown: "),
+        ({"epsilon": 1, "unknown_domain": True}, "--delta must be given where the domain is unknown: "),
+        ({"epsilon": 1, "delta": 1e-6, "unknown_domain": True}, "--max-items-per-user must be given for weighted-gau"),
+        ({"epsilon": 1}, "--k must be given: how many items to publish"),
+        ({"k": 3}, "--epsilon must be given"),
+        ({"k": 3, "epsilon": 0}, "--epsilon must be"),
+        ({"k": 3, "epsilon": 1, "delta": 2}, "--delta must"),
+        ({"k": 5001, "epsilon": 1}, "--k must be at most the number of items, got k = 5001 and 5000 items"),
+        ({"k": 3, "epsilon": 1, "skew": 0.6}, "--skew needs --mechanism: "),
+        ({"k": 3, "epsilon": 1, "gamma": "1/2", "mechanism": "auto"}, "--gamma needs --mechanism: "),
+        ({"k": 3, "epsilon": 1, "mechanism": "autos"}, "--mechanism must be one of joint, "),
+    ],
+)
+def test_what_is_refused(asked: dict[str, Any], said: str) -> None:
+    done = command("run", *words(asked))
+    assert done.status == 2 and said in done.err, done.err
+    assert not Path("top.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"k": 3}, "epsilon must be given$"),
+        ({"k": 3, "epsilon": 1, "domain": UnknownDomain()}, "delta must be given where the domain is unknown"),
+        ({"k": None, "epsilon": 1}, "k must be given"),
+        ({"k": 3, "epsilon": 1, "domain": None}, "domain must be a list of items or UnknownDomain"),
+    ],
+)
+def test_what_is_refused_in_python(asked: dict[str, Any], said: str) -> None:
+    given = {"domain": RangeDomain(0, ITEMS), **asked}
+    with pytest.raises(InvalidArgument, match=said):
+        rank(pl.read_csv("rows.csv"), **given)
+    with pytest.raises(InvalidArgument, match=said):
+        PrivateTopK(**given)
+
+
+@pytest.mark.parametrize("named", ["", "  name: auto\n"])
+def test_a_report_file_without_a_mechanism(named: str) -> None:
+    Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named))
+    week = "--window-end", "2026-01-12"
+    told = json.loads(command("report", "r.yaml", *week, "--dry-run", "--json").out)
+    assert told["mechanism"].startswith("oneshot, chosen since ")
+    done = command("report", "r.yaml", *week)
+    assert done.status == 0 and done.err.startswith("mechanism: oneshot, chosen since "), done.err
+    Path("r.yaml").write_text(WEEKLY.replace("name: joint", "name: oneshot"))
+    assert "published before" in command("report", "r.yaml", *week).out
+    Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named + "  skew: 0.6\n"))
+    refused = command("report", "r.yaml", *week, "--dry-run")
+    assert refused.status == 2 and "mechanism.skew needs mechanism.name: " in refused.err
+    audited = WEEKLY.replace("  name: joint\n", named)
+    Path("r.yaml").write_text(audited)
+    attacked = command("audit", "--report", "r.yaml", "--draws=20", "--beam-draws=0")
+    assert attacked.status == 0 and "\noneshot " in attacked.out, attacked.err

@@ -8,20 +8,17 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import per_round_epsilon
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 
 
 @dataclass(frozen=True)
-class CdpPeeling(Mechanism):
+class CdpPeeling(NoisyOrder):
     """k exponential mechanisms, each over the items not yet chosen, together (epsilon, delta)-DP.
 
     The share s of a round is the largest that one of two proofs allows (`per_round_epsilon`): basic composition, which
     gives epsilon / k; and the largest Renyi divergence of an s-bounded-range draw, added over rounds. Adding Gumbel
     noise of scale 1 / s once and taking the k largest in order has the same law. Under "replace-one" the scale doubles.
-    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -47,8 +44,8 @@ class CdpPeeling(Mechanism):
         """The budget of one of k rounds: each is this much DP, as an exponential mechanism."""
         return per_round_epsilon(Fraction(self.epsilon), Fraction(self.delta), k)
 
-    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(histogram, self.sensitivity / self.share(k), "gumbel", k, draw)
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
+        return "gumbel", self.sensitivity / self.share(k)
 
     def cost(self, k: int) -> Cost:
         """k exponential mechanisms at the share, rho = k share**2 / 8: neither rho nor the range needs the delta."""

@@ -8,14 +8,12 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, squared_order_sensitivity
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(NoisyOrder):
     """The k largest of count + Gaussian noise, in order.
 
     An order is the same when all scores move together, so only the part of the noisy counts that is orthogonal to
@@ -28,7 +26,6 @@ class Gaussian(Mechanism):
     see `squared_order_sensitivity`. The standard deviation is the smallest for which that distance is (epsilon,
     delta)-DP (Balle & Wang 2018, Theorem 8, exact), and the answer is post-processing. No calibration to k is proved
     for Gaussian noise, so none is offered: its tail is not Lipschitz, and the arguments for the other noises fail.
-    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -63,8 +60,8 @@ class Gaussian(Mechanism):
             d, self.max_items_per_user or d, self.neighbours, Fraction(self.negative_sensitivity, self.cap)
         )
 
-    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
+        return "gaussian", self.scale(d)
 
     def cost(self, k: int) -> Cost:
         """That of Gaussian noise of the least standard deviation that the budget allows."""

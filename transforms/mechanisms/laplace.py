@@ -7,21 +7,18 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 
 
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(NoisyOrder):
     """The k largest of count + Laplace noise of scale min(k, m) / epsilon, in order.
 
     Scale k / epsilon: noisy top-k for monotone counts (Ding et al. 2019; Qiao et al. 2021; the order is covered).
     Scale m / epsilon, where nobody holds more than m = `max_items_per_user` items: one user moves the counts by at most
     m in l_1, so all noisy counts together are epsilon-DP, and their order is post-processing. The caller must have
     enforced m. Under "replace-one" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
-    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -38,9 +35,9 @@ class Laplace(Mechanism):
     max_items_per_user: int | None = None
     neighbours: Neighbours = "add-remove"
 
-    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
         moved = min(k, self.max_items_per_user or k)
-        return noisy_ranks(histogram, self.sensitivity * moved / Fraction(self.epsilon), "laplace", k, draw)
+        return "laplace", self.sensitivity * moved / Fraction(self.epsilon)
 
     def cost(self, k: int) -> Cost:
         """Where the noise is calibrated to m items, rho adds up over the counts that one user moves.

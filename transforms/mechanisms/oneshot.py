@@ -7,16 +7,14 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import check_noise
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 from private_topk.transforms.mechanisms.parameters import parameter
 
 
 @dataclass(frozen=True)
-class Oneshot(Mechanism):
+class Oneshot(NoisyOrder):
     """The k largest of count + (k / epsilon) * noise, in order.
 
     The set is epsilon-DP for any noise with log(1 - F) 1-Lipschitz (Shekelyan & Loukides 2023, Theorem 4.1, with
@@ -26,7 +24,6 @@ class Oneshot(Mechanism):
     all chosen noisy counts rise by 1, or stay, while the others rise by at most 1, or fall: same items, same order, and
     the densities of k noises each fell by a factor of at most exp(epsilon / k).
     Under "replace-one" noises rise by at most 2 counts, so the scale doubles. With Gumbel noise this is `peeling`.
-    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
 
     `noise` is one of gumbel, exponential, laplace, logistic, half-logistic.
     """
@@ -49,8 +46,8 @@ class Oneshot(Mechanism):
         super().__post_init__()
         check_noise(self.noise)
 
-    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(histogram, self.sensitivity * k / Fraction(self.epsilon), self.noise, k, draw)
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
+        return self.noise, self.sensitivity * k / Fraction(self.epsilon)
 
     def cost(self, k: int) -> Cost:
         """With Gumbel noise that of `peeling`; else what pure privacy alone gives."""

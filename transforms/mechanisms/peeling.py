@@ -7,14 +7,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 
 
 @dataclass(frozen=True)
-class Peeling(Mechanism):
+class Peeling(NoisyOrder):
     """k exponential mechanisms, each over the items not yet chosen and each with budget epsilon / k.
 
     Adding Gumbel noise of scale k / epsilon to every count once and taking the k largest in order has the same law
@@ -23,7 +21,6 @@ class Peeling(Mechanism):
 
     epsilon-DP by basic composition. A user added or removed moves all counts one way by 0 or 1, so a round needs no
     factor 2; under "replace-one" counts move both ways and the scale doubles.
-    Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
     about: ClassVar[About] = About(
@@ -39,9 +36,8 @@ class Peeling(Mechanism):
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
-    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        scale = self.sensitivity * k / Fraction(self.epsilon)
-        return noisy_ranks(histogram, scale, "gumbel", k, draw)
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
+        return "gumbel", self.sensitivity * k / Fraction(self.epsilon)
 
     def cost(self, k: int) -> Cost:
         """k exponential mechanisms at epsilon / k: rho = epsilon**2 / (8 k), but no bounded range of epsilon."""

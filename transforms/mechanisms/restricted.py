@@ -51,22 +51,18 @@ class RestrictedMechanism(UnknownDomainMechanism):
         """(epsilon_r, delta_r): what the tests may spend."""
 
     @abc.abstractmethod
-    def cost_of_candidates(self, k: int) -> Cost:
-        """What M costs, on a fixed domain of kbar slots."""
+    def inner(self, k: int) -> Mechanism:
+        """M, with what the tests leave of the budget."""
 
     def cost(self, k: int) -> Cost:
         """On the slots those of M and of the tests add up, but for an unstable item that passes."""
         epsilon_r, delta_r = self.test_budget(k)
-        inner = self.cost_of_candidates(k)
+        inner = self.inner(k).cost(k)
         rho = inner.rho + rho_of_tests(epsilon_r)
         return Cost(inner.epsilon + epsilon_r, inner.delta + delta_r, rho, zcdp_delta=inner.zcdp_delta + delta_r)
 
-    @abc.abstractmethod
-    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        """k indices into counts, shape (kbar,), in the order in which M selects them."""
-
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
-        ranks = self.candidates(top[:-1], k, draw)
+        ranks = self.inner(k).select(Histogram.of(top[:-1]), k, draw)
         epsilon_r, delta_r = self.test_budget(k)
         threshold = log_threshold(1 / largest_delta_q(delta_r), "laplace", draw)
         gaps, scale = top[ranks] - top[-1] - self.sensitivity, 2 * self.sensitivity / epsilon_r
@@ -164,8 +160,5 @@ class Restricted(RestrictedMechanism):
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
         return Fraction(self.epsilon_r), Fraction(self.delta_r)
 
-    def cost_of_candidates(self, k: int) -> Cost:
-        return self.mechanism.cost(k)
-
-    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return self.mechanism.select(Histogram.of(counts), k, draw)
+    def inner(self, k: int) -> Mechanism:
+        return self.mechanism

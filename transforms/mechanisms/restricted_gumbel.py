@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.exact.accounting import per_round_epsilon
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 _MAX_FOR_TESTS = Fraction(1, 2)
@@ -52,11 +49,9 @@ class RestrictedGumbel(RestrictedMechanism):
 
     def share(self, k: int) -> Fraction:
         """The epsilon of each of the k draws."""
-        return per_round_epsilon(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, k)
+        return self.inner(k).share(k)
 
-    def cost_of_candidates(self, k: int) -> Cost:
-        rho = Cost.peeled(k, self.share(k)).rho
-        return Cost(Fraction(self.epsilon) - self.test_budget(k)[0], Fraction(self.delta) / 2, rho)
-
-    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(Histogram.of(counts), self.sensitivity / self.share(k), "gumbel", k, draw)
+    def inner(self, k: int) -> CdpPeeling:
+        epsilon_r, delta_r = self.test_budget(k)
+        epsilon, delta = Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r
+        return CdpPeeling(epsilon, delta, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact

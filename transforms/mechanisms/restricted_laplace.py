@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.laplace import Laplace
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 _FOR_TESTS = Fraction(1, 4)
@@ -52,14 +48,6 @@ class RestrictedLaplace(RestrictedMechanism):
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
         return _FOR_TESTS * Fraction(self.epsilon), Fraction(self.delta)
 
-    def scale(self, k: int) -> Fraction:
-        """The scale b of the noise."""
-        moved = k if self.max_items_per_user is None else min(k, self.max_items_per_user)
-        return self.sensitivity * moved / (Fraction(self.epsilon) - self.test_budget(k)[0])
-
-    def cost_of_candidates(self, k: int) -> Cost:
+    def inner(self, k: int) -> Laplace:
         rest = Fraction(self.epsilon) - self.test_budget(k)[0]
-        return Laplace(rest, self.max_items_per_user, self.neighbours).cost(k)  # type: ignore[arg-type]  # exact
-
-    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(Histogram.of(counts), self.scale(k), "laplace", k, draw)
+        return Laplace(rest, self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
+from private_topk.transforms.mechanisms.gaussian import Gaussian
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
 _MIN_FOR_TESTS, _MAX_FOR_TESTS = Fraction(1, 3), Fraction(1, 2)
@@ -56,16 +52,18 @@ class RestrictedNormal(RestrictedMechanism):
         portion = min(max(Fraction(4, self.max_items_per_user), _MIN_FOR_TESTS), _MAX_FOR_TESTS)
         return portion * Fraction(self.epsilon), Fraction(self.delta) / 2
 
-    def scale(self, k: int) -> Fraction:
-        """The standard deviation of the noise."""
+    def inner(self, k: int) -> Gaussian:
         epsilon_r, delta_r = self.test_budget(k)
-        moved = self.unstable(self.kbar_for(k))
-        least = gaussian_scale(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r, Fraction(moved))
-        return self.cap * least
+        epsilon, delta = Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r
+        return _OfSlots(epsilon, delta, self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]
 
-    def cost_of_candidates(self, k: int) -> Cost:
-        epsilon_r, delta_r = self.test_budget(k)
-        return Cost.gaussian(Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r)
 
-    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(Histogram.of(counts), self.scale(k), "gaussian", k, draw)
+@dataclass(frozen=True)
+class _OfSlots(Gaussian):
+    """`Gaussian` calibrated to the slots that move: to them as they are, and not to their order alone."""
+
+    guarantee: ClassVar[Guarantee] = Gaussian.guarantee
+
+    def squared_sensitivity(self, d: int) -> Fraction:
+        assert self.max_items_per_user is not None
+        return Fraction(min(sensitivity(self.neighbours) * self.max_items_per_user, d))

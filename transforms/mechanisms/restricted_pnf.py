@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Neighbours
 from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 
@@ -46,12 +43,6 @@ class RestrictedPnf(RestrictedMechanism):
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
         return _FOR_TESTS * Fraction(self.epsilon), Fraction(self.delta)
 
-    def cost_of_candidates(self, k: int) -> Cost:
-        return self._inner(k).cost(k)
-
-    def candidates(self, counts: Indices, k: int, draw: Draw) -> Indices:
-        return self._inner(k).select(Histogram.of(counts), k, draw)
-
-    def _inner(self, k: int) -> PnfPeeling:
+    def inner(self, k: int) -> PnfPeeling:
         rest = Fraction(self.epsilon) - self.test_budget(k)[0]
         return PnfPeeling(rest, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # an exact rational, no float

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +75,6 @@ class Weighted(Mechanism):
     Raises:
         InvalidArgument: `whole_items` is no whole number of at least 1, or L is above a million.
     """
-
-    weighs_users: ClassVar[bool] = True
 
     epsilon: float
     delta: float

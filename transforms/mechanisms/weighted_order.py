@@ -8,15 +8,13 @@ from typing import ClassVar
 
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, squared_order_sensitivity
-from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
-from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
 
 
 @dataclass(frozen=True)
-class WeightedOrder(Weighted):
+class WeightedOrder(Weighted, NoisyOrder):
     """The k largest of sum of weights + Gaussian noise, in order.
 
     A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
@@ -60,8 +58,8 @@ class WeightedOrder(Weighted):
         """How far one user can move the order's part of d sums, squared; 1 for a single one, whose order is one."""
         return squared_order_sensitivity(d, self.whole, self.neighbours)
 
-    def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        return noisy_ranks(histogram, self.scale(histogram.items), "gaussian", k, draw)
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
+        return "gaussian", self.scale(d)
 
     def cost(self, k: int) -> Cost:
         """That of Gaussian noise of the least standard deviation that the budget allows."""

@@ -126,17 +126,15 @@ def noise(mechanism: Mechanism, k: int = 10) -> float:
     name = mechanism.about.name
     if name == "weighted-gaussian":
         return float(mechanism.scale() / UNIT)  # type: ignore[attr-defined]
-    if name in ("restricted-laplace", "restricted-normal"):
-        return float(mechanism.scale(k))  # type: ignore[attr-defined]
+    if name == "restricted-normal":
+        return float(mechanism.inner(k).scale(mechanism.kbar_for(k)))  # type: ignore[attr-defined]
     if name in ("limit-domain", "restricted-gumbel"):
         return float(1 / mechanism.share(k))  # type: ignore[attr-defined]
     if name == "top-stable":
         return float(3 / mechanism.search_budget(k)[0])  # type: ignore[attr-defined]
-    epsilon = Fraction(mechanism.parameter("epsilon"))
+    noisy = Fraction(3, 4) if name in ("restricted-pnf", "restricted-laplace") else 1
     return float(
-        k / (epsilon * Fraction(3, 4))
-        if name == "restricted-pnf"
-        else min(k, mechanism.parameter("max_items_per_user")) / epsilon
+        min(k, mechanism.parameter("max_items_per_user") or k) / (Fraction(mechanism.parameter("epsilon")) * noisy)
     )
 
 

@@ -1,4 +1,4 @@
-"""Random questions of random rows, and what plain Python counts for them: the material of `benchmarks.fuzz_roads`."""
+"""Random questions of random rows, and what plain Python counts for them: what `benchmarks.fuzz_executions` asks."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Question(NamedTuple):
 
     Args:
         items, groups: the public lists; None where there is none.
-        words: arguments of `run`, but for those of a road.
+        words: arguments of `run`, but for those of an execution.
         exact: so large an epsilon that there is no noise.
-        limits: of the plan, by name: digests are of its item shards, so all roads have the same.
+        limits: of the plan, by name: digests are of its item shards, so all executions have the same.
     """
 
     rows: Rows

@@ -197,7 +197,7 @@ class PrivateTopK(beam.PTransform):
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(Ranking)
 class RankBlocks(beam.PTransform):
-    """Blocks of rows to one `Ranking` per window. The road that every runner and source takes.
+    """Blocks of rows to one `Ranking` per window. The code path of every runner and source.
 
     Args:
         period: the declared windows; blocks then have a column of times.

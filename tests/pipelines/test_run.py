@@ -1,4 +1,6 @@
-"""The one road: what is refused before anything is charged or started, also of runners, options and credentials."""
+"""The one way to run a report: what is refused before anything is charged or started, also of runners, options and
+credentials.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several columns as one item, or one group: the same ranking by every road, published in these columns again."""
+"""Several columns as one item, or one group: the same ranking by every execution, published in these columns again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The portable road without Java: Beam's own job service, and Prism."""
+"""The portable runners without Java: Beam's own job service, and Prism."""
 
 from __future__ import annotations
 

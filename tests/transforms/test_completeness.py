@@ -110,7 +110,7 @@ def repeated(elements: Sequence[Any], times: Sequence[int]) -> list[Any]:
 class TestEveryWayToLoseOrDouble:
     """Each element none, one or two times: only with each of them once a ranking may come out."""
 
-    def test_what_user_shards_hand_on(self, combiner: Combiner) -> None:
+    def test_what_user_shards_emit(self, combiner: Combiner) -> None:
         sent = of_three_shards(combiner.partitioning)
         assert sum(isinstance(counted, PartialCounts) for _, counted in sent) == 3 and len(sent) == 6
         for times in itertools.product((0, 1, 2), repeat=len(sent)):
@@ -281,14 +281,14 @@ class Reader:
     def read(self, block: pa.RecordBatch) -> None:
         summed, self.sent = self.checksums.add(block, b"0 %d" % self.blocks, self.sent)
         self.blocks += 1
-        self.hand_on(summed, self.pieces)
+        self.emit(summed, self.pieces)
 
     def close(self, windows: int) -> None:
         receipts, self.sent = self.checksums.close(self.sent, windows, 0)
         for block in receipts:
-            self.hand_on(block, self.receipts)
+            self.emit(block, self.receipts)
 
-    def hand_on(self, block: pa.RecordBatch, to: dict[IntervalWindow, list[pa.RecordBatch]]) -> None:
+    def emit(self, block: pa.RecordBatch, to: dict[IntervalWindow, list[pa.RecordBatch]]) -> None:
         coder = BlockCoder()
         for found in self.split.process(coder.decode(coder.encode(block))):
             for window in found.windows:

@@ -98,18 +98,18 @@ def _published(
     case: str,
     period: Period,
     shards: int,
-    road: str,
+    execution: str,
     **more: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
     domain, mechanism, settings = CASES[case]
-    FOUND[road] = {}
+    FOUND[execution] = {}
     transform = PrivateTopK(10, mechanism, domain, release=RELEASE, period=period, shards=shards, **settings, **more)
-    _ = rows | transform | beam.Map(_keep, road)
-    return FOUND[road]
+    _ = rows | transform | beam.Map(_keep, execution)
+    return FOUND[execution]
 
 
-def _keep(ranking: Any, road: str) -> None:  # noqa: ANN401
-    FOUND[road][ranking.label()] = ranking.items, ranking.noisy_counts
+def _keep(ranking: Any, execution: str) -> None:  # noqa: ANN401
+    FOUND[execution][ranking.label()] = ranking.items, ranking.noisy_counts
 
 
 @pytest.mark.parametrize("case", CASES)

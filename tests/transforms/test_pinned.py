@@ -1,4 +1,4 @@
-"""Rankings under a given key and id stay what they were: on every road, whatever is rebuilt between."""
+"""Rankings under a given key and id stay what they were: by every execution, whatever is rebuilt between."""
 
 from __future__ import annotations
 

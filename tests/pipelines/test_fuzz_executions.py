@@ -1,4 +1,4 @@
-"""Random questions on every road; `python -m benchmarks.fuzz_roads --questions N` runs longer."""
+"""Random questions on every execution; `python -m benchmarks.fuzz_executions --questions N` runs longer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from benchmarks.fuzz_roads import fuzz
+from benchmarks.fuzz_executions import fuzz
 from private_topk.transforms import combine
 from private_topk.transforms.user_shards import UserShard
 
@@ -18,13 +18,13 @@ ROADS = 2
 def test_all_roads_publish_what_plain_python_counts() -> None:
     answers = list(fuzz(8, ROADS, seed=3))
     assert [answer.problem for answer in answers if answer.problem] == []
-    assert sum(answer.roads for answer in answers) >= 8 and not any(answer.told for answer in answers)
+    assert sum(answer.executions for answer in answers) >= 8 and not any(answer.told for answer in answers)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("defect", ["cut", "counted"])
 def test_a_planted_defect_is_seen(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a road loses is told by another one; what all of them lose, by plain Python.
+    """What an execution loses is told by another one; what all of them lose, by plain Python.
 
     A large table of a user shard loses all but its first rows, before its receipt is made; every sum its last count.
     """

@@ -1,14 +1,13 @@
-"""Random questions on every road: all roads publish the same bytes, and what plain Python counts.
+"""Random questions on every execution: all executions publish the same bytes, and what plain Python counts.
 
-    python -m benchmarks.fuzz_roads --questions 300
-    python -m benchmarks.fuzz_roads --questions 1 --seed 7 --first 123       # one of them again
+    python -m benchmarks.fuzz_executions --questions 300
+    python -m benchmarks.fuzz_executions --questions 1 --seed 7 --first 123       # one of them again
 
-A road is a format (zipped or not, in several files, cut into small pieces), a number of cores, of user shards and of
-workers. Limits that only large inputs meet (rows of a table that travels, counts at
-hand, items of a shard, cells, windows of a group) are made so small that a few hundred rows meet them all. All roads
-have one release key and id. Six in ten questions have so large an epsilon that nothing is noise: their answers are
-compared with plain Python's. What differs is told with its seed, and the exit status is 1. Cost: about two seconds of a
-core a question.
+An execution is a format (zipped or not, in several files, cut into small pieces), a number of cores, of user shards and
+of workers. Limits that only large inputs meet (rows of a table that travels, counts at hand, items of a shard, cells,
+windows of a group) are made so small that a few hundred rows meet them all. All executions have one release key and id.
+Six in ten questions have so large an epsilon that nothing is noise: their answers are compared with plain Python's.
+What differs is told with its seed, and the exit status is 1. Cost: about two seconds of a core a question.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SCHEMA = fastavro.parse_schema(
 )
 
 
-class Road(NamedTuple):
+class Execution(NamedTuple):
     """How a question is asked.
 
     Args:
@@ -61,19 +60,19 @@ class Road(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a question on a number of roads.
+    """What came of a question on a number of executions.
 
     Args:
         told: what all refuse, in the place of rows.
     """
 
     number: int
-    roads: int
+    executions: int
     problem: str | None
     told: str = ""
 
 
-def _road(draw: random.Random) -> Road:
+def _execution(draw: random.Random) -> Execution:
     kinds = [".avro", ".csv", ".jsonl", ".parquet"]
     endings = [draw.choice(kinds) + draw.choice(["", "", ".gz"]) for _ in range(draw.choice([1, 1, 2, 5]))]
     limits = {
@@ -86,21 +85,24 @@ def _road(draw: random.Random) -> Road:
     }
     words = [f"--shards={draw.choice([1, 1, 2, 8, 64, 1024])}", f"--cores={draw.choice([1, 2, 5])}"]
     words += draw.choices([[], ["--direct_runner_bundle_repeat=1"]], [6, 1])[0]
-    return Road(endings, words, limits)
+    return Execution(endings, words, limits)
 
 
-def _told(asked: Question, road: Road, folder: Path, draw: random.Random) -> str:
+def _told(asked: Question, execution: Execution, folder: Path, draw: random.Random) -> str:
     """What is published, or what is said in its place after "status"."""
     for old in [*folder.glob("rows-*"), *folder.glob("out.*")]:
         old.unlink()
-    for number, (ending, rows) in enumerate(zip(road.endings, _dealt(asked.rows, road, draw), strict=True)):
+    for number, (ending, rows) in enumerate(zip(execution.endings, _dealt(asked.rows, execution, draw), strict=True)):
         (folder / f"rows-{number}{ending}").write_bytes(_content(ending, rows, draw))
     said = io.StringIO()
     with contextlib.ExitStack() as stack:
-        for (module, name), value in [*(((plan, own), n) for own, n in asked.limits.items()), *road.limits.items()]:
+        for (module, name), value in [
+            *(((plan, own), n) for own, n in asked.limits.items()),
+            *execution.limits.items(),
+        ]:
             stack.enter_context(patch.object(module, name, value))
         stack.enter_context(contextlib.redirect_stderr(said))
-        status = cli.main(["run", *_words(asked, folder), *road.words])
+        status = cli.main(["run", *_words(asked, folder), *execution.words])
     if status:
         return f"status {status}: {said.getvalue().strip()}".replace(str(folder), "")
     return (folder / "out.jsonl").read_text()
@@ -120,9 +122,9 @@ def _words(asked: Question, folder: Path) -> list[str]:
     return [flag if value is True else f"{flag}={value}" for flag, value in flags.items()]
 
 
-def _dealt(rows: Rows, road: Road, draw: random.Random) -> list[Rows]:
+def _dealt(rows: Rows, execution: Execution, draw: random.Random) -> list[Rows]:
     """The rows in another order, to as many files, of which some may get none."""
-    dealt: list[Rows] = [[] for _ in road.endings]
+    dealt: list[Rows] = [[] for _ in execution.endings]
     for row in draw.sample(rows, len(rows)):
         draw.choice(dealt).append(row)
     return dealt
@@ -168,45 +170,45 @@ def _seconds(moment: str | None) -> int:
     return 0 if moment is None else int(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp())
 
 
-def fuzz(questions: int, roads: int, seed: int, first: int = 0) -> Iterator[Answer]:
-    """What comes of so many questions, each on so many roads."""
+def fuzz(questions: int, executions: int, seed: int, first: int = 0) -> Iterator[Answer]:
+    """What comes of so many questions, each on so many executions."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "key").write_text("a key of enough bytes")
         for number in range(first, first + questions):
             draw = random.Random(f"{seed} {number}")
             asked, told = question(draw), {}
-            for road in [_road(draw) for _ in range(roads)]:
-                told[str(road)] = _told(asked, road, Path(folder), draw)
+            for execution in [_execution(draw) for _ in range(executions)]:
+                told[str(execution)] = _told(asked, execution, Path(folder), draw)
             yield _compared(number, asked, told)
 
 
 def _compared(number: int, asked: Question, told: dict[str, str]) -> Answer:
-    (road, said), *others = told.items()
+    (execution, said), *others = told.items()
     other = next((other for other in others if other[1] != said), None)
     if other is not None:
-        return Answer(number, len(told), f"{asked.words}{_apart(road, said, other[1])}{_apart(*other, said)}")
+        return Answer(number, len(told), f"{asked.words}{_apart(execution, said, other[1])}{_apart(*other, said)}")
     if said.startswith("status 2"):
         return Answer(number, 0, None, said)
     problem = said if said.startswith("status") else _wrong(asked, said)
     return Answer(number, len(told), problem and f"{asked.words}: {problem}")
 
 
-def _apart(road: str, told: str, other: str) -> str:
-    """A road, and what it has answered otherwise."""
+def _apart(execution: str, told: str, other: str) -> str:
+    """An execution, and what it has answered otherwise."""
     lines = [line for line in told.splitlines() if line not in other.splitlines()]
-    return f"\n  {road}\n  {len(lines)} lines, such as {lines[:5]}"
+    return f"\n  {execution}\n  {len(lines)} lines, such as {lines[:5]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=200)
-    parser.add_argument("--roads", type=int, default=3, help="for each question")
+    parser.add_argument("--executions", type=int, default=3, help="for each question")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first question")
     given = parser.parse_args()
     started, found, answers, refused = time.monotonic(), 0, 0, Counter[str]()
-    for answer in fuzz(given.questions, given.roads, given.seed, given.first):
-        answers += answer.roads
+    for answer in fuzz(given.questions, given.executions, given.seed, given.first):
+        answers += answer.executions
         refused[answer.told[:150]] += bool(answer.told)
         if answer.problem:
             found += 1

@@ -143,7 +143,7 @@ def _amounts(options: Options) -> Amounts | None:
     if "value_column" in options:
         raise InvalidArgument(
             "value_column",
-            "needs {max_value}: the most that one user adds to an item, chosen without a look at the data",
+            "needs {max_value}: the most that one user adds to an item, chosen without looking at the data",
         )
     if "max_value" in options or "value_resolution" in options:
         raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")

@@ -229,7 +229,7 @@ OPTIONS: tuple[Option, ...] = (
         "max_value",
         number,
         "W",
-        _both("the most that one user adds to an item of a window; chosen without a look at the data")
+        _both("the most that one user adds to an item of a window; chosen without looking at the data")
         | {"preview": "rank by sums of amounts, of which a user adds at most W to an item"},
         group=_AMOUNTS,
         field="amounts.max_value",
@@ -777,7 +777,7 @@ OPTIONS: tuple[Option, ...] = (
         "dataset",
         str,
         "NAME",
-        "with {ledger}: whose budget is charged",
+        "with {ledger}: the dataset that is charged",
         (*RUN, "preview", *_BUDGETS),
         _BUDGET,
         field="ledger.dataset",
@@ -869,7 +869,7 @@ OPTIONS: tuple[Option, ...] = (
             "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; without it a new random key is made",
         )
         | {
-            "preview": "with {counts} and {ledger}: the key whose releases the file must not be of",
+            "preview": "with {counts} and {ledger}: a key; the file must not be the input of its releases",
             "doctor": "file:PATH, env:NAME or gcp-secret:...: whether it can be read, and by whom",
         },
         group=_RELEASE,

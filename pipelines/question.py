@@ -292,7 +292,7 @@ def amounts_of(options: Options) -> Amounts | None:
                 raise InvalidArgument(
                     name,
                     "needs {max_value}: the most that one user adds to an item",
-                    "choose it without a look at the data: docs/amounts.md says how",
+                    "choose it without looking at the data: docs/amounts.md says how",
                 )
         return None
     return Amounts.of(options["max_value"], options.get("value_resolution"))

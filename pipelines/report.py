@@ -270,7 +270,7 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
         arguments["kafka_config"] = options.get("kafka_config", ())
     elif "kafka_config" in options and not _is_kafka(options["output"]):
         raise InvalidArgument(
-            "kafka_config", "does not apply to {input} and {output}, of which none is kafka://", "leave it out"
+            "kafka_config", "does not apply: neither {input} nor {output} is kafka://", "leave it out"
         )
     return source_of(uri, columns, watch, **arguments)
 
@@ -302,5 +302,7 @@ def account_of(options: Options) -> Account | None:
     if ledger is None and dataset is None:
         return None
     if ledger is None or dataset is None:
-        raise InvalidArgument("ledger", "and {dataset} go together: where spending is kept, and whose budget it is")
+        raise InvalidArgument(
+            "ledger", "and {dataset} go together: where spending is kept, and what is charged"
+        )
     return Account(ledger, dataset, options.get("report_name"))

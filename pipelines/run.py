@@ -123,7 +123,7 @@ def check(report: Report, launch: Launch) -> None:
         raise InvalidArgument(
             "ledger",
             "does not go with a classic template, which is charged when it is made and not when it runs",
-            "use the flex template (docs/dataflow.md), whose every run is charged",
+            "use the flex template (docs/dataflow.md): each of its runs is charged",
         )
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.uri):

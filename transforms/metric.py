@@ -66,7 +66,7 @@ class Amounts:
     tie of cents, though its float lies below.
 
     Args:
-        max_value: the most that one user adds to an item's score. Public: chosen without a look at the data.
+        max_value: the most that one user adds to an item's score. Public: chosen without looking at the data.
         value_resolution: amounts are counted in units of it. `max_value` is a whole number of units, 2**30 at most.
     """
 

@@ -140,7 +140,7 @@ class TopK:
             )
         if weighs_users and counts is not None:
             raise InvalidArgument(
-                "publish_counts", f"does not go with {name}, which adds up weights and counts nobody", "leave it out"
+                "publish_counts", f"does not go with {name}, which adds up weights, not users", "leave it out"
             )
         if counts is not None and counts.others is not None:
             if not self.domain.is_public:
@@ -216,7 +216,7 @@ class TopK:
         """Raise InvalidArgument if rows of several windows are needed at once, and the input cannot provide them."""
         if self.max_windows_per_user is not None and period is None:
             raise InvalidArgument(
-                "max_windows_per_user", "needs a declared period, in so many of whose windows a user counts"
+                "max_windows_per_user", "needs a declared period: a user counts in so many of its windows"
             )
         if bounded:
             return

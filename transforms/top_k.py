@@ -145,7 +145,7 @@ class PrivateTopK(beam.PTransform):
                 raise InvalidArgument(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise InvalidArgument(
-                "reveal_active_windows", "does not go with {period}, of which every window is published"
+                "reveal_active_windows", "does not go with {period}: every window of a period is published"
             )
         items = "item" if item is None else names_of("item", "item", item, "field")
         in_groups = "group" if group is None else names_of("group", "group", group, "field")

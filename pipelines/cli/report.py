@@ -67,7 +67,7 @@ def _check(arguments: Namespace) -> None:
     if len(actions) != 1 and actions != ["window_end", "dry_run"]:
         raise InvalidArgument("", "give one of {window_end}, {missed}, {backfill} and {dry_run}")
     if arguments.correction is not None and arguments.window_end is None:
-        raise InvalidArgument("correction", "needs {window_end}: a correction is of one period")
+        raise InvalidArgument("correction", "needs {window_end}: a correction replaces one period")
     if arguments.until is not None and not (arguments.missed or arguments.backfill):
         raise InvalidArgument("until", "goes with {missed} or {backfill}")
 

@@ -45,7 +45,7 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     """
     top_k = question.top_k
     if top_k.k is None:
-        return False, "not known: what is found has no k of which a part is right"
+        return False, "not known: without a k there is no top k to find"
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
     most, amounts = top_k.max_items_per_user, top_k.amounts

@@ -130,7 +130,7 @@ def unchanged_pair_at(path: str) -> Pair:
     """
     there = pair_at(path)
     if there.ranking is not None and there.manifest is not None and not there.is_whole:
-        rule = f"{verbatim(path)} was changed after it was published: its manifest is of other bytes"
+        rule = f"{verbatim(path)} was changed after it was published: its manifest has another SHA-256"
         raise InvalidArgument("output", rule, "take it away, and run the same release again to have it back")
     return there
 

@@ -148,7 +148,7 @@ class ScheduledReport(Periods):
                 if not self.published(earlier):
                     raise InvalidArgument(
                         "remember",
-                        f"{verbatim(self.uri(earlier))} is missing, whose items are listed",
+                        f"{verbatim(self.uri(earlier))} is missing, and its items are on the list",
                         f"publish the period {self.words(earlier)} first",
                     )
             report = report_of(options, watch=self.watches, account=self.account)

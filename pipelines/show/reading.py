@@ -77,7 +77,7 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
     numbers = {window[:2] for window in whose}
     if windows is not None and len(contents) > 1 and len(numbers) > windows:
         raise InvalidArgument(
-            "", f"these are {len(numbers)} windows, and their budget is of {windows}", "give the files of one total"
+            "", f"these are {len(numbers)} windows, and their budget is for {windows}", "give the files of one total"
         )
 
 

@@ -224,7 +224,7 @@ def _refuse_unreadable(kind: Any) -> None:  # noqa: ANN401 - an expanded schema
             _refuse_unreadable(branch)
     else:
         if kind["type"] == "array" and _takes_no_bytes(kind["items"]):
-            raise Unreadable("an array of items that take no bytes, of which one row could hold a billion")
+            raise Unreadable("an array of items without bytes: one row could hold a billion")
         for inner in (kind.get("items"), kind.get("values"), *(field["type"] for field in kind.get("fields", ()))):
             if inner is not None:
                 _refuse_unreadable(inner)

@@ -52,7 +52,7 @@ def _check_domain(options: Options) -> None:
         raise InvalidArgument("domain_group_column", "does not go with {unknown_domain}", "leave it out")
     if "found" in options and "domain_group_column" in options:
         raise InvalidArgument(
-            "found", "does not go with {domain_group_column}: found items are of no group", "leave it out"
+            "found", "does not go with {domain_group_column}: found items belong to no group", "leave it out"
         )
     for name in {"domain_column", "domain_group_column"} & set(options):
         if "domain" not in options:
@@ -91,7 +91,7 @@ def _check_groups(options: Options) -> bool:
     """Whether the options name groups. Reads no file. Raises InvalidArgument if half of it is missing."""
     if "group_column" in options and "groups" not in options:
         raise InvalidArgument(
-            "group_column", "needs {groups}: the public list of groups, of which every one is published"
+            "group_column", "needs {groups}: the public list of groups; every one of them is published"
         )
     for name in ("groups", "groups_per_user"):
         if name in options and "group_column" not in options:

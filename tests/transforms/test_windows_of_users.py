@@ -327,7 +327,7 @@ def test_rankings_count_as_many_users_as_the_bound_lets_through() -> None:
     [
         ({"max_windows_per_user": 0}, "max_windows_per_user must be a whole number of at least 1, got 0"),
         ({"max_windows_per_user": True}, "max_windows_per_user must be a whole number of at least 1"),
-        ({"period": None}, "max_windows_per_user needs a declared period, in so many of whose windows"),
+        ({"period": None}, "max_windows_per_user needs a declared period: a user counts in so many of its windows"),
     ],
 )
 def test_what_is_refused(change: dict[str, Any], message: str) -> None:

@@ -130,7 +130,7 @@ class Restricted(RestrictedMechanism):
             )
         if self.mechanism.guarantee.answer != "sequence":
             raise InvalidArgument(
-                "mechanism", f"must answer with a sequence, whose order the tests follow, got {verbatim(name)}"
+                "mechanism", f"must answer with a sequence, since the tests follow its order, got {verbatim(name)}"
             )
         object.__setattr__(self, "mechanism", replace(self.mechanism, cap=self.cap))
 

@@ -78,7 +78,7 @@ def test_what_was_published_is_listed_from_then_on(folder: Path) -> None:
     (folder / f"out/weekly-{WEEKS[1]}.csv").unlink()
     (folder / f"out/weekly-{WEEKS[3]}.csv").unlink()
     done = report(folder, "--window-end", "2026-02-02")
-    assert done.status == 2 and f"weekly-{WEEKS[1]}.csv is missing, whose items are listed" in done.err
+    assert done.status == 2 and f"weekly-{WEEKS[1]}.csv is missing, and its items are on the list" in done.err
     assert caught_up(folder) == published
 
 

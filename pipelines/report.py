@@ -302,7 +302,5 @@ def account_of(options: Options) -> Account | None:
     if ledger is None and dataset is None:
         return None
     if ledger is None or dataset is None:
-        raise InvalidArgument(
-            "ledger", "and {dataset} go together: where spending is kept, and what is charged"
-        )
+        raise InvalidArgument("ledger", "and {dataset} go together: where spending is kept, and what is charged")
     return Account(ledger, dataset, options.get("report_name"))

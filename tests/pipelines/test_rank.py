@@ -467,7 +467,7 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     assert repr(by_name) == f"Rankings(release={release.id!r}, windows=1, k=3)"
     for more, told in (
         ({}, "epsilon must be given"),
-        ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon goes with a mechanism's name"),
+        ({"epsilon": 1.0, "mechanism": Joint(1.0)}, "epsilon must be left out: Joint"),
         ({"epsilon": 1.0, "mechanism": "jont"}, "did you mean joint"),
     ):
         with pytest.raises(InvalidArgument, match=told):

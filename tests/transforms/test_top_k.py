@@ -102,7 +102,7 @@ def test_a_mechanism_is_an_object_or_a_name() -> None:
     assert rankings(flat_pairs(), mechanism="joint", epsilon=JOINT.epsilon) == rankings(flat_pairs())
     for more, told in (
         ({"mechanism": "joint"}, "epsilon must be given"),
-        ({"epsilon": 1}, "epsilon goes with a mechanism's name"),
+        ({"epsilon": 1}, "epsilon must be left out: Joint"),
         ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply"),
     ):
         with pytest.raises(InvalidArgument, match=told):

@@ -105,7 +105,7 @@ def make_mechanism(name: str, **parameters: object) -> Mechanism:
 
 def not_beside_an_object(field: str, mechanism: Mechanism) -> InvalidArgument:
     """The refusal of a parameter that is given beside a mechanism which has its own."""
-    return InvalidArgument(field, "goes with a mechanism's name only", f"{type(mechanism).__name__}(...) has its own")
+    return InvalidArgument(field, "must be left out", f"{type(mechanism).__name__}(...) has its own")
 
 
 def with_budget(

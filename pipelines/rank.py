@@ -305,7 +305,7 @@ class Rankings:
         )
 
     def html(self) -> str:
-        """A page that stands alone, to be handed on."""
+        """A page that stands alone, to be passed on."""
         return page(self.report())
 
     def write(self, path: str, overwrite: bool = False) -> None:

@@ -213,7 +213,7 @@ def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books:
         "privacy_unit": privacy.unit,
         "privacy_unit_details": f"Adjacent datasets differ by {how} {privacy.unit}. {who_counts(manifest)}",
         "privacy_parameters": {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {}),
-        "privacy_parameters_details": f"One who is in all windows: {_numbers(everything)}." if everything else None,
+        "privacy_parameters_details": f"A person in all windows: {_numbers(everything)}." if everything else None,
         "model_name": "Central",
         "actors": f"A trusted curator runs private-topk over the rows{by}. Whoever reads a ranking and its manifest is "
         "not trusted.",

@@ -18,7 +18,7 @@ _WEAK = math.log(100)
 _WIDTH = 100
 NOT_PRIVATE = (
     "This ranking is not private. It was made for a test, without noise or with noise that anybody can "
-    "take off, and must not be handed on."
+    "take off, and must not be passed on."
 )
 
 
@@ -36,14 +36,14 @@ def in_words(report: PublishedReport) -> list[str]:
         added = (
             "the epsilons and the deltas of these windows are added"
             if most is None
-            else (f"one who is in all of them is protected by {_budget(most)}")
+            else (f"a person in all of them is protected by {_budget(most)}")
         )
         sentences.append(
-            f"Each window has this budget of its own. Of a person who is active in several of the "
-            f"{windows} windows, what these tell adds up: {added}."
+            "Each window has this budget of its own. For a person who is active in several of the "
+            f"{windows} windows, the budgets add up: {added}."
         )
     if privacy.epsilon > _WEAK:
-        sentences.append("A factor above 100 is a weak promise: who knows much already may learn much from this.")
+        sentences.append("A factor above 100 is a weak promise: those who know much already may learn much from this.")
     if manifest.delta_of_a_shared_hash:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
@@ -104,7 +104,7 @@ def who_counts(manifest: Manifest) -> str:
     groups = manifest.groups
     of_groups = f" Each counted in at most {groups.per_user:,} of the groups of a window." if groups else ""
     return (
-        "A person is one value of the user column: who has two accounts is protected as two."
+        "A person is one value of the user column: somebody with two accounts is protected as two people."
         f"{most}{of_groups}{of_windows}"
     )
 

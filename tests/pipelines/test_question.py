@@ -46,7 +46,7 @@ def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> N
     ), "as one Gaussian"
     days = [{"start": f"2026-01-{n:02}T00:00:00Z", "end": None, "returned": 1} for n in range(1, 29)]
     facts = manifest(all_windows={"epsilon": 15.3, "delta": 1e-6}, windows=days)
-    assert "one who is in all of them is protected by epsilon 15.3 and delta 1e-06" in str(
+    assert "a person in all of them is protected by epsilon 15.3 and delta 1e-06" in str(
         in_words(PublishedReport([], facts))
     )
 

@@ -69,7 +69,7 @@ def test_releases_of_one_question_are_a_series_as_files_and_as_a_folder(tmp_path
     assert command("show", f"{tmp_path}/days", "--html", page).status == 0
     folder = page.read_text()
     assert "<h1>Daily top 2, 1970-01-01 to 1970-01-02</h1>" in folder and "Places over 2 windows" in folder
-    assert "of the 2 windows, what these tell adds up" in folder.replace("several ", ""), folder
+    assert "of the 2 windows, the budgets add up" in folder.replace("several ", ""), folder
     assert "<dd>2 releases, " in folder
     assert command("show", *reversed(files), "--html", page, "--overwrite").status == 0 and page.read_text() == folder
 

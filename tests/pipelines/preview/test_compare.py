@@ -307,9 +307,7 @@ def test_an_object_has_its_own_budget() -> None:
         ("neighbours", {"neighbours": "replace-one", "mechanism": Joint(1.0)}),
         ("parameters", {"parameters": {"kbar": 9}, "mechanism": Joint(1.0)}),
     ):
-        with pytest.raises(
-            InvalidArgument, match=rf"{told} must be left out: \w+\(\.\.\.\) has its own"
-        ):
+        with pytest.raises(InvalidArgument, match=rf"{told} must be left out: \w+\(\.\.\.\) has its own"):
             preview(GAPS, k=3, **mistake)  # type: ignore[call-overload]
     composed = preview(GAPS, k=3, mechanism=Joint(1.0), delta=1e-6, privacy_unit="user", horizon=52, draws=2)
     assert not composed["joint"].pure and composed["joint"].mechanism.parameter("epsilon") > 1 / 52

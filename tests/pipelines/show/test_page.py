@@ -436,7 +436,7 @@ def test_a_snippet_is_whole(tmp_path: Path) -> None:
         == 4
         == len([its for its in grouped.of("svg") if "role" in its])
     ), "groups apart"
-    assert "adds up" in snippet(PAGES["weeks"], "here")
+    assert "the budgets add up" in snippet(PAGES["weeks"], "here")
 
 
 def test_windows_are_told_apart_whatever_their_length() -> None:

@@ -14,6 +14,7 @@ from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.gaussian import Gaussian
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.mechanism import Mechanism
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 from private_topk.transforms.mechanisms.oneshot import Oneshot
 from private_topk.transforms.mechanisms.peeling import Peeling
 from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
@@ -33,10 +34,15 @@ LARGE = 2.0
 _CAUTION = Fraction(1, 2)  # canonical is all or nothing: it must be ahead with this part of its epsilon too
 _AHEAD = 2 / 3  # what adds less than this part of the noise of k releases is not beaten by canonical
 _BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
-# How far one noise in a thousand reaches above the median, for a scale of 1: what lifts an item among many others.
-_EXPONENTIAL = _LAPLACE = math.log(500)
-_GUMBEL = math.log(math.log(2)) - math.log(-math.log1p(-1 / 1000))
-_NORMAL = 3.0902323
+_REACH = {
+    "exponential": math.log(500),
+    "laplace": math.log(500),
+    "gumbel": math.log(math.log(2)) - math.log(-math.log1p(-1 / 1000)),
+    "logistic": math.log(999),
+    "half-logistic": math.log(1999 / 3),
+    "gaussian": 3.0902323,
+}
+"""How far one noise in a thousand reaches above the median, for a scale of 1: what lifts an item among many others."""
 _T = TypeVar("_T")
 _SETS_NEED = 2  # with k = 1 a set is a sequence, which canonical spends half of epsilon on
 
@@ -144,15 +150,12 @@ def _of_releases(mechanism: Mechanism, k: int) -> float:
 
 
 def _releases(mechanism: Mechanism, k: int) -> float:
-    return _EXPONENTIAL * _of_releases(mechanism, k)
+    return _REACH["exponential"] * _of_releases(mechanism, k)
 
 
-def _laplace(mechanism: Mechanism, k: int, items: int) -> float:
-    return _LAPLACE * _of_releases(mechanism, min(k, mechanism.parameter("max_items_per_user") or k))
-
-
-def _peeled(mechanism: Mechanism, k: int, items: int) -> float:
-    return _GUMBEL * mechanism.sensitivity / float(cast("CdpPeeling | RestrictedGumbel", mechanism).share(k))
+def _noisy(mechanism: Mechanism, k: int, items: int) -> float:
+    noise, scale = cast(NoisyOrder, mechanism).noise_and_scale(items, k)
+    return _REACH[noise] * float(scale)
 
 
 def _order_of_weights(mechanism: Mechanism, k: int, items: int) -> float:
@@ -165,19 +168,15 @@ def _weights(mechanism: Mechanism, k: int, items: int) -> float:
 
 def _bent(mechanism: Weighted, scale: Fraction) -> float:
     bends = mechanism.max_items_per_user > mechanism.whole_items
-    return _NORMAL * float(scale) / UNIT * (_BENDS if bends else 1)
+    return _REACH["gaussian"] * float(scale) / UNIT * (_BENDS if bends else 1)
 
 
 _PUBLIC: Mapping[str, Callable[[Mechanism, int, int], float]] = {
-    Oneshot.about.name: lambda its, k, items: _releases(its, k),
-    Peeling.about.name: lambda its, k, items: _GUMBEL * _of_releases(its, k),
-    CdpPeeling.about.name: _peeled,
-    Laplace.about.name: _laplace,
-    Gaussian.about.name: lambda its, k, items: _NORMAL * float(cast(Gaussian, its).scale(items)),
+    **{kind.about.name: _noisy for kind in (Oneshot, Peeling, CdpPeeling, Laplace, Gaussian)},
     WeightedOrder.about.name: _order_of_weights,
 }
 _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {
-    RestrictedGumbel.about.name: _peeled,
+    RestrictedGumbel.about.name: lambda its, k, items: _noisy(cast(RestrictedGumbel, its).inner(k), k, items),
     WeightedGaussian.about.name: _weights,
 }
 _FINDS = Choice(WeightedGaussian.about.name, "without a number of items it publishes all above its threshold")

@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
     publish_counts,
 )
+from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
 from private_topk.transforms.testing import Law, check_neighbours
 from private_topk.transforms.testing.checks import check_pair
 from tests.transforms.mechanisms import test_noisy_order, test_sequences, test_sets, test_unknown_domain
@@ -128,6 +129,9 @@ def test_the_cap_is_a_parameter_that_is_left_out_where_users_are_counted() -> No
 def test_the_mechanism_inside_a_framework_has_the_same_cap() -> None:
     made = Restricted(Laplace(1.0), 1.0, 0.1, cap=60)
     assert made.mechanism.cap == 60 and replace(made, cap=1).mechanism.cap == 1
+    named = [mechanism_of(name, "replace-one", 60) for name in UNKNOWN]
+    inside = [its.inner(3) for its in named if isinstance(its, RestrictedMechanism)]
+    assert len(inside) == 4 and {(its.cap, its.parameter("neighbours")) for its in inside} == {(60, "replace-one")}
 
 
 @dataclass(frozen=True)

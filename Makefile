@@ -75,8 +75,8 @@ kafka: .venv/installed
 
 # The version check and the venv come first, so that what is missing is named by what it is.
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' \
-	    || { echo "private-topk needs Python 3.10 to 3.13: make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' \
+	    || { echo "private-topk needs Python 3.11 to 3.14: make PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "apt-get install python3-venv, then make again"; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
 

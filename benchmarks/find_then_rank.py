@@ -66,7 +66,7 @@ def _commits() -> tuple[list[Pairs], int]:
     with gzip.open(FOLDER / "commits.csv.gz", "rt") as lines:
         rows = list(csv.DictReader(lines))
     users, items = (np.unique([row[name] for row in rows], return_inverse=True)[1] for name in ("user", "item"))
-    times = np.array([datetime.fromisoformat(row["time"].replace("Z", "+00:00")).timestamp() for row in rows])
+    times = np.array([datetime.fromisoformat(row["time"]).timestamp() for row in rows])
     start, end = np.quantile(times, [0.05, 1])
     weeks = np.floor((times - start) / (end - start) * WEEKS * (1 - 1e-9)).astype(int)
     pairs = [np.unique(np.stack([users[weeks == week], items[weeks == week]]), axis=1) for week in range(WEEKS)]

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from benchmarks.servers.flink import Cluster, job_server
 from private_topk.runners.portable import reachable
 
 PARTITIONS, WINDOWS = 4, 24
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 LOAD = "import time\nend = time.time() + 3600\nwhile time.time() < end: pass"
 """A process that keeps one core busy, for an hour at most."""
 

@@ -167,7 +167,7 @@ def _wrong(asked: Question, told: str) -> str | None:
 
 
 def _seconds(moment: str | None) -> int:
-    return 0 if moment is None else int(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp())
+    return 0 if moment is None else int(datetime.fromisoformat(moment).timestamp())
 
 
 def fuzz(questions: int, executions: int, seed: int, first: int = 0) -> Iterator[Answer]:

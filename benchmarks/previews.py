@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from private_topk.pipelines.preview import PublicCounts, Zipf, preview
 SHAPES = {"flat": Zipf(0.6, 300, 1000, 5), "Zipf": Zipf(1.0, 300, 1000, 5), "steep": Zipf(1.5, 300, 1000, 5)}
 MECHANISMS = ("joint", "pnf-peeling", "cdp-peeling")
 WINDOWS, K, EPSILON, DELTA = 200, 10, 0.5, 1e-6
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def write_rows(counts: np.ndarray, path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from airflow.decorators import dag, task
 from airflow.exceptions import AirflowFailException
@@ -22,7 +22,7 @@ come yet ends with 3, which Airflow tries again later."""
 
 @dag(
     schedule="0 6 * * 1",
-    start_date=datetime(2026, 1, 5, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 5, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     default_args={"retries": 48, "retry_delay": timedelta(hours=1)},

@@ -7,7 +7,7 @@ or cleared repeats the same release, since its id comes from the schedule.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from airflow import DAG
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
@@ -19,7 +19,7 @@ WHEEL = "file:///home/airflow/gcs/data/private_topk-0.1.0-py3-none-any.whl"
 with DAG(
     dag_id="weekly_private_ranking",
     schedule="0 3 * * 1",
-    start_date=datetime(2026, 1, 5, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 5, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     tags=["privacy"],

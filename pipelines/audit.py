@@ -6,7 +6,7 @@ import csv
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -46,7 +46,7 @@ from private_topk.transforms.testing.audit.distinguish import Drawn
 from private_topk.transforms.testing.audit.paths import rankings_of
 from private_topk.transforms.windows import Period
 
-_START, _DAY = datetime(2020, 1, 1, tzinfo=timezone.utc), timedelta(days=1)
+_START, _DAY = datetime(2020, 1, 1, tzinfo=UTC), timedelta(days=1)
 _FILES, _MIN, _FAULTS = 3, 20, 3
 
 

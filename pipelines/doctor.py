@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import distribution
 from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
@@ -144,7 +144,7 @@ def _clock() -> Iterator[Diagnosis]:
     with tempfile.NamedTemporaryFile() as file:
         off = abs(os.stat(file.name).st_mtime - time.time())
     built = max(os.stat(__file__).st_mtime - 86_400, 0)
-    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     if time.time() < built:
         yield Diagnosis("clock", "wrong", f"{now} is before these files were written: set the clock")
     elif off > 60:

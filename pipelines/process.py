@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from types import FrameType, MappingProxyType
 from typing import TextIO
 
@@ -120,7 +120,7 @@ class JsonLines(io.TextIOBase):
     def _put(self, line: str, facts: Mapping[str, object] = MappingProxyType({})) -> None:
         message = line.rsplit("\r", 1)[-1].strip().removeprefix(_PROGRAM)
         if message:
-            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             entry = {"time": now, "level": self.level, "message": message, **facts}
             self._sink = self._sink or sys.stderr
             self._sink.write(json.dumps(entry, ensure_ascii=False) + "\n")

@@ -6,7 +6,7 @@ Titles, listeners and plays are made up. A few tracks rise and fall over the wee
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import fastavro
@@ -17,7 +17,7 @@ from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
 
 EVENTS = 200_000
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 WEEKS = 4
 _LISTENERS = 8_000
 _WEEK = timedelta(days=7)

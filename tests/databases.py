@@ -112,5 +112,5 @@ def let_pass(url: str, time: timedelta) -> None:
             noted = set(connection.scalars(sql.text(f"select {column} from private_topk_{table}"))) - {None}
             update = sql.text(f"update private_topk_{table} set {column} = :then where {column} = :text")
             for text in sorted(noted, reverse=time < timedelta()):  # so that no row is moved twice
-                then = f"{datetime.fromisoformat(text.replace('Z', '+00:00')) - time:%Y-%m-%dT%H:%M:%SZ}"
+                then = f"{datetime.fromisoformat(text) - time:%Y-%m-%dT%H:%M:%SZ}"
                 connection.execute(update, {"text": text, "then": then})

@@ -62,7 +62,7 @@ def check_legible(record: Entry | Reservation) -> None:
 
 def moment(text: str) -> datetime:
     """The moment that a ledger has noted. Raises ValueError for a text that is none."""
-    read = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    read = datetime.fromisoformat(text)
     if read.tzinfo is None:
         raise ValueError
     return read

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sql
@@ -123,7 +123,7 @@ class Connection:
     def now(self) -> datetime:
         """The database's own time, to the second: clocks of those who call may be wrong."""
         clock = sql.text(f"select {_KINDS[self._connection.dialect.name].clock}")
-        return datetime.fromtimestamp(int(self._connection.execute(clock).scalar_one()), timezone.utc)
+        return datetime.fromtimestamp(int(self._connection.execute(clock).scalar_one()), UTC)
 
     def datasets(self) -> list[str]:
         """The names of all datasets that have a budget."""

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -416,7 +416,7 @@ def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | N
     from private_topk.pipelines.preview.expected import expected_of
     from private_topk.transforms.windows import Period
 
-    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    start = datetime(2026, 1, 5, tzinfo=UTC)
     a_week = Period(start, start + timedelta(days=7))  # for the sample, of which a window is taken
     expected, *_ = expected_of(options["like"], None, a_week).values()
     shared = {**options, "k": k, "privacy_unit": "user", "horizon": windows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
@@ -183,7 +183,7 @@ def _in_zone(value: datetime, zone: tzinfo) -> datetime:
     """The moment in UTC, since in Python a local time that comes twice, or never, equals no moment of another zone."""
     moment = value if value.tzinfo else value.replace(tzinfo=zone)
     try:
-        return moment.astimezone(timezone.utc)
+        return moment.astimezone(UTC)
     except OverflowError:  # in the year 1 or 9999, where no period ends
         return moment
 

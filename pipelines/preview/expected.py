@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import groupby, product
 from typing import Any, Protocol
@@ -50,7 +50,7 @@ _IN_TEXT = {
     "amount": number,
 }
 _RANK, _REACHES = re.compile(r"rank[1-9]\d{0,11}"), 2
-_ANY = Period(datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(2000, 1, 2, tzinfo=timezone.utc))
+_ANY = Period(datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 2, tzinfo=UTC))
 
 _SINGLE = 20_000
 _GROWTH = 1.001

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -233,7 +233,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
             )
             for ranking in in_order(map(self.in_columns, rankings))
         )
-        return msgspec.structs.replace(self, windows=windows, released=f"{datetime.now(timezone.utc):%Y-%m-%d}")
+        return msgspec.structs.replace(self, windows=windows, released=f"{datetime.now(UTC):%Y-%m-%d}")
 
     def at(self, path: str, ranking: bytes) -> Manifest:
         """The manifest of a ranking file with this content."""

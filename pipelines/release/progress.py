@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -224,7 +224,7 @@ class Announcer:
         """Write the progress of the stream as JSON, replacing the file as a whole."""
         left = self._left()
         facts = {
-            "time": utc_text(datetime.now(timezone.utc), "seconds"),
+            "time": utc_text(datetime.now(UTC), "seconds"),
             "windows": len(self._closing),
             "published": len(self._closing) - len(left),
             "next_window": left[0] if left else None,

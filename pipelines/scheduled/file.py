@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -198,7 +198,7 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
         )
     if values[REMEMBER] and not values["domain.unknown"]:
         raise document.error(REMEMBER, f"{REMEMBER} needs domain.unknown: of a public domain every item is listed")
-    schedule = Schedule(first.astimezone(timezone.utc), every, zone, horizon)
+    schedule = Schedule(first.astimezone(UTC), every, zone, horizon)
     try:
         schedule.period(max(horizon or 1, 1) - 1)
     except (OverflowError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
@@ -106,4 +106,4 @@ class Schedule:
         if self._steps is not None:
             return self._steps.moment(number)
         assert isinstance(self.every, timedelta)
-        return (self.first + number * self.every).astimezone(timezone.utc)
+        return (self.first + number * self.every).astimezone(UTC)

@@ -211,7 +211,7 @@ def _from_json_lines(content: bytes) -> Rows:
     rows = [json.loads(line) for line in content.decode().split("\n") if line]
     for row in rows:
         for name in ("window_start", "window_end"):
-            row[name] = row[name] and datetime.fromisoformat(row[name].replace("Z", "+00:00"))
+            row[name] = row[name] and datetime.fromisoformat(row[name])
     return rows
 
 

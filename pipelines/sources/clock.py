@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def now_of(estimator: Any) -> Timestamp:  # noqa: ANN401
 
 def this_moment() -> str:
     """The time of the launch, as text: rows that arrive from now on are read, which no other launch reads."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def moment_of(text: str, field: str) -> int:
@@ -76,12 +76,12 @@ def moment_of(text: str, field: str) -> int:
     Raises InvalidArgument of the field.
     """
     try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgument(
             field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}"
         ) from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 class StreamTracker(RestrictionTracker):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as field_of
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -308,7 +308,7 @@ def _time_or_amount(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, bool | np.bool_ | np.timedelta64):
         return _UNREADABLE
     if isinstance(value, datetime):
-        return (value if value.tzinfo is None else value.astimezone(timezone.utc)).isoformat().encode()
+        return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat().encode()
     if isinstance(value, date):
         return value.isoformat().encode()
     if isinstance(value, np.datetime64):

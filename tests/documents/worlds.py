@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from private_topk.pipelines.sample import write_sample
@@ -102,7 +102,7 @@ def clone(folder: Path) -> None:
 
 def plays_of_a_shop(folder: Path) -> None:
     """`plays-*.avro` with the columns listener, track and played_at; `catalogue.txt`."""
-    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    start = datetime(2026, 1, 5, tzinfo=UTC)
     tracks = [f"Track {n}" for n in range(30)]
     write(folder / "catalogue.txt", "\n".join(tracks) + "\n")
     kind = {"type": "long", "logicalType": "timestamp-millis"}
@@ -118,7 +118,7 @@ def plays_of_a_shop(folder: Path) -> None:
 
 def small_plays(folder: Path, name: str = "plays.avro", start: str = "2026-01-05") -> None:
     """Plays in the columns that are the defaults."""
-    begin = datetime.fromisoformat(start).replace(tzinfo=timezone.utc)
+    begin = datetime.fromisoformat(start).replace(tzinfo=UTC)
     schema = avro_schema(
         user="string", item="string", country="string", time={"type": "long", "logicalType": "timestamp-millis"}
     )

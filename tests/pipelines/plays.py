@@ -6,7 +6,7 @@ import csv
 import json
 import random
 from collections import Counter, defaultdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from benchmarks.fuzz_questions import Question, expected
 from tests.pipelines.support import command, options
 
 ITEMS, LANDS = [str(n) for n in range(6)], ["fr", "de", "é ü", "7"]
-FIRST = datetime(2026, 1, 5, tzinfo=timezone.utc)
+FIRST = datetime(2026, 1, 5, tzinfo=UTC)
 NO_NOISE = "1000000"
 Row = dict[str, Any]
 
@@ -125,7 +125,7 @@ def check(found: list[Row], words: Row, windows: int = 3) -> None:
     assert truth is not None, "no hash has a say in it"
     rankings: defaultdict[tuple[int, str | None], list[Row]] = defaultdict(list)
     for row in found:
-        start = datetime.fromisoformat(row["window_start"].replace("Z", "+00:00")).timestamp()
+        start = datetime.fromisoformat(row["window_start"]).timestamp()
         rankings[int(start), row.get("group")].append(row)
     assert len(rankings) >= windows * (3 if grouped and unknown else len(LANDS) if grouped else 1)
     for place, rows in rankings.items():

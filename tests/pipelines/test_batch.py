@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.pipelines.support import SHARED, Done, command, options, to_avro, wri
 
 ITEMS = [f"item {n:03d}" for n in range(150)]
 SECRET = "a secret of more than sixteen bytes"
-UTC = timezone.utc
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_a_bundle_that_is_run_again_changes_nothing(folder: Path) -> None:
 
 
 def test_bounds_below_a_second(folder: Path) -> None:
-    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
         {"user": user, "item": ITEMS[hour], "time": (start + timedelta(hours=hour)).isoformat()}
         for hour in (0, 1, 5, 6, 7, 11, 13)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_a_domain_of_consecutive_integers() -> None:
 
 
 def at(day: int) -> float:
-    return datetime(2026, 1, day, tzinfo=timezone.utc).timestamp()
+    return datetime(2026, 1, day, tzinfo=UTC).timestamp()
 
 
 def test_declared_windows_are_published_empty_or_not() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,8 @@ from tests.pipelines.sources.contract import SourceContract
 from tests.pipelines.support import command, to_parquet, write
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 
-START, END = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (5, 12))
-ROWS = [
-    {"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 7, tzinfo=timezone.utc)} for n in range(70)
-]
+START, END = (datetime(2026, 1, day, tzinfo=UTC) for day in (5, 12))
+ROWS = [{"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 7, tzinfo=UTC)} for n in range(70)]
 PLAYS, RANKINGS = "bigquery://my-project:shop.plays", "bigquery://my-project:shop.rankings"
 SNAPSHOT = f"gs://{BUCKET}/snapshots"
 RANKED = {

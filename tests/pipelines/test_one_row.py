@@ -6,7 +6,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -101,7 +101,7 @@ HONEST: dict[str, list[Any]] = {
         datetime(2026, 1, 7, 3, tzinfo=timezone(timedelta(hours=4))),
         "2026-01-06T08:00:00",
         date(2026, 1, 7),
-        int(datetime(2026, 1, 7, 22, tzinfo=timezone.utc).timestamp()),
+        int(datetime(2026, 1, 7, 22, tzinfo=UTC).timestamp()),
     ],
 }
 
@@ -205,7 +205,7 @@ def counted(rows: object, **changes: Any) -> dict[Any, float]:  # noqa: ANN401
 def test_hostile_rows_move_no_count_of_others(holder: str) -> None:
     """Whatever may stand in a row stands in one of each column at once."""
     asked = {"period": PERIOD, "amounts": Amounts.of(100), "groups": ["1", "2"]}
-    days = [datetime(2026, 1, day, tzinfo=timezone.utc) for day in (6, 7)]
+    days = [datetime(2026, 1, day, tzinfo=UTC) for day in (6, 7)]
     expected = {(days[0], "1", "tea"): 12, (days[0], "2", "cake"): 7, (days[1], "2", "tea"): 6}
     parts = [among(role, list(ANYTHING.values()), first=True) for role in HONEST]
     many = len(ANYTHING)

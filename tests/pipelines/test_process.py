@@ -195,7 +195,7 @@ def told(text: str) -> list[tuple[str, str]]:
     found = [json.loads(line) for line in text.splitlines()]
     assert all(list(one)[:3] == ["time", "level", "message"] for one in found)
     assert all(len(one) == 3 or one["event"] == "dropped_rows" for one in found)
-    assert all(datetime.fromisoformat(one["time"].replace("Z", "+00:00")).tzinfo for one in found)
+    assert all(datetime.fromisoformat(one["time"]).tzinfo for one in found)
     return [(one["level"], one["message"]) for one in found]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +20,7 @@ from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows.period import period_of
 from tests.pipelines.support import manifest, question_of
 
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 WEEKS = Period(START, START + timedelta(28), timedelta(7))
 TEA = ["tea", "cake", "scone"]
 

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -47,7 +47,7 @@ from private_topk.transforms.testing import fixed_release
 from tests.pipelines.support import command, options
 
 ITEMS = [f"track {n}" for n in range(12)]
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 ROWS = pl.DataFrame(
     {
         "listener": [f"u{n % 41}" for n in range(600)],

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -119,7 +119,7 @@ def test_a_window_that_is_lost_whole_is_told(
     """Also in the books: the charge is not noted as released."""
     dropping(monkeypatch, lost)
     write(tmp_path / "timed.csv", [{"user": "u", "item": "a", "time": f"2026-01-0{n}"} for n in (1, 2, 3)])
-    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
     period = Period(start, start + timedelta(days=3), timedelta(days=1))
     question = replace(charged.question, period=period)
     sink = sink_of(f"{tmp_path}/{output}")

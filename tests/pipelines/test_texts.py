@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
@@ -67,9 +67,6 @@ def test_lengths() -> None:
             duration(text)
     with pytest.raises(ValueError, match="day, week, month, quarter, year; got 'Week'"):
         window_length("Week")
-
-
-UTC = timezone.utc
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import apache_beam as beam
@@ -20,7 +20,6 @@ from private_topk.transforms import Period, PrivateTopK, Ranking, Release, Relea
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows import CalendarWindows, SlidingWindows, microseconds
 
-UTC = timezone.utc
 START = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin; the clock changes that night
 HOUR = timedelta(hours=1)
 DOMAIN = [f"item {n}" for n in range(12)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
 
 ITEMS, GROUPS, DAYS = ["a", "b", "c"], ["north", "south", "west"], 3
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(days=DAYS), timedelta(days=1))
 KEY = ReleaseKey.held(b"the key of the choices, no secret")
 USERS = 13_500

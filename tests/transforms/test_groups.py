@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -69,7 +69,7 @@ def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: i
         assert alone.tolist() == kept[mine].tolist(), "a user's groups hang on others"
 
 
-WEEK = Period(datetime(2026, 1, 5, tzinfo=timezone.utc), datetime(2026, 1, 8, tzinfo=timezone.utc), timedelta(days=1))
+WEEK = Period(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC), timedelta(days=1))
 SLIDING = Period.of("2026-01-05", "2026-01-08", "2d", slide="1d")
 Played = tuple[str, str, str, int]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections import defaultdict
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from private_topk.transforms.windows import Period
 from tests.transforms.pipelines import added_up
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 SHARDS = 3
 SIZES = {"public": 50, "many codes": (2 << 20) + 7, "unknown": 0}
 WEEK = Period(START, START + timedelta(days=7), timedelta(days=1))
@@ -211,7 +211,7 @@ def test_labels_meet_in_more_item_shards_where_there_is_more_input(windows: int)
 
 
 def test_windows_are_drawn_together_as_long_as_they_are_small() -> None:
-    start, day = datetime(2026, 1, 5, tzinfo=timezone.utc), timedelta(days=1)
+    start, day = datetime(2026, 1, 5, tzinfo=UTC), timedelta(days=1)
 
     def together(domain: PublicDomain | RangeDomain | UnknownDomain, windows: int) -> int:
         return Partitioning.of(domain, Period(start, start + windows * day, day)).windows_per_group

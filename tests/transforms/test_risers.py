@@ -7,7 +7,7 @@ import random
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -53,7 +53,7 @@ from tests.transforms.pipelines import added_up, outcome
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
 KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAIN = PublicDomain.of(ITEMS)
-DAY, START = 86_400, datetime(1970, 1, 2, tzinfo=timezone.utc)
+DAY, START = 86_400, datetime(1970, 1, 2, tzinfo=UTC)
 DAYS = Period(START, START + timedelta(days=3), timedelta(days=1))
 ONE_DAY = Period(START, START + timedelta(days=1))
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -274,7 +274,7 @@ def test_which_window_is_the_one_before() -> None:
     assert weeks.with_one_before().windows()[1:] == weeks.windows() and len(weeks) == 3
     whole = Period.of("2026-01-12", "2026-01-14")
     assert [str(window.start)[:10] for window in whole.with_one_before().windows()] == ["2026-01-10", "2026-01-12"]
-    february = Risers(1, datetime(2026, 1, 1, tzinfo=timezone.utc)).input_period(Period.of("2026-02-01", "2026-03-01"))
+    february = Risers(1, datetime(2026, 1, 1, tzinfo=UTC)).input_period(Period.of("2026-02-01", "2026-03-01"))
     assert [str(window.start)[:10] for window in february.windows()] == ["2026-01-01", "2026-02-01"]
     with pytest.raises(ValueError, match="must have a window before it"):
         Period.of("0001-01-02", "0001-01-12").with_one_before()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -201,8 +201,8 @@ def test_shards_may_come_in_any_order() -> None:
 
 
 HOURS = Period(
-    datetime(2026, 1, 5, tzinfo=timezone.utc),
-    datetime(2026, 1, 5, 10, tzinfo=timezone.utc) + timedelta(days=5),
+    datetime(2026, 1, 5, tzinfo=UTC),
+    datetime(2026, 1, 5, 10, tzinfo=UTC) + timedelta(days=5),
     timedelta(hours=1),
 )
 ROWS = [

@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,6 @@ from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
 ITEMS = [f"item {n}" for n in range(200)]
 JOINT = Joint(epsilon=1.0)
 RELEASE = Release(ReleaseKey.fresh(), "test 1")
-UTC = timezone.utc
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import apache_beam as beam
@@ -31,7 +31,7 @@ from private_topk.transforms.windows import (
 )
 from private_topk.transforms.windows.calendar import skipped_days
 
-UTC, BERLIN = timezone.utc, ZoneInfo("Europe/Berlin")
+BERLIN = ZoneInfo("Europe/Berlin")
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 START, END = datetime(2026, 1, 5, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)

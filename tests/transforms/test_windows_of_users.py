@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
@@ -47,7 +47,7 @@ from tests.transforms.pipelines import added_up, outcome
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
 KEY = ReleaseKey.held(b"0123456789abcdef")
 DOMAINS = {"public": PublicDomain.of(ITEMS), "unknown": UnknownDomain()}
-DAY, START = 86_400, datetime(1970, 1, 1, tzinfo=timezone.utc)
+DAY, START = 86_400, datetime(1970, 1, 1, tzinfo=UTC)
 DAYS = Period(START, START + timedelta(days=5), timedelta(days=1))
 SLIDING = Period.of("1970-01-01", "1970-01-06", "2d", slide="1d")
 Rows = list[tuple[str, str, str, int]]

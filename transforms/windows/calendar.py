@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import count, groupby
 from typing import ClassVar, NamedTuple
@@ -158,7 +158,7 @@ def first_moment(reading: datetime, zone: ZoneInfo) -> datetime:
     02:30, which it never shows, is the moment half an hour later, shown as 03:30. A midnight that is jumped over is the
     moment of the jump, since no zone has jumped from before midnight to after it since 1970.
     """
-    return reading.replace(tzinfo=zone, fold=0).astimezone(timezone.utc)
+    return reading.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
 def came_before(moment: datetime, zone: ZoneInfo) -> datetime | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -207,7 +207,7 @@ Instants = NDArray[np.int64]
 
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -246,5 +246,5 @@ def utc_text(moment: datetime, timespec: str = "auto") -> str:
 
 
 def _stamp(moment: datetime) -> str:
-    text = moment.astimezone(timezone.utc)
+    text = moment.astimezone(UTC)
     return text.strftime("%Y%m%dT%H%M%SZ") if text.microsecond == 0 else text.strftime("%Y%m%dT%H%M%S.%fZ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from multiprocessing.connection import Connection
 from urllib.parse import quote
@@ -25,7 +25,7 @@ from tests.databases import let_pass
 
 JOINT = MECHANISMS["joint"]
 DAY = timedelta(days=1)
-MONDAY = datetime(2026, 1, 5, tzinfo=timezone.utc)
+MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 def budget(epsilon: str = "1", delta: str = "0", unit: str = "user-window", **more: str) -> Budget:
@@ -68,7 +68,7 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
 
 
 def test_what_is_read_is_what_was_charged(url: str) -> None:
-    ledger, before = Ledger(url), datetime.now(timezone.utc).replace(microsecond=0)
+    ledger, before = Ledger(url), datetime.now(UTC).replace(microsecond=0)
     ledger.create(budget("1", "1e-6", "user", neighbours="replace-one"))
     asked = request(
         "a", 0.1, weeks(4), parameters={"mechanism": "joint", "k": 3, "neighbours": "replace-one"}, unit="user"
@@ -85,10 +85,8 @@ def test_what_is_read_is_what_was_charged(url: str) -> None:
     )
     assert entry.cost == Cost(Fraction(0.1), Fraction(0), Fraction(0.1) ** 2 / 8)
     assert (entry.windows, entry.k) == (weeks(4), 3)
-    charged, ended = (
-        datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (entry.charged, str(entry.finished))
-    )
-    assert before <= charged + DAY <= ended <= datetime.now(timezone.utc) and entry.outcome == "released"
+    charged, ended = (datetime.fromisoformat(text) for text in (entry.charged, str(entry.finished)))
+    assert before <= charged + DAY <= ended <= datetime.now(UTC) and entry.outcome == "released"
 
 
 def test_a_repeat_costs_nothing_and_anything_else_costs(url: str) -> None:
@@ -155,10 +153,10 @@ def test_calendars_add_up_with_other_windows_where_they_overlap(url: str) -> Non
     ledger = Ledger(url)
     ledger.create(budget("1"))
     assert ledger.charge(request("months", 0.5, Windows.of(months))).used == 0.5
-    first = datetime(2026, 10, 26, tzinfo=timezone.utc)
+    first = datetime(2026, 10, 26, tzinfo=UTC)
     with pytest.raises(InvalidArgument, match=r"1 spent \+ 0.25 asked = 1.25"):
         ledger.charge(request("a week", 0.25, Windows.of(Period(first, first + 7 * DAY))))
-    hour = datetime(2026, 10, 31, 23, tzinfo=timezone.utc)
+    hour = datetime(2026, 10, 31, 23, tzinfo=UTC)
     assert ledger.charge(request("an hour", 0.5, Windows.of(Period(hour, hour + DAY / 24)))).used == 1
     assert ledger.charge(request("months", 0.5, Windows.of(months))).outcome == "started", "a repeat is known"
     assert ledger.read().charges[0].windows == Windows.of(months)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -20,7 +20,6 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import Risers
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, microseconds
 
-UTC = timezone.utc
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 ONE_DAY = Period(START, START + DAY)

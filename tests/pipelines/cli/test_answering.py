@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -192,7 +192,7 @@ def test_the_sample(folder: Path) -> None:
 
 
 def test_exact_numbers_and_moments_have_a_form(capsys: pytest.CaptureFixture) -> None:
-    print_json([Fraction(1, 3), datetime(2026, 1, 5, tzinfo=timezone.utc)])
+    print_json([Fraction(1, 3), datetime(2026, 1, 5, tzinfo=UTC)])
     assert json.loads(capsys.readouterr().out) == [math.nextafter(1 / 3, 1), "2026-01-05T00:00:00Z"], "rounded up"
     with pytest.raises(TypeError):
         print_json(object())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import Done, command, write
 
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 ITEMS = ["Tea", "cake", "scone"]
 SECRET = "secret"
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -154,7 +154,7 @@ def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
 
 
 def report(folder: Path, release: Release) -> Report:
-    start = datetime(2026, 1, 5, tzinfo=timezone.utc)
+    start = datetime(2026, 1, 5, tzinfo=UTC)
     period = Period(start, start + timedelta(days=14), timedelta(days=7))
     spec = Question(TopK(2, Joint(epsilon=1.0), ["a", "b", "c"]), period=period, release=release)
     return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))

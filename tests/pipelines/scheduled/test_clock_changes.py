@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -40,7 +40,7 @@ CHANGES = [
 
 def schedule(zone: str, day: str, every: timedelta | str, before: timedelta = 2 * DAY) -> Schedule:
     first = (datetime.fromisoformat(day) - before).replace(tzinfo=ZoneInfo(zone))
-    return Schedule(first.astimezone(timezone.utc), every, ZoneInfo(zone))
+    return Schedule(first.astimezone(UTC), every, ZoneInfo(zone))
 
 
 @pytest.mark.parametrize("every", [HOUR, HOUR / 2, 36 * HOUR, DAY, "day", 2 * DAY, "week"], ids=str)
@@ -109,10 +109,10 @@ def test_a_day_that_never_was_is_no_period() -> None:
 @pytest.mark.parametrize("every", [HOUR, "day", "month"], ids=str)
 def test_far_ends_do_not_overflow(every: timedelta | str) -> None:
     found = schedule("Europe/Berlin", "2026-01-01", every, timedelta(0))
-    until = datetime(9999, 12, 30, tzinfo=timezone.utc)
+    until = datetime(9999, 12, 30, tzinfo=UTC)
     number = found.ended(until)
     assert found.period(number - 1).end <= until
-    assert found.ended(datetime.max.replace(tzinfo=timezone.utc)) >= number
+    assert found.ended(datetime.max.replace(tzinfo=UTC)) >= number
 
 
 HOURLY = """\

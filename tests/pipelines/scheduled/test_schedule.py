@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -10,17 +10,17 @@ import pytest
 from private_topk.pipelines.scheduled.schedule import Schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
-UTC = ZoneInfo("UTC")
+UTC_ZONE = ZoneInfo("UTC")
 
 
 def schedule(
-    every: timedelta | str, first: str = "2026-01-05", zone: ZoneInfo = UTC, horizon: int | None = None
+    every: timedelta | str, first: str = "2026-01-05", zone: ZoneInfo = UTC_ZONE, horizon: int | None = None
 ) -> Schedule:
-    return Schedule(datetime.fromisoformat(first).replace(tzinfo=zone).astimezone(timezone.utc), every, zone, horizon)
+    return Schedule(datetime.fromisoformat(first).replace(tzinfo=zone).astimezone(UTC), every, zone, horizon)
 
 
 @pytest.mark.parametrize("every", ["day", "week", "month", "quarter", "year", timedelta(days=7), timedelta(hours=5)])
-@pytest.mark.parametrize("zone", [UTC, BERLIN])
+@pytest.mark.parametrize("zone", [UTC_ZONE, BERLIN])
 @pytest.mark.parametrize("horizon", [None, 1, 7])
 def test_periods_follow_each_other_and_are_found_by_their_end(
     every: timedelta | str, zone: ZoneInfo, horizon: int | None
@@ -63,4 +63,4 @@ def test_calendar_lengths_keep_the_local_clock() -> None:
 )
 def test_other_ends_are_refused_with_those_there_are(end: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        schedule("week", horizon=5).number(datetime.fromisoformat(end).replace(tzinfo=timezone.utc))
+        schedule("week", horizon=5).number(datetime.fromisoformat(end).replace(tzinfo=UTC))

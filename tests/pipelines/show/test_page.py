@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import random
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
 from tests.pipelines import support
 
-START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+START = datetime(2026, 1, 5, tzinfo=UTC)
 HOSTILE = [
     "<script>alert(1)</script>",
     "</style><script>x</script>",
@@ -351,7 +351,7 @@ def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
     assert titled(*days) == "Daily top 3, 2026-01-05 to 2026-01-07"
     assert titled(*days, slide=timedelta(days=6)).startswith("Top 3, 2025-12-30"), "windows that overlap are no days"
     assert titled(*days[:2]) == "Top 3, 2026-01-05"
-    months = [datetime(2026, month, 1, tzinfo=timezone.utc) for month in (1, 2, 3, 4)]
+    months = [datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2, 3, 4)]
     assert titled(*months) == "Monthly top 3, 2026-01-01 to 2026-03-31"
     hours = [START + timedelta(hours=n) for n in range(3)]
     assert titled(*hours) == "Hourly top 3, 2026-01-05 00:00 to 2026-01-05 02:00 UTC"
@@ -440,7 +440,7 @@ def test_a_snippet_is_whole(tmp_path: Path) -> None:
 
 
 def test_windows_are_told_apart_whatever_their_length() -> None:
-    first = datetime(1, 1, 1, tzinfo=timezone.utc)
+    first = datetime(1, 1, 1, tzinfo=UTC)
     assert when(first, first + timedelta(days=7)) == "0001-01-01 00:00 to 0001-01-08 00:00 UTC"
     assert when(first, first + timedelta(seconds=1)) == "0001-01-01 00:00:00 to 0001-01-01 00:00:01 UTC"
     assert when(first + timedelta(milliseconds=5), first + timedelta(minutes=1)).startswith(

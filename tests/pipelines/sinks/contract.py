@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from dataclasses import FrozenInstanceError, is_dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import apache_beam as beam
@@ -23,7 +23,7 @@ from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
 RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "of the contract")
 OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")

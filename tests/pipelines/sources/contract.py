@@ -8,7 +8,7 @@ import pickle
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from private_topk.transforms.windows import Period
 from tests.pipelines.support import Read, Rows, packed, read, write
 
 KEY = ReleaseKey.held(b"a key of the tests, which is no secret")
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
 ROWS = [
     {"user": f"u{n}", "item": f"i{n % 7}", "time": (START + timedelta(hours=n % 48)).isoformat()} for n in range(200)

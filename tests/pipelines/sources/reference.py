@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 FACTORS = {"s": 10**6, "ms": 10**3, "us": 1}
@@ -141,8 +141,8 @@ def micros_of(value: Any, unit: str) -> int | None:  # noqa: ANN401
     elif isinstance(value, int | float) and not isinstance(value, bool):
         found = micros_of_number(value, unit)
     elif isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        found = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        found = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     elif isinstance(value, date):
         found = (value.toordinal() - EPOCH) * 86_400 * 10**6
     else:

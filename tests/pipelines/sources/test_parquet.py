@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.pipelines.support import Rows, read, reasons, write
 
 TIMED = Columns(time="time")
 NAIVE = datetime(2026, 1, 1, 12)
-NOON = NAIVE.replace(tzinfo=timezone.utc)
+NOON = NAIVE.replace(tzinfo=UTC)
 MICROS = 1_767_268_800_000_000
 
 
@@ -237,7 +237,7 @@ def test_old_timestamps_of_96_bits_do_not_wrap_around(tmp_path_factory) -> None:
     table = pa.table({"user": ["a", "b", "c"], "item": ["i"] * 3, "time": pa.array(moments, pa.timestamp("us"))})
     pq.write_table(table, sink, use_deprecated_int96_timestamps=True, compression="none")
     path = write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue())
-    micros = [int(moment.replace(tzinfo=timezone.utc).timestamp()) * 10**6 for moment in moments]
+    micros = [int(moment.replace(tzinfo=UTC).timestamp()) * 10**6 for moment in moments]
     assert [time for _, _, time in read(path, TIMED).rows] == micros
     # A day whose microseconds wrap around to the second row's, and one whose milliseconds are those of no window.
     day, content = 215_965_024, sink.getvalue()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ from tests.transforms.pipelines import outcome
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
 NAMES = pa.schema({"u": pa.string()})
 ONE, TWO = UUID("6b1f7e7c-0d6c-4c5e-9a56-0f0f9f1f2f30"), UUID(int=5)
-NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 class Column(NamedTuple):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -134,7 +134,7 @@ def test_a_stream_that_is_told_to_end_leaves_no_job(
     made_up: Commits, cluster: Cluster, workers: list[str], rankings: Path, tmp_path: Path
 ) -> None:
     """It would publish on, and keep the slots from the next."""
-    today = datetime.now(timezone.utc)
+    today = datetime.now(UTC)
     days = (f"--from={today:%Y-%m-%d}", f"--to={today + timedelta(days=4):%Y-%m-%d}")
     log, asked = tmp_path / "log", made_up.question("--window", "1d", *days)
     arguments = [

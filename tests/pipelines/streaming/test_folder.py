@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -177,11 +177,11 @@ def test_what_is_renamed_late_is_late_live_and_when_repeated(prism_runner: str, 
     """The whole way: published live on Prism, and the same bytes again by a run that finds all files there."""
     incoming, log, start = tmp_path / "incoming", tmp_path / "log", int(time.time()) + 12
     incoming.mkdir()
-    at = datetime.fromtimestamp(start, timezone.utc).isoformat()
+    at = datetime.fromtimestamp(start, UTC).isoformat()
     # The late ones are all of one item, which the first window without them is not led by, whatever the noise.
     rows = [(f"u{n}", f"item {min(n % 7, n % 13) if n < 100 else 6}", at) for n in range(300)]
     commits = Commits(tmp_path, rows)
-    window = ("--window", "4s", "--from", at, "--to", datetime.fromtimestamp(start + 12, timezone.utc).isoformat())
+    window = ("--window", "4s", "--from", at, "--to", datetime.fromtimestamp(start + 12, UTC).isoformat())
     arguments = [
         "--input",
         f"{incoming}/*.jsonl",

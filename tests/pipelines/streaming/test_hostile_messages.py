@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import apache_beam as beam
@@ -26,7 +26,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
 from tests.transforms.streams import Collect, streaming
 
-START, HOUR, DAYS = datetime(2026, 1, 1, tzinfo=timezone.utc), 3600, 3
+START, HOUR, DAYS = datetime(2026, 1, 1, tzinfo=UTC), 3600, 3
 FIRST = int(START.timestamp())
 PERIOD = Period(START, START + DAYS * timedelta(days=1), timedelta(days=1), timedelta(hours=1))
 ITEMS = ["a", "b", "c", "d"]

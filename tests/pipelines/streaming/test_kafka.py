@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -321,7 +321,7 @@ def test_the_logs_clock_publishes_live_and_late_rows_are_dropped(
 
 
 def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rankings: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -139,7 +139,7 @@ def test_a_topic_without_stamps_of_the_broker_is_refused(broker: Topics, behind:
     broker.create(name, 1)
     period = short_windows(time.time() - 5, 20, 1)
     producer = Producer({"bootstrap.servers": broker.address})
-    far = int(datetime(2100, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
+    far = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)
     producer.produce(name, a_row("mallory"), timestamp=far)
     assert producer.flush(10) == 0
     source = source_at(broker, name)
@@ -181,7 +181,7 @@ def test_messages_deleted_before_they_are_read_fail_the_report(broker: Topics) -
     # Another launch is told before it starts, unless it begins after what is gone.
     with pytest.raises(InvalidArgument, match="deleted messages which may be of the horizon"):
         source_at(broker, "deleted").check(period)
-    start = datetime.now(timezone.utc).isoformat()
+    start = datetime.now(UTC).isoformat()
     source_at(broker, "deleted", start=start).check(period)
     source_at(broker, "deleted").check(short_windows(time.time() + 5, 10, 1))
 
@@ -213,7 +213,7 @@ def test_a_start_in_time_is_the_same_wherever_it_is_asked(broker: Topics) -> Non
     broker.create("entered", 1, **STAMPED)
     broker.send("entered", 1, [("u", a_row("before"))])
     time.sleep(0.05)
-    start = datetime.now(timezone.utc).isoformat()
+    start = datetime.now(UTC).isoformat()
     time.sleep(0.05)
     broker.send("entered", 1, [("u", a_row("after"))])
     period = short_windows(time.time() - 1, 3, 1)

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,7 +115,7 @@ def test_live_equals_the_rows_that_were_on_time(google: Google, tmp_path: Path) 
     start = int(time.time()) + 3
     messages, counting = schedule(start)
     ends = start + WINDOWS * LENGTH + SLACK
-    iso = [datetime.fromtimestamp(at, timezone.utc).isoformat() for at in (start, start + WINDOWS * LENGTH)]
+    iso = [datetime.fromtimestamp(at, UTC).isoformat() for at in (start, start + WINDOWS * LENGTH)]
     write(tmp_path / "items.txt", "\n".join(ITEMS) + "\n")
     write(tmp_path / "key", "a key of the tests, which is no secret\n")
     question = [

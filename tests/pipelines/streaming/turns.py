@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def in_the_background(work: Callable[[], None]) -> threading.Thread:
 
 def short_windows(start: float, length: float, count: int) -> Period:
     """So many windows of so many seconds from a moment on."""
-    from datetime import datetime, timedelta, timezone
+    from datetime import datetime, timedelta
 
-    first = datetime.fromtimestamp(int(start * 1000) / 1000, timezone.utc)
+    first = datetime.fromtimestamp(int(start * 1000) / 1000, UTC)
     return Period(first, first + count * timedelta(seconds=length), timedelta(seconds=length))

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import ClassVar
@@ -119,7 +119,7 @@ def test_a_riser_whose_user_changed_groups_costs_one_draw(mechanism: Mechanism, 
         hold(replace(mechanism, neighbours="add-remove", cap=before + now, negative_sensitivity=before), k, before, now)
 
 
-JANUARY, MARCH = (datetime(2026, month, 1, tzinfo=timezone.utc) for month in (1, 3))
+JANUARY, MARCH = (datetime(2026, month, 1, tzinfo=UTC) for month in (1, 3))
 
 
 def parts(mechanism: Mechanism, k: int, before: int, now: int) -> list[Fraction]:

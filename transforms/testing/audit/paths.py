@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +24,7 @@ from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 
 _DAY, _MINUTE = timedelta(days=1), 60_000_000
-_START = datetime(2026, 1, 5, tzinfo=timezone.utc)
+_START = datetime(2026, 1, 5, tzinfo=UTC)
 _DAYS = 3
 _CENTURY = 100 * 365 * 24 * 60 * _MINUTE
 _PERIODS = {

@@ -95,7 +95,7 @@ def rank(
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint". By default one
             that applies is chosen by the arguments alone, and told on stderr with its reason (docs/choosing.md).
         domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
-            path of a file; or `UnknownDomain()`, with a mechanism for it such as "limit-domain".
+            path of a file; or `UnknownDomain()`, which needs a delta.
         epsilon: with a mechanism's name, or without one.
         user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
             makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.

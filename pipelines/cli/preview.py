@@ -339,7 +339,7 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
         f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
         f"{number(planned.total.delta)} in all, over {over}"
     )
-    print(f"{mechanism.about.name} is chosen: {reason}\n" if reason else "")
+    print(f"{mechanism.about.name} is chosen, since {reason}\n" if reason else "")
     _print_shares(planned, of)
     if planned.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1

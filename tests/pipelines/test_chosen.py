@@ -1,4 +1,4 @@
-"""A ranking without a mechanism: which is chosen, the same by every road, told with its reason, and never by rows."""
+"""A ranking without a mechanism: which is chosen, the same by every door, told with its reason, and never by rows."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_share_of_a_window_decides_and_a_plan_says_so(asked: dict[str, Any],
     told = facts(asked, **WEEKS, privacy_unit="user")
     assert told["mechanism"].startswith(f"{name}, chosen since ")
     planned = command("plan", *options(**asked, windows=6))
-    assert f"{name} is chosen: " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
+    assert f"{name} is chosen, since " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
     plain = json.loads(command("plan", *options(**asked, windows=6), "--json").out)
     assert plain["mechanism"] == name
     # What comes second may reach less far in a list of known length.

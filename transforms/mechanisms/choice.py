@@ -33,6 +33,7 @@ LARGE = 2.0
 
 _CAUTION = Fraction(1, 2)  # canonical is all or nothing: it must be ahead with this part of its epsilon too
 _AHEAD = 2 / 3  # what adds less than this part of the noise of k releases is not beaten by canonical
+_WHOLE = 100  # from here on digits behind the point tell nothing
 _BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
 _REACH = {
     "exponential": math.log(500),
@@ -90,12 +91,15 @@ def choose(
             return Choice("canonical", f"epsilon is at least {LARGE:g}, and the order is not wanted")
     rest = [name for name in reaches if name != least]
     if not rest:
-        return Choice(least, "nothing else that adds noise to counts applies")
+        return Choice(least, "no other mechanism that adds noise to counts applies")
     second = min(rest, key=lambda name: reaches[name])
-    far, further = f"{reaches[least]:,.3g}", f"{reaches[second]:,.3g}"
-    beside = f"as of {second}" if far == further else f"of {second} by {further}"
-    far = f"one in a thousand lifts a count by {far}, {beside}"
-    return Choice(least, f"its noise reaches least far: {far}")
+    far, further = _shown(reaches[least]), _shown(reaches[second])
+    beside = f"as with {second}" if far == further else f"with {second} {further}"
+    return Choice(least, f"it adds the least noise: one count in 1,000 gains {far} or more, {beside}")
+
+
+def _shown(reach: float) -> str:
+    return f"{reach:,.0f}" if reach >= _WHOLE else f"{reach:.3g}"
 
 
 def chosen(

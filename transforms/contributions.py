@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -23,7 +23,17 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
 _ALWAYS_HELD = 20_000
-_CLOSED = (-1, 0, NOTHING)
+
+
+class _Held(NamedTuple):
+    """The state beside the bag of pairs: how many distinct ones it holds, how many rows came since, and the receipt."""
+
+    distinct: int
+    added: int
+    received: Receipt
+
+
+_CLOSED = _Held(-1, 0, NOTHING)
 
 
 class BoundContributions(beam.PTransform):
@@ -191,7 +201,7 @@ class CountOnArrivalDoFn(beam.DoFn):
             return
         if state is None:
             end.set(window.max_timestamp())
-        distinct, added, received = state or (0, 0, NOTHING)
+        distinct, added, received = state or _Held(0, 0, NOTHING)
         received += receipt
         if added + rows > max(distinct, self._always_held):
             table = self._counter.user_shard.distinct([*pairs.read(), table])
@@ -199,7 +209,7 @@ class CountOnArrivalDoFn(beam.DoFn):
             distinct, added, rows = len(table), 0, 0
         if len(table):
             pairs.add(table)
-        held.write((distinct, added + rows, received))
+        held.write(_Held(distinct, added + rows, received))
 
     @on_timer(_END)
     def count(
@@ -211,5 +221,5 @@ class CountOnArrivalDoFn(beam.DoFn):
         tables, state = list(pairs.read()), held.read()
         pairs.clear()
         held.write(_CLOSED)
-        counts = self._counter.counted(shard, tables, NOTHING if state is None else state[2])
+        counts = self._counter.counted(shard, tables, NOTHING if state is None else _Held(*state).received)
         yield from _marked(counts, self._any_left)

@@ -31,6 +31,15 @@ _KINDS: dict[str, tuple[type, str]] = {
 }
 
 
+class CountMoves(NamedTuple):
+    """How far one user can move published counts, as `publish_counts` and `noise_size` take it."""
+
+    max_items_per_user: int | None
+    neighbours: Neighbours
+    cap: int
+    moving: bool
+
+
 class Draws(NamedTuple):
     """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
 
@@ -97,7 +106,6 @@ class TopK:
         if self.groups is None and labels is not None:
             self._set("groups", Groups(labels))
         self.mechanism.head(self.max_items)
-        self._check_scores()
         bound = self.mechanism.parameter("max_items_per_user")
         if None not in (bound, self.max_items_per_user) and bound != self.max_items_per_user:
             raise InvalidArgument(
@@ -105,6 +113,7 @@ class TopK:
             )
         items = bound if self.max_items_per_user is None else self.max_items_per_user
         self._set("max_items_per_user", check_parameter("max_items_per_user", items))
+        self._check_scores()
         self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
         units = 1 if self.amounts is None else self.amounts.cap
         if self.risers is not None:
@@ -149,7 +158,7 @@ class TopK:
                     "needs a public domain: of an unknown one not all counts come together",
                     "leave it out",
                 )
-            if self.max_items_per_user is None and self.mechanism.parameter("max_items_per_user") is None:
+            if self.max_items_per_user is None:
                 raise InvalidArgument(
                     "publish_others", "needs {max_items_per_user}: a user is in the sum once for every item"
                 )
@@ -312,7 +321,7 @@ class TopK:
         if budget is None:
             return Draws(ranks, None)
         values, places = histogram.ranked(ranks).values, np.arange(len(ranks))
-        noisy = publish_counts(values, places, bits, *self._noise_depends_on(budget))
+        noisy = publish_counts(values, places, bits, budget.epsilon, budget.delta or None, *self._moves())
         others = None
         if budget.others is not None:
             [off] = self._noise_of_others(budget).sample(1, bits.draw())
@@ -339,16 +348,15 @@ class TopK:
         budget = self.publish_counts
         if budget is None or not published:
             return None
-        noise = noise_size(published, budget, *self._noise_depends_on(budget)[2:])
+        noise = noise_size(published, budget, *self._moves())
         if self.amounts is None:
             return noise
         stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # exactly the six digits it is rounded to
         return NoiseSize(float(stddev), self.amounts.shown(int(noise.within_95)))
 
-    def _noise_depends_on(self, budget: CountBudget) -> tuple[Any, ...]:
+    def _moves(self) -> CountMoves:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
-        limit, cap = self.max_items_per_user, self.mechanism.cap
-        return budget.epsilon, budget.delta or None, limit, neighbours, cap, self.users_move()
+        return CountMoves(self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move())
 
     def shown(self, noisy: Iterable[int]) -> tuple[int | float | None, ...]:
         """Noisy counts as they are published: as amounts where amounts are added up, None where they are hidden."""

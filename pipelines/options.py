@@ -230,7 +230,7 @@ OPTIONS: tuple[Option, ...] = (
         number,
         "W",
         _both("the most that one user adds to an item of a window; chosen without looking at the data")
-        | {"preview": "rank by sums of amounts, of which a user adds at most W to an item"},
+        | {"preview": "rank by sums of amounts; a user adds at most W to an item"},
         group=_AMOUNTS,
         field="amounts.max_value",
         beam="max_value",
@@ -239,7 +239,7 @@ OPTIONS: tuple[Option, ...] = (
         "value_resolution",
         number,
         "R",
-        _both("amounts are rounded to multiples of it, of which {max_value} is one (default: 1)")
+        _both("amounts are rounded to multiples of it; {max_value} must be one (default: 1)")
         | {"preview": "amounts are rounded to multiples of it (default: 1)"},
         group=_AMOUNTS,
         field="amounts.resolution",
@@ -662,7 +662,7 @@ OPTIONS: tuple[Option, ...] = (
         "these_counts_are_public",
         None,
         "",
-        "with {counts}: I know that these counts protect nobody",
+        "with {counts}: I know that these counts are public or made up",
         ("preview",),
         _KNOWN,
     ),
@@ -826,7 +826,7 @@ OPTIONS: tuple[Option, ...] = (
         "against",
         OneOf("previous"),
         "previous",
-        "rank by how much items rise against the window before each, whose rows are read too (docs/risers.md)",
+        "rank by how much items rise since the window before each; its rows are read too (docs/risers.md)",
         RUN,
         _WINDOWS,
         field="against.window",
@@ -933,7 +933,7 @@ OPTIONS: tuple[Option, ...] = (
         {
             "run": "direct (default), prism, flink, dataflow or portable",
             "stream": "direct (default) for trials with sources that end, prism, flink, dataflow, or portable",
-            "doctor": "whose programs must be there: direct (default), prism, flink, dataflow or portable",
+            "doctor": "check its programs: direct (default), prism, flink, dataflow or portable",
         },
         group=_RUNNING,
         field="runner.name",

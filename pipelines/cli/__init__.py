@@ -38,7 +38,7 @@ COMMANDS = {
     "sample": ("show", "write sample data: the plays of a music service"),
     "doctor": ("examine", "look whether this machine has what a run needs, and what keeps it from working"),
     "completion": ("describe", "print what a shell completes commands and arguments by"),
-    "flex-template": ("describe", "describe the Dataflow flex template, for who builds it"),
+    "flex-template": ("describe", "describe the Dataflow flex template"),
 }
 """Every command: its module, and what it does."""
 

@@ -79,7 +79,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "neighbours": [{"neighbours": "replace-one"}, {"neighbours": "add-remove"}],
     "max_items_per_user": [{"max_items_per_user": 1}],
     "like": [{"like": "zipf=1.1,items=7,users=1e6,items_per_user=3"}],
-    "on_noise": [{"on_noise": "refuse"}],
+    "on_noise": [{"on_noise": "refuse", "like": "zipf=1.1,items=7,users=1e6,items_per_user=3"}],
     "publish_counts": [{"publish_counts": 2}, {"publish_counts": None, "round_counts": None}],
     "publish_counts_delta": [{"publish_counts_delta": 1e-6}],
     "publish_others": [{"publish_others": 1, "max_items_per_user": 3}],

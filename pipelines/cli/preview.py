@@ -364,8 +364,6 @@ def _planned(options: Options, windows: int, k: int) -> tuple[_Planned, str | No
     and then why.
     """
     from private_topk.pipelines.budget.sharing import plan, windows_of_a_user
-    from private_topk.transforms.domain import RangeDomain
-    from private_topk.transforms.spec import TopK
 
     groups, most, counts = options.get("groups_per_user"), options.get("max_windows_per_user"), _counts(options)
 
@@ -383,6 +381,9 @@ def _planned(options: Options, windows: int, k: int) -> tuple[_Planned, str | No
 
     if options.get("mechanism", AUTO) != AUTO:
         return ask(options["mechanism"]), None
+    from private_topk.transforms.domain import RangeDomain  # loads Arrow
+    from private_topk.transforms.spec import TopK
+
     check_unnamed(options.get("parameters", {}))
     items, budget = RangeDomain(0, RangeDomain.LONGEST), (options["epsilon"], options.get("delta"))
     found, choice = chosen(ask_unnamed, lambda found: found.plan.mechanism, k, items.size, *budget)

@@ -231,7 +231,7 @@ def test_in_python_and_beam_yaml_risers_are_the_same(folder: Path) -> None:
     assert "within one window and the one before it have been missing" not in page
     assert "rows within one window and the one before it been missing" in page
     rows = [TimestampedValue(beam.Row(user=row["user"], item=row["item"]), row["time"]) for row in ROWS]
-    ranked = RankRows("laplace", 1e6, 6, ITEMS, against_weight=1, period={"from": "2026-01-08", "to": "2026-01-09"})
+    ranked = RankRows(1e6, "laplace", 6, ITEMS, against_weight=1, period={"from": "2026-01-08", "to": "2026-01-09"})
     told = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.rank, row.item]))
     risen = published("run", "one.csv", asked("public", "risers", NO_NOISE) | {"against_weight": 1})
     assert [item for _, (_, item) in sorted(told, key=lambda row: row[1])] == [row["item"] for row in risen[-6:]]
@@ -239,7 +239,7 @@ def test_in_python_and_beam_yaml_risers_are_the_same(folder: Path) -> None:
 
 def test_beam_yaml_takes_groups() -> None:
     rows = [beam.Row(user=f"u{n}", item="ab"[n % 2], land=LANDS[n % 2]) for n in range(6)]
-    ranked = RankRows("laplace", 1e6, 1, ["a", "b"], group="land", groups=LANDS[:2])
+    ranked = RankRows(1e6, "laplace", 1, ["a", "b"], group="land", groups=LANDS[:2])
     found = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.group, row.rank, row.item]))
     assert sorted(element for _, element in found) == [["de", 1, "b"], ["fr", 1, "a"]]
 

@@ -236,7 +236,7 @@ def test_a_refusal_is_an_error_and_the_words_stand_anywhere() -> None:
         done = command(*words)
         assert done.status == 2 and not done.out
         [(name, said)] = told(done.err)
-        assert name == "error" and said.startswith("--input, --output, --mechanism")
+        assert name == "error" and said.startswith("--input, --output, --epsilon")
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,8 @@ def test_beam_yaml_gives_rows_in_the_columns() -> None:
             pipeline
             | beam.Create(rows)
             | RankRows(
-                "joint",
                 1000.0,
+                "joint",
                 1,
                 [["DE", "tea"], ["FR", "tea"]],
                 item="country,title",
@@ -229,8 +229,8 @@ def test_beam_yaml_gives_rows_in_the_columns() -> None:
             pipeline
             | beam.Create(rows)
             | RankRows(
-                "joint",
                 1000.0,
+                "joint",
                 1,
                 ["tea"],
                 item="title",

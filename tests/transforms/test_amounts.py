@@ -162,10 +162,10 @@ def test_huge_integers_decimals_and_fractions_are_amounts() -> None:
 def test_beam_yaml_takes_a_field_of_amounts() -> None:
     minutes = [("u", "a", 500.0), ("v", "b", 40.0), ("w", "b", None)]
     rows = [beam.Row(user=user, item=item, minutes=amount) for user, item, amount in minutes]
-    rank = RankRows("laplace", 1e6, 2, ITEMS, value="minutes", max_value=60)
+    rank = RankRows(1e6, "laplace", 2, ITEMS, value="minutes", max_value=60)
     found = outcome(lambda p: p | beam.Create(rows) | rank | beam.Map(lambda row: [row.rank, row.item]))
     assert sorted(element for _, element in found) == [[1, "a"], [2, "b"]]
     with pytest.raises(ValueError, match="value needs max_value"):
-        RankRows("laplace", 1.0, 2, ITEMS, value="minutes")
+        RankRows(1.0, "laplace", 2, ITEMS, value="minutes")
     with pytest.raises(ValueError, match="max_value and value_resolution need value"):
-        RankRows("laplace", 1.0, 2, ITEMS, max_value=60)
+        RankRows(1.0, "laplace", 2, ITEMS, max_value=60)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from apache_beam.options.pipeline_options import PipelineOptions, PrismRunnerOptions
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, PrismRunnerOptions
 from apache_beam.runners.portability.job_server import StopOnExitJobServer
 from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRunner
 from apache_beam.utils import shared
@@ -51,6 +51,9 @@ def prepare(arguments: Sequence[str]) -> Launch:
     prism.prism_location = str(binary)
     if not any(word.startswith("--prism_log_level") for word in arguments):
         prism.prism_log_level = "error"
+    # Prism splits any slow bundle, also one of a stage with state: it hands out a key that is still being worked on,
+    # or a timer that fires all the same, and counts come twice (apache/beam#35771).
+    options.view_as(DebugOptions).add_experiment("prism_disable_sdf_split")
     check_environment(options, default="LOOPBACK")
     return Launch("prism", PrismJobRunner(), options, follows_slowest_reader=False)
 

@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
@@ -116,8 +117,10 @@ def _stop_servers() -> None:
     module = sys.modules.get("apache_beam.utils.subprocess_server")
     if module is not None:
         cache = module.SubprocessServer._cache
-        for owner in list(cache._live_owners):
-            cache.purge(owner)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # Beam leaves the pipe from a server open
+            for owner in list(cache._live_owners):
+                cache.purge(owner)
 
 
 def _left_running() -> dict[int, str]:

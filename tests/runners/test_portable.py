@@ -8,15 +8,21 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.coders import VarIntCoder
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.transforms.environments import PythonLoopbackEnvironment
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
 
 from private_topk.runners import prepare, prism
 from private_topk.runners.flink import FlinkJobRunner
@@ -60,6 +66,47 @@ def test_another_prism_of_the_process_is_not_ours(prism_binary: Path) -> None:
         for _ in range(2)
     ]
     assert ours[0] is ours[1] is not beams and ours[0]._job_server._path == str(prism_binary)
+
+
+class _CountSlowlyDoFn(beam.DoFn):
+    """(key, anything) to (key, how many), at the end of the window, as slow as on a busy machine."""
+
+    HELD, END = ReadModifyWriteStateSpec("held", VarIntCoder()), TimerSpec("end", TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        element: tuple[str, int],
+        window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention, as below
+        held: Any = beam.DoFn.StateParam(HELD),  # noqa: ANN401, B008
+        end: Any = beam.DoFn.TimerParam(END),  # noqa: ANN401, B008
+    ) -> None:
+        time.sleep(0.5)
+        held.write((held.read() or 0) + 1)
+        end.set(window.max_timestamp())
+
+    @on_timer(END)
+    def count(
+        self,
+        key: Any = beam.DoFn.KeyParam,  # noqa: ANN401
+        held: Any = beam.DoFn.StateParam(HELD),  # noqa: ANN401, B008
+    ) -> Iterator[tuple[str, int]]:
+        yield key, held.read()
+
+
+def test_prism_works_on_a_key_once_at_a_time_however_slow_it_is(prism_binary: Path, tmp_path: Path) -> None:
+    """Left to itself it splits the bundle after 0.2 s, and half of the elements are missing from the state."""
+    launch = prepare("prism", [f"--prism_location={prism_binary}"])
+    with beam.Pipeline(runner=launch.runner, options=launch.options) as pipeline:
+        counts = (
+            pipeline
+            | beam.Create([("key", number) for number in range(4)], reshuffle=False)
+            | beam.WindowInto(beam.window.FixedWindows(10))
+            | beam.ParDo(_CountSlowlyDoFn())
+            | beam.Map(str)
+        )
+        counts | beam.io.WriteToText(str(tmp_path / "counts"))
+    lines = [line for path in tmp_path.glob("counts*") for line in path.read_text().splitlines()]
+    assert lines == ["('key', 4)"]
 
 
 def test_nothing_is_put_together_for_workers_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

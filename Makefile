@@ -1,5 +1,5 @@
-# Two commands: `make rank` publishes a first private ranking, `make test` runs every check. `make check` is the part of
-# it that is quick and starts no server: what one runs while working.
+# Two commands: `make rank` publishes a first private ranking, `make test` runs the checks. `make check` is the part of
+# it that is quick and starts no server: what one runs while working. `make nightly` also runs the long matrices.
 PYTHON ?= python3
 BIN := .venv/bin
 SAMPLE := out/sample
@@ -7,7 +7,7 @@ SAMPLE := out/sample
 # Bytecode is kept, whatever is set: pytest takes half a minute to rewrite all assertions, and each process to compile.
 export PYTHONDONTWRITEBYTECODE =
 
-QUICK := not server and not long
+QUICK := not server and not long and not nightly
 # Whoever is done takes over tests of the others.
 SHARED := -n auto --dist worksteal
 # Tests that share a server run one after the other, and mostly wait: so there are more workers than processors.
@@ -16,7 +16,7 @@ WITH_SERVERS := -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2))) --dist 
 WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_pinned.py \
     tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
-.PHONY: rank test check lint newest oldest bench site flink-up flink-down kafka clean
+.PHONY: rank test nightly check lint newest oldest bench site flink-up flink-down kafka clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -27,8 +27,12 @@ rank: .venv/installed
 check: lint
 	$(BIN)/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
-# Everything.
+# Every kind of behaviour.
 test: lint
+	$(BIN)/python -m pytest -q $(WITH_SERVERS) -m "not nightly"
+
+# Everything, with all rows of every matrix.
+nightly: lint
 	$(BIN)/python -m pytest -q $(WITH_SERVERS)
 
 lint: .venv/tested

@@ -132,6 +132,7 @@ def test_the_front_names_what_most_programs_need() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_a_type_checker_finds_the_package_where_it_is_installed(tmp_path: Path) -> None:
     """Also after an editable install, from any folder: `make rank` leaves one."""
     (tmp_path / "own.py").write_text(

@@ -21,6 +21,7 @@ from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 Check = Callable[[World], None]
@@ -405,5 +406,6 @@ def reports(url: str) -> list[Held]:
     ]
 
 
+@pytest.mark.parametrize("url", ["sqlite", nightly("postgresql")], indirect=True)
 def test_reports(world: World, url: str) -> None:
     hold(world, "docs/reports.md", reports(url))

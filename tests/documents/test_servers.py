@@ -46,6 +46,7 @@ def test_streaming(world: World, broker: Topics, prism_runner: str) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_flink(world: World, flink_home: Path) -> None:
     clone(world.folder)
     hold(

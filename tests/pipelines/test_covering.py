@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms import user_shards
+from tests.nightly import nightly_but
 from tests.pipelines.plays import DOMAINS, LANDS, MEASURES, NO_NOISE, ROWS, asked, check, lay_out, published, write
 from tests.pipelines.support import command
 
@@ -29,7 +30,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write(f"three-{number}.csv", ROWS[number::3])
 
 
-@pytest.mark.parametrize(("domain", "measure"), CASES)
+@pytest.mark.parametrize(
+    ("domain", "measure"),
+    nightly_but(CASES, ("public", "risers"), ("range", "groups"), ("unknown", "plain"), ("unknown", "amounts")),
+)
 def test_runs_and_streams_publish_what_plain_python_counts(domain: str, measure: str, folder: None) -> None:
     check(published("run", "one.csv", asked(domain, measure, NO_NOISE)), asked(domain, measure, NO_NOISE))
     words = {**asked(domain, measure, "8" if domain == "unknown" else "1"), "max_items_per_user": 3}
@@ -88,7 +92,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly_but(KINDS, "list", "unknown"))
 def test_among_many_items_in_many_windows_the_first_day_has_one_ranking(
     kind: str, large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from private_topk import rank
 from private_topk.transforms import Period
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Amounts
+from tests.nightly import nightly
 from tests.pipelines.support import avro_schema, command, options, to_avro, to_parquet, write
 
 GOOD = {"user": "u", "item": "tea", "time": "2026-01-05", "paid": 1.5}
@@ -132,9 +133,11 @@ def ended(name: str, content: bytes, *words: str, verb: str = "run", **more: obj
     return Ended(*done, files, sorted(name for manifest in manifests for name in manifest))
 
 
+@pytest.mark.parametrize("singly", [False, nightly(True)], ids=["all at once", "one by one"])
 @pytest.mark.parametrize("ending", CONTENTS)
-def test_a_run_ends_the_same_whether_or_not_a_row_can_be_read(ending: str) -> None:
+def test_a_run_ends_the_same_whether_or_not_a_row_can_be_read(ending: str, singly: bool) -> None:
     content, inputs = CONTENTS[ending]
+    inputs = inputs if singly else [inputs[0], inputs[-1]]
     with_a_row = ended(f"rows{ending}", content(True, ending, []), "--quiet")
     assert (with_a_row.status, with_a_row.out, with_a_row.err) == (0, "", "") and with_a_row.files
     for rows in inputs:

@@ -17,6 +17,7 @@ import pytest
 from private_topk import Joint, rank
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.release import Release, ReleaseKey
+from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import (
     WEEKLY,
     WRITERS,
@@ -197,7 +198,17 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change"), CASES)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    nightly_but(
+        CASES,
+        ("rows.avro", "removed"),
+        ("rows.parquet", "replaced"),
+        ("rows.csv", "rewritten"),
+        ("rows.jsonl", "grown"),
+        ("rows.csv.gz", "damaged"),
+    ),
+)
 def test_a_file_that_was_changed_after_the_charge_is_not_drawn_from(name: str, change: str) -> None:
     content = whole_of(name)
     path = write(Path(name), content)
@@ -247,7 +258,7 @@ def test_a_file_that_comes_after_the_charge_is_not_read_and_one_that_goes_is_mis
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["rows.avro", "rows.csv"])
+@pytest.mark.parametrize("name", ["rows.avro", nightly("rows.csv")])
 def test_a_change_at_any_moment_of_a_run_gives_its_own_ranking_or_none(name: str) -> None:
     """Large enough to be read for a while, and Avro in several pieces."""
     rows = [{**row, "user": f"{row['user']} {part:060}"} for part in range(8) for row in ROWS]

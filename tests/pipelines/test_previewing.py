@@ -39,6 +39,7 @@ def rows_of(counts: list[int], days: int) -> list[dict[str, str]]:
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint") -> None:
     """200 windows of one run, each with the same counts: 200 draws of the whole path, under a given key.
 

@@ -44,6 +44,7 @@ from private_topk.transforms.domain import Domain, RangeDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.testing import fixed_release
+from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import command, options
 
 ITEMS = [f"track {n}" for n in range(12)]
@@ -160,7 +161,9 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "question", nightly_but(QUESTIONS, "sliding, counted, bounded", "a list for each group", "unknown domain")
+)
 def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release: Release) -> None:
     arguments, words = QUESTIONS[question]
     ROWS.write_parquet(tmp_path / "rows.parquet")
@@ -434,11 +437,11 @@ def test_names_complete_and_say_their_kinds() -> None:
     "domain",
     [
         pl.Series(ITEMS),
-        pl.DataFrame({"track": ITEMS}),
-        pd.Series(ITEMS),
+        nightly(pl.DataFrame({"track": ITEMS})),
+        nightly(pd.Series(ITEMS)),
         pd.DataFrame({"x": ITEMS}),
         pa.table({"x": ITEMS}),
-        pa.array(ITEMS),
+        nightly(pa.array(ITEMS)),
         tuple(ITEMS),
         "a path",
     ],

@@ -83,6 +83,7 @@ def test_the_cluster_publishes_the_same(report: Report, direct: Published, worke
     assert report.publish("flink", *place, timeout=300) == direct
 
 
+@pytest.mark.nightly
 def test_a_task_manager_killed_in_the_middle_changes_nothing(
     report: Report, direct: Published, cluster: Cluster, workers: list[str], tmp_path: Path
 ) -> None:

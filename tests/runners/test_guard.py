@@ -16,6 +16,7 @@ from private_topk.transforms import contributions, top_k
 from private_topk.transforms.assign_windows import AssignWindows
 from private_topk.transforms.completeness import checksum_in, receipt_in
 from private_topk.transforms.rows import ShardByUser, UserRows
+from tests.nightly import nightly
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
 from tests.transforms.test_completeness import PICKS, Sabotage, sabotage
@@ -84,12 +85,12 @@ def sabotage_rows(patch: pytest.MonkeyPatch, what: str, does: str) -> None:
 CASES = [
     ("direct", "run", "blocks", "drops"),
     ("direct", "run", "pieces", "doubles"),
-    ("direct", "run", "receipts", "drops"),
-    ("direct", "stream", "blocks", "doubles"),
+    nightly("direct", "run", "receipts", "drops"),
+    nightly("direct", "stream", "blocks", "doubles"),
     ("direct", "stream", "pieces", "drops"),
     ("direct", "stream", "receipts", "doubles"),
     ("prism", "stream", "pieces", "doubles"),
-    ("flink", "stream", "pieces", "drops"),
+    nightly("flink", "stream", "pieces", "drops"),
 ]
 
 

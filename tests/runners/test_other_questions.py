@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import nightly, nightly_but
 from tests.runners.conftest import Published, Report
 
 COUNTRIES = ["FR", "DE", "BR"]
@@ -38,7 +39,7 @@ QUESTIONS = {
 """Groups have each a list of items of its own, two of them a user, users who are replaced, and counts."""
 
 
-@pytest.fixture(scope="module", params=QUESTIONS)
+@pytest.fixture(scope="module", params=nightly_but(QUESTIONS, "groups", "bounded windows"))
 def asked(request: pytest.FixtureRequest, report: Report) -> list[str]:
     folder = report.folder
     items = (folder / "catalogue.txt").read_text().splitlines()
@@ -62,7 +63,7 @@ def test_repeated_bundles(report: Report, direct: Published, asked: list[str], o
     assert report.publish("direct", *asked, "--direct_runner_bundle_repeat=1", "--shards", "2") == of_direct
 
 
-@pytest.mark.parametrize("asked", ["groups", "weights", "risers"], indirect=True)
+@pytest.mark.parametrize("asked", ["groups", nightly("weights"), nightly("risers")], indirect=True)
 def test_prism(report: Report, asked: list[str], of_direct: Published, prism_binary: Path) -> None:
     assert report.publish("prism", "--prism_location", str(prism_binary), *asked) == of_direct
 

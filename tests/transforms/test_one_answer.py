@@ -30,6 +30,7 @@ from private_topk import (
 )
 from private_topk.transforms import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism
+from tests.nightly import nightly_but
 from tests.transforms.streams import streaming
 
 RELEASE = Release(ReleaseKey.held(b"a key of the tests, no secret"), "one answer")
@@ -112,7 +113,7 @@ def _keep(ranking: Any, execution: str) -> None:  # noqa: ANN401
     FOUND[execution][ranking.label()] = ranking.items, ranking.noisy_counts
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", nightly_but(CASES, "groups", "unknown, groups"))
 def test_many_windows_at_once_one_alone_and_a_stream_have_one_answer(case: str) -> None:
     """24 days of which the first one has rows, with those of the others and without them."""
     rows = rows_of(case, 2)

@@ -14,6 +14,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.transforms import CountBudget, PrivateTopK, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Joint
+from tests.nightly import nightly_but
 from tests.transforms.streams import (
     DOMAIN,
     RELEASE,
@@ -77,7 +78,7 @@ def many_rows() -> list[Row]:
     return [(f"u{n % 499}" if n % 3 else "busy", *row[1:]) for n, row in enumerate(some_rows(11, 72, 6_000))]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", nightly_but(CASES, "one window", "day", "sliding", "counts", "unknown"))
 def test_batch(case: str) -> None:
     rows = many_rows()
     np.random.RandomState(1).shuffle(rows)
@@ -85,7 +86,9 @@ def test_batch(case: str) -> None:
     assert released(beam.Pipeline(runner=FnApiRunner()), given, case, shards=64) == PINNED[case]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0]])
+@pytest.mark.parametrize(
+    "case", nightly_but((case for case in CASES if CASES[case][0]), "day", "unknown, bounded", "weights, sliding")
+)
 def test_streams(case: str) -> None:
     rows = many_rows()
     assert released(streaming("direct"), events_of(rows, 72, 1500), case, shards=1) == PINNED[case]

@@ -28,6 +28,7 @@ from private_topk.transforms.select import RankingKey, WindowCounts, _SelectDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds
+from tests.nightly import nightly
 from tests.transforms.pipelines import added_up
 
 SELECTION = TopK(2, Joint(epsilon=1.0), PublicDomain.of(["a", "b", "c"]), 5)
@@ -213,7 +214,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("groups", "most"), [(None, 4), (["a", "b"], 2)])
+@pytest.mark.parametrize(("groups", "most"), [nightly(None, 4), (["a", "b"], 2)])
 def test_only_a_single_window_may_be_too_large_for_a_worker(
     monkeypatch: pytest.MonkeyPatch, groups: list[str] | None, most: int
 ) -> None:

@@ -23,6 +23,7 @@ from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, _PutInDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
+from tests.nightly import nightly
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
@@ -121,7 +122,7 @@ def released(
 @pytest.mark.parametrize(
     ("domain", "cut", "windowed"),
     [
-        (PublicDomain.of(DOMAIN[:9]), "sliding", False),
+        nightly(PublicDomain.of(DOMAIN[:9]), "sliding", False),
         (PublicDomain.of(DOMAIN[:9]), None, True),
         (UnknownDomain(), "sliding", False),
     ],

@@ -21,6 +21,7 @@ from private_topk.transforms.plan import Execution
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import TrueTopK
 from private_topk.transforms.top_k import RankBlocks
+from tests.nightly import nightly_but
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -40,7 +41,7 @@ from tests.transforms.streams import (
 )
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", nightly_but(CUTS, "day", "sliding"))
 def test_a_stream_gives_the_rankings_of_the_batch(cut: str) -> None:
     rows = some_rows(1, 72)
     expected = batch(rows, period_of(cut))
@@ -118,7 +119,7 @@ class Note(beam.DoFn):
         Note.seen.append((element, window, time))
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", nightly_but(CUTS, "day", "sliding"))
 @pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
 def test_rankings_are_in_the_declared_windows(cut: str, streamed: bool) -> None:
     """Whatever the windows of the input were."""

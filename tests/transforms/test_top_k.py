@@ -56,6 +56,7 @@ from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
+from tests.nightly import nightly
 from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
@@ -112,13 +113,13 @@ def test_a_mechanism_is_an_object_or_a_name() -> None:
     "given",
     [
         pl.Series(ITEMS),
-        pl.DataFrame({"track": ITEMS}),
-        pd.Series(ITEMS),
+        nightly(pl.DataFrame({"track": ITEMS})),
+        nightly(pd.Series(ITEMS)),
         pd.DataFrame({"x": ITEMS}),
         pa.table({"x": ITEMS}),
-        pa.array(ITEMS),
+        nightly(pa.array(ITEMS)),
         "items.txt",
-        Path("items.csv"),
+        nightly(Path("items.csv")),
         Path("items.parquet"),
     ],
     ids=lambda it: str(it) if isinstance(it, str | Path) else f"{type(it).__module__}.{type(it).__name__}",

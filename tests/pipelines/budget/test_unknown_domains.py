@@ -20,6 +20,7 @@ from private_topk.pipelines.budget.composition import rho_within, share_under
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.testing import neighbours
+from tests.nightly import nightly, nightly_but
 from tests.transforms.mechanisms import test_unknown_domain as unknown
 
 LIMIT, PNF = (MECHANISMS[name] for name in ("limit-domain", "restricted-pnf"))
@@ -86,7 +87,7 @@ def shared(total: Total, windows: int, k: int, seen: Callable[[Cost], Cost] = la
     return make(share.epsilon, share.delta)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [("1/2", "1/10"), ("2", "1/10"), ("2", "1/100")])
+@pytest.mark.parametrize(("epsilon", "delta"), [nightly("1/2", "1/10"), ("2", "1/10"), nightly("2", "1/100")])
 def test_releases_at_their_shares_stay_within_the_total(epsilon: str, delta: str) -> None:
     total = Total(Fraction(epsilon), Fraction(delta))
     for windows, k in ((2, 2), (3, 1)):
@@ -118,6 +119,8 @@ BEFORE: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
     "weighted-gaussian, m = 20": ({"max_items_per_user": 20}, (19.5216, 41.7621, 72.3342, 150.5756)),
 }
 """The scale of the noise on a count at (1, 1e-6), k = 10, of a window of 1, 4, 12 and 52, by (epsilon, delta) alone."""
+QUICK = [name for name in BEFORE if name not in ("limit-domain", "restricted-gumbel", "top-stable, kbar = 20")]
+"""The others share their parts out by search."""
 WINDOWS = (1, 4, 12, 52)
 
 
@@ -158,14 +161,14 @@ WANTED = {
 """By how much less noise, at least. `limit-domain` is nothing but draws that zCDP suits; others have tests, too."""
 
 
-@pytest.mark.parametrize("name", BEFORE)
+@pytest.mark.parametrize("name", nightly_but(BEFORE, *QUICK))
 def test_no_window_needs_more_noise_than_before_and_many_need_far_less(name: str) -> None:
     times = WANTED.get(name, (1, 1, 1, 1))
     for found, before, less in zip(now(name), BEFORE[name][1], times, strict=True):
         assert found <= before / less * 1.0001
 
 
-@pytest.mark.parametrize("windows", [4, 12, 52])
+@pytest.mark.parametrize("windows", [nightly(4), 12, 52])
 def test_plan_run_and_ledger_share_alike(windows: int) -> None:
     """And all windows of a run fit a ledger of the same total, and not one more."""
     mechanism = LIMIT(EPSILON, MICRO)  # type: ignore[call-arg]

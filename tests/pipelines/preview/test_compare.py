@@ -186,6 +186,7 @@ def test_advice_holds_where_it_is_taken() -> None:
     assert recall(parts[3]) >= 0.5 > recall()
 
 
+@pytest.mark.nightly
 def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     """Every group that is called worth publishing is, and no other: all 30 are looked at again, alone."""
     shape, names = Zipf(1.1, 300, 50_000, 5), ("joint", "cdp-peeling")

@@ -85,8 +85,8 @@ def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
 
 
 def test_a_long_label_in_every_row_of_a_dictionary(tmp_path: Path) -> None:
-    """One user with a label of a megabyte in thousands of rows, which takes a megabyte in an honest writer's file."""
-    label, rows = "x" * (1 << 20), 3000
+    """One user with a label of a megabyte in hundreds of rows, which takes a megabyte in an honest writer's file."""
+    label, rows = "x" * (1 << 20), 300
     table = pa.table(
         {
             "user": [*(f"u{n}" for n in range(rows)), "b"],
@@ -122,7 +122,7 @@ def test_texts_stored_as_deltas_are_read(tmp_path: Path, encoding: str, kind: pa
 
 def test_a_long_label_in_every_row_of_deltas(tmp_path: Path) -> None:
     """It is stored once, and after it a few bytes a row; no more than 64 MiB and 256 rows of it are written out."""
-    label, rows = "x" * (1 << 19), 1500
+    label, rows = "x" * (1 << 19), 600
     table = pa.table({"user": [f"u{n}" for n in range(rows)] + ["b"], "item": [label] * rows + ["i"]})
     content = parquet(table, use_dictionary=False, column_encoding=dict.fromkeys(("user", "item"), DELTAS[0]))
     path = write(tmp_path / "rows.parquet", content)

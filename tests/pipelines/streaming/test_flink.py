@@ -47,6 +47,7 @@ def busy() -> Iterator[None]:
         process.kill()
 
 
+@pytest.mark.nightly
 def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     made_up: Commits, workers: list[str], busy: None, rankings: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.sources.kafka import KafkaTopic
+from tests.nightly import nightly
 from tests.pipelines.streaming.replay import (
     HORIZON,
     Commits,
@@ -46,7 +47,9 @@ def whole_topic(broker: Topics, commits: Commits) -> str:
     "window",
     [
         ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON),
-        ("--window", "28d", "--slide", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "replace-one"),
+        nightly(
+            ("--window", "28d", "--slide", "14d", *HORIZON, "--max-items-per-user", "3", "--neighbours", "replace-one")
+        ),
     ],
     ids=["calendar", "sliding"],
 )
@@ -171,7 +174,7 @@ def test_a_topic_that_is_created_anew_after_a_kill_is_no_input_to_go_on_with(
     assert published(rankings) == before
 
 
-@pytest.mark.parametrize("rows", [600, 0], ids=["other rows", "no rows"])
+@pytest.mark.parametrize("rows", [600, nightly(0)], ids=["other rows", "no rows"])
 def test_without_ids_a_topic_that_is_created_anew_is_told_by_its_first_messages(
     broker: Topics, made_up: Commits, rankings: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:

@@ -34,6 +34,7 @@ from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMecha
 from private_topk.transforms.testing import neighbours, renyi
 from private_topk.transforms.testing.checks import ORDERS
 from private_topk.transforms.testing.laws import permitted_neighbours
+from tests.nightly import nightly
 from tests.transforms.mechanisms import test_unknown_domain as unknown
 from tests.transforms.mechanisms.unknown_laws import Counts, passes, phantoms, top
 
@@ -113,7 +114,9 @@ def test_every_draw_is_paid_for_and_none_twice(mechanism: LimitDomain, k: int) -
     assert max(told(mechanism.cost(k), *pair) for pair in pairs(mechanism, k, [EQUAL])) >= 0.9
 
 
-@pytest.mark.parametrize("kind", [LimitDomain, LaplaceLimitDomain, RestrictedPnf], ids=lambda kind: kind.about.name)
+@pytest.mark.parametrize(
+    "kind", [nightly(LimitDomain), nightly(LaplaceLimitDomain), RestrictedPnf], ids=lambda kind: kind.about.name
+)
 def test_moves_of_a_part_of_what_one_user_adds_tell_no_more(kind: type[UnknownDomainMechanism]) -> None:
     """Amounts up to a cap of 2, as counts of halves: slots move by 0, 1/2 or 1, and the next count with them."""
     for mechanism, k in KINDS[kind].private:
@@ -151,7 +154,7 @@ def moves_of_tests(swap: bool) -> Iterator[tuple[tuple[Fraction, ...], tuple[Fra
             yield tuple(map(Fraction, start)), tuple(c + m for c, m in zip(start, moves, strict=True))
 
 
-@pytest.mark.parametrize("drift", [1, 2])
+@pytest.mark.parametrize("drift", [1, nightly(2)])
 def test_the_range_of_tests_is_half_as_much_again_as_their_epsilon(drift: int) -> None:
     """Candidates in a fixed order, all levels moving one way by up to 1, or under replace-one both ways."""
     epsilon, widest, furthest = Fraction(2), 0.0, 0.0

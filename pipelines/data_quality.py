@@ -19,6 +19,7 @@ from private_topk.pipelines.sources.columns import Columns, Rows, block_of, text
 from private_topk.transforms.counters import order_of_magnitude
 from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, from_microseconds
@@ -26,6 +27,7 @@ from private_topk.transforms.windows import Period, from_microseconds
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _DAY = 86_400_000_000
 _MIN, _MAX_DAYS = 100, 10
+_MAX_SHAPES, _MAX_LONG = 3, 40
 _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
 
 
@@ -38,6 +40,8 @@ class DataQuality:
         units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
             were in another unit.
         spellings: of the rows with items outside the domain, how many would be in it in another spelling.
+        shapes: of the texts that are no time, or no amount, how many look alike: by column, with 9 for every digit and
+            a for every letter.
         days: rows inside, by day since 1970 UTC.
     """
 
@@ -45,6 +49,7 @@ class DataQuality:
     lost: dict[str, int] = field(default_factory=dict)
     units: dict[str, int] = field(default_factory=dict)
     spellings: dict[str, int] = field(default_factory=dict)
+    shapes: dict[tuple[str, str], int] = field(default_factory=dict)
     days: dict[int, int] = field(default_factory=dict)
     period: Period | None = None
 
@@ -60,6 +65,10 @@ class DataQuality:
                     f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
                     f"(--time-unit {unit})"
                 )
+        for (column, shape), count in sorted(self.shapes.items(), key=lambda one: -one[1])[:_MAX_SHAPES]:
+            if count >= _MIN:
+                told = self._said(count, exact)
+                yield f"  {told} of {column!r} are like {shape}, which is not read (docs/formats.md)"
         for spelling, count in self.spellings.items():
             if 2 * count > self.lost.get("not in domain", 0) and count >= _MIN:
                 yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
@@ -117,6 +126,8 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: _
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
         _count(look.lost, reason, missing.get(reason, 0))
+    if missing.get("unreadable"):
+        _add_shapes(look, rows, columns)
     if look.period is not None:
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
@@ -134,6 +145,25 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: _
             _count(look.lost, reason.replace("_", " "), count)
     if spelled is not None:
         spelled.add(found.unknown, look.spellings)
+
+
+def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
+    for column, read in (
+        (columns.time, lambda times: to_microseconds(times, columns.unit)),
+        (columns.value, as_numbers),
+    ):
+        if column is None:
+            continue
+        values, _ = texts_of(rows.columns[column])
+        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+            continue
+        texts = values.filter(pc.and_(values.is_valid(), read(values).is_null()))
+        texts = texts.filter(pc.less_equal(pc.utf8_length(texts), _MAX_LONG))
+        for mark, kind in (("9", r"\p{Nd}"), ("a", r"\p{L}")):
+            texts = pc.replace_substring_regex(texts, kind, mark)
+        for shape in pc.value_counts(texts).to_pylist():
+            alike = (column, shape["values"])
+            look.shapes[alike] = look.shapes.get(alike, 0) + shape["counts"]
 
 
 def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:

@@ -91,7 +91,8 @@ def choose(
             return Choice("canonical", f"epsilon is at least {LARGE:g}, and the order is not wanted")
     rest = [name for name in reaches if name != least]
     if not rest:
-        return Choice(least, "no other mechanism that adds noise to counts applies")
+        unlisted = "it finds the most of those that need no list of items and apply here"
+        return Choice(least, unlisted if items is None else "no other mechanism that adds noise to counts applies")
     second = min(rest, key=lambda name: reaches[name])
     far, further = _shown(reaches[least]), _shown(reaches[second])
     beside = f"as with {second}" if far == further else f"with {second} {further}"

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, overload
 
-from private_topk.pipelines.preview.expected import Expected, weight_of
+from private_topk.pipelines.preview.expected import Expected, bent, weight_of
 from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.pipelines.question import Question
@@ -145,7 +145,8 @@ class Preview:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each mechanism, the best first: mechanism, ordered, pure, draws, and recall, order, l_inf, l_1,
-        ratio and returned, each with `_low` and `_high`, which hold it in 95 of 100 previews.
+        ratio and returned, each with `_low` and `_high`, which hold it in 95 of 100 previews, and what one ranking
+        finds nine times of ten, recall_range_low and recall_range_high.
         """
         return [outlook.to_row() for outlook in self.outlooks]
 
@@ -425,7 +426,8 @@ def _preview(
 ) -> Preview:
     if question.asked.k is None:
         raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
-    histogram = _histogram(expected, question)
+    some = counted(expected, question.asked)
+    histogram = some[0][1]
     if question.asked.domain.is_public and question.top_k.max_items > histogram.items:
         raise InvalidArgument(
             "k", f"must be at most the number of items, got k = {question.top_k.max_items} and {histogram.items} items"
@@ -436,16 +438,46 @@ def _preview(
     outlooks = []
     for name, one in list(questions.items()):
         try:
-            weight = weight_of(one.top_k.mechanism, expected)
+            weight_of(one.top_k.mechanism, expected)
         except InvalidArgument as refusal:
             left_out[name] = refusal
             del questions[name]
             continue
         tell(name)
-        outlooks.append(look(one.top_k.mechanism, histogram, one.top_k.max_items, draws, _pure(one), weight, worth))
+        outlooks.append(forecast(one.top_k, some, draws, _pure(one), worth))
     if not questions:
         raise next(iter(left_out.values()))
     return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered, draws)
+
+
+Counted = Sequence[tuple[Expected, Histogram]]
+"""What is expected, and then all that is as likely, each with its counts."""
+
+
+def counted(expected: Expected, top_k: TopK) -> Counted:
+    """What is expected of a window and all that is as likely (`bent`), with the counts that are ranked."""
+    most, unknown = top_k.max_items_per_user, not top_k.domain.is_public
+    return [(one, one.histogram(most, unknown)) for one in (expected, *bent(expected))]
+
+
+def forecast(
+    top_k: TopK, some: Counted, draws: int | None = None, pure: bool | None = None, resolution: float = 1.0
+) -> Outlook:
+    """The outlook of what a window is drawn with on the counts that are expected, with a range over all of them.
+
+    Args:
+        draws, pure, resolution: as for `look`.
+
+    Raises:
+        InvalidArgument: the mechanism does not take this k, or not these counts.
+    """
+    mechanism, k = top_k.mechanism, top_k.max_items
+
+    def of(counts: tuple[Expected, Histogram], draws: int | None) -> Outlook:
+        return look(mechanism, counts[1], k, draws, pure, weight_of(mechanism, counts[0]), resolution)
+
+    found = of(some[0], draws)
+    return found.over(of(other, min(found.draws, _FEW)) for other in some[1:])
 
 
 def _histogram(expected: Expected, question: Question) -> Histogram:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -51,6 +51,12 @@ _IN_TEXT = {
 }
 _RANK, _REACHES = re.compile(r"rank[1-9]\d{0,11}"), 2
 _ANY = Period(datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 2, tzinfo=UTC))
+
+_BENT = (0.5, 2.0)
+"""Real counts that have the reaches of two ranks fall between half and twice as steeply at the further one as a power
+of the rank does, nearly always: `python -m benchmarks.reaches` says how often recall is then within what is stated.
+"""
+_LEAST_SHIFT, _MOST_SHIFT = 1e-9 - 1, 1e6
 
 _SINGLE = 20_000
 _GROWTH = 1.001
@@ -110,19 +116,21 @@ class InAmounts:
 
 @dataclass(frozen=True)
 class Zipf:
-    """A shape: popularity falls as 1 / rank**exponent, and every user holds equally many items.
+    """A shape: popularity falls as 1 / (rank + shift)**exponent, and every user holds equally many items.
 
-    The rule: a user holds item i with probability 1 - exp(-w i**-exponent), as somebody does who takes items one after
-    the other until `items_per_user` different ones are there; w is such that the probabilities add up to that. The
+    The rule: a user holds item i with probability 1 - exp(-w (i + shift)**-exponent), as somebody does who takes items
+    one after the other until `items_per_user` different ones are there; w is such that these add up to that. The
     count of item i is `users` times its probability, rounded: what is expected, without chance. Where at most m items
     of a user are counted, each of a user's items is among them with probability m / items_per_user. Beyond 20,000 items
     ranks are taken in stretches of a thousandth, all of a stretch with the count of its middle.
 
     Args:
-        exponent: at least 0; 1 is Zipf's law, 0 makes all items alike.
+        exponent: at least 0; 1 is Zipf's law, 0 makes all items alike. Without a shift at most 10.
         items: how many there are, held or not.
         users: of one window.
         items_per_user: different ones, in one window; less than `items`.
+        shift: above -1; Mandelbrot's, 0 for none. Above 0 the curve is flat at first and then steep.
+        reaches: by which it was told, if it was (`of_reaches`): the share of the users that hold the item of a rank.
 
     Raises:
         InvalidArgument: a number breaks its rule.
@@ -132,9 +140,11 @@ class Zipf:
     items: int
     users: int
     items_per_user: float
+    shift: float = 0.0
+    reaches: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.exponent <= 10:
+        if not 0 <= self.exponent <= (math.inf if self.shift else 10):
             raise InvalidArgument("zipf", f"must be from 0 to 10, got {self.exponent:g}")
         for name, most in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
             if not 1 <= getattr(self, name) <= most:
@@ -144,11 +154,14 @@ class Zipf:
             raise InvalidArgument("items_per_user", rule, "it counts the different items of a user in one window")
 
     @classmethod
-    def of_reaches(cls, reaches: Mapping[int, Fraction | float], items: int, users: int) -> Zipf:
+    def of_reaches(
+        cls, reaches: Mapping[int, Fraction | float], items: int, users: int, steepness: float = 1.0
+    ) -> Zipf:
         """The shape in which the items of two ranks are held by given shares of the users, as far as a float tells.
 
         Args:
             reaches: the share of the users that hold the item of a rank, for two ranks: {1: 0.04, 50: 0.005}.
+            steepness: of the curve at the further rank, by that of the curve without a shift.
 
         Raises:
             InvalidArgument: they are not two, or do not fall; or a number of the shape breaks its rule.
@@ -163,14 +176,22 @@ class Zipf:
             rule = f"must say reaches between 0 and 100%, that of rank {second} not above that of rank {first}"
             raise InvalidArgument("like", rule)
         high, low = (-math.log1p(-float(share)) for share in (most, least))
-        exponent = math.log(high / low) / math.log(second / first)
+        shift = _shift(first, second, steepness)
+        exponent = math.log(high / low) / math.log((second + shift) / (first + shift))
         ranks, sizes = _slices(items)
-        held = -np.expm1(-high * (ranks / first) ** -exponent)
-        return cls(exponent, items, users, float(held @ sizes))
+        held = -np.expm1(-high * ((ranks + shift) / (first + shift)) ** -exponent)
+        told = tuple((rank, float(share)) for rank, share in sorted(reaches.items()))
+        return cls(exponent, items, users, float(held @ sizes), shift, told)
+
+    def bent(self) -> tuple[Zipf, ...]:
+        """The curves with the same two reaches that are half and twice as steep at the further; none of an exponent."""
+        if not self.reaches:
+            return ()
+        return tuple(Zipf.of_reaches(dict(self.reaches), self.items, self.users, steepness) for steepness in _BENT)
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         ranks, sizes = _slices(self.items)
-        popularity = ranks**-self.exponent
+        popularity = ((ranks + self.shift) / (1 + self.shift)) ** -self.exponent
         held = -np.expm1(-popularity * _weight(popularity, sizes, self.items_per_user))
         kept = min(1.0, (max_items_per_user or math.inf) / self.items_per_user)
         return _histogram(held * self.users * kept, sizes, unknown)
@@ -195,9 +216,10 @@ class Zipf:
         return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
 
     def summary(self) -> str:
+        bent = f", or half to twice as steep at rank {self.reaches[-1][0]}" if self.reaches else ""
         return (
-            f"Zipf {self.exponent:g}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} each "
-            "in a window"
+            f"Zipf {self.exponent:g}{bent}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} "
+            "each in a window"
         )
 
 
@@ -282,6 +304,13 @@ class Released:
         if not spread.any():
             return 1.0
         return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
+
+
+def bent(expected: Expected) -> tuple[Expected, ...]:
+    """Other counts that are as likely by what was said of them: of curves that two reaches tell (`Zipf.bent`)."""
+    if isinstance(expected, InAmounts):
+        return tuple(replace(expected, expected=one) for one in bent(expected.expected))
+    return expected.bent() if isinstance(expected, Zipf) else ()
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
@@ -598,12 +627,31 @@ def _slices(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _weight(popularity: Floats, sizes: NDArray[np.int64], wanted: float) -> float:
-    """The w for which 1 - exp(-w popularity) adds up to what is wanted, by bisection of its logarithm."""
+    """The w for which 1 - exp(-w popularity) adds up to what is wanted."""
+    return _bisected(lambda w: float(-np.expm1(-popularity * w) @ sizes), wanted)
+
+
+def _shift(first: int, second: int, steepness: float) -> float:
+    """The shift with which a curve through two ranks is so many times as steep at the second as the one without.
+
+    Or as near to that as there is: at the one end it is an exponential function, at the other rank 1 is far above all.
+    """
+    if steepness == 1:
+        return 0.0
+    apart = second - first
+
+    def steeper(least: float) -> float:  # least: the first rank with its shift
+        return second * math.log(second / first) / ((apart + least) * math.log1p(apart / least))
+
+    return min(max(_bisected(steeper, steepness) - first, _LEAST_SHIFT), _MOST_SHIFT * second)
+
+
+def _bisected(rising: Callable[[float], float], wanted: float) -> float:
+    """The positive number at which a rising function has the wanted value, by bisection of its logarithm."""
     low, high = -200.0, 200.0
     for _ in range(60):
         middle = (low + high) / 2
-        total = float(-np.expm1(-popularity * math.exp(middle)) @ sizes)
-        low, high = (middle, high) if total < wanted else (low, middle)
+        low, high = (middle, high) if rising(math.exp(middle)) < wanted else (low, middle)
     return math.exp((low + high) / 2)
 
 

@@ -8,16 +8,15 @@ from contextlib import suppress
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
-from private_topk.pipelines.preview.compare import noise_in
+from private_topk.pipelines.preview.compare import counted, forecast, noise_in
 from private_topk.pipelines.preview.expected import (
     ByGroup,
     Released,
     earlier_rankings,
     expected_of,
     falling,
-    weight_of,
 )
-from private_topk.pipelines.preview.outlook import NOISE, Outlook, look
+from private_topk.pipelines.preview.outlook import NOISE, Outlook
 from private_topk.pipelines.preview.words import named, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
@@ -48,7 +47,7 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
         return False, "not known: without a k there is no top k to find"
     unknown, items = not top_k.domain.is_public, top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
-    most, amounts = top_k.max_items_per_user, top_k.amounts
+    amounts = top_k.amounts
     by_group: ByGroup
     if top_k.risers is not None:
         if like is not None:
@@ -68,11 +67,10 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     looked: dict[str, Outlook] = {}
 
     def noise(group: str) -> bool:
-        expected = by_group[group]
-        weight, histogram = weight_of(top_k.mechanism, expected), expected.histogram(most, unknown)
-        if histogram.items < top_k.max_items and not unknown:
+        some = counted(by_group[group], top_k)
+        if not unknown and some[0][1].items < top_k.max_items:
             return False
-        looked[group] = look(top_k.mechanism, histogram, top_k.max_items, _DRAWS, weight=weight)
+        looked[group] = forecast(top_k, some, _DRAWS)
         return looked[group].recall.high < NOISE
 
     noisy = noise_in(list(by_group), noise)

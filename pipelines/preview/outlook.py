@@ -6,8 +6,8 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,8 @@ class Outlook:
         so_far: for each place of a sequence, the chance that it and all before it are right.
         recall: how much of the top k is returned; of fewer items, where fewer are held and the domain is unknown. An
             item that nobody has counts as missed.
+        recall_range: the least and the most that one ranking finds nine times of ten, whichever of the counts that are
+            looked at are the right ones.
         order: how many of the places are right, as a part of k; 0 for a set.
         l_inf, l_1: the largest and the sum of the differences between the counts of the top k and of what is returned,
             rank by rank; a place that stays empty counts as 0, and a set is put in order first.
@@ -118,6 +120,7 @@ class Outlook:
     found: tuple[Estimate, ...]
     so_far: tuple[Estimate, ...]
     recall: Estimate
+    recall_range: tuple[float, float]
     order: Estimate
     l_inf: Estimate
     l_1: Estimate
@@ -140,7 +143,13 @@ class Outlook:
         for name in _NUMBERS:
             estimate: Estimate = getattr(self, name)
             numbers |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        numbers |= dict(zip(("recall_range_low", "recall_range_high"), self.recall_range, strict=True))
         return {"mechanism": self.name, "ordered": self.ordered, "pure": self.pure, "draws": self.draws, **numbers}
+
+    def over(self, others: Iterable[Outlook]) -> Outlook:
+        """The same, with a range that holds for other counts too."""
+        low, high = zip(self.recall_range, *(other.recall_range for other in others), strict=True)
+        return replace(self, recall_range=(min(low), max(high)))
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
@@ -153,6 +162,7 @@ class Outlook:
             "draws": self.draws,
             "pure": self.pure,
             **single,
+            "recall_range": list(self.recall_range),
             **many,
         }
 
@@ -197,12 +207,19 @@ def look(
         found=_chances(found),
         so_far=_chances(np.logical_and.accumulate(right, axis=1)) if ordered else (),
         recall=number("recall", 1.0),
+        recall_range=_central([row.recall for row in rows]),
         order=mean(right.mean(axis=1), 1.0) if ordered else Estimate.known(0.0),
         l_inf=number("l_inf", largest, resolution),
         l_1=number("l_1", largest * k, resolution),
         ratio=number("ratio", 1.0),
         returned=Estimate.known(k) if mechanism.guarantee.domain == "public" else number("returned", k),
     )
+
+
+def _central(values: Sequence[float]) -> tuple[float, float]:
+    """What leaves out at most a twentieth of some values on either side."""
+    low, high = np.quantile(values, 0.05, method="lower"), np.quantile(values, 0.95, method="higher")
+    return float(low), float(high)
 
 
 def _chances(hits: NDArray[Any]) -> tuple[Estimate, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook, pooled
 
 _SURE = 0.9
-_HEAD = ("mechanism", "answer", "recall", "places right", "l_inf", "l_1", "score ratio", "returned")
+_HEAD = ("mechanism", "answer", "recall", "of one ranking", "places right", "l_inf", "l_1", "score ratio", "returned")
 _ALL_RANKS, _NAMED = 12, 4
 _SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
 
@@ -19,6 +19,7 @@ def table(outlooks: Sequence[Outlook]) -> list[str]:
             o.name,
             "set" if not o.ordered else "sequence",
             _within(o.recall),
+            _range(o),
             _within(o.order) if o.ordered else "-",
             _number(o.l_inf),
             _number(o.l_1),
@@ -117,8 +118,14 @@ def named(names: Sequence[str]) -> str:
 
 
 def _of_top(outlook: Outlook) -> str:
-    k, recall = outlook.k, outlook.recall
-    return f"{recall.value * k:.3g} of the top {k} on average ({_percent(recall)})"
+    k, recall = outlook.k, outlook.recall.value
+    return f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%), {_range(outlook)} nine times of ten"
+
+
+def _range(outlook: Outlook) -> str:
+    """What part of the top k one ranking finds nine times of ten."""
+    low, high = (f"{100 * part:.0f}" for part in outlook.recall_range)
+    return f"{low}%" if low == high else f"{low} to {high}%"
 
 
 def _percent(estimate: Estimate) -> str:

@@ -62,6 +62,23 @@ def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
     assert "to 100 are noise" in many.reasons()[2] and "It beats joint" in many.reasons()[3]
 
 
+def test_a_range_is_over_all_curves_with_the_reaches() -> None:
+    """Those that are steeper and flatter are told in any case; a declared exponent has the noise of a draw alone."""
+    shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 2000, 20_000)
+    alone = replace(shape, reaches=())
+    asked = {"k": 20, "epsilon": 1.0, "mechanism": "oneshot", "draws": 60}
+    found, one, *bent = (preview(each, **asked).best for each in (shape, alone, *shape.bent()))  # type: ignore[arg-type]
+    assert found.recall == one.recall, "the forecast itself is that of the curve"
+    lows, highs = zip(one.recall_range, *(other.recall_range for other in bent), strict=True)
+    assert found.recall_range == (min(lows), max(highs)) and found.recall_range[0] < one.recall_range[0]
+    row = preview(shape, **asked).to_rows()[0]  # type: ignore[arg-type]
+    assert (row["recall_range_low"], row["recall_range_high"]) == found.recall_range
+    low, high = (f"{100 * part:.0f}" for part in found.recall_range)
+    assert f"%), {low} to {high}% nine times of ten" in preview(shape, **asked).reasons()[0]  # type: ignore[arg-type]
+    shared = preview(InAmounts(shape, Amounts.of(4), 2), **asked, amounts=Amounts.of(4)).best  # type: ignore[arg-type]
+    assert shared.recall_range[1] - shared.recall_range[0] > one.recall_range[1] - one.recall_range[0]
+
+
 def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     found = preview(GAPS, 3, 1.0, draws=2)
     assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)

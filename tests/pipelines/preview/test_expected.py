@@ -48,6 +48,35 @@ def test_a_large_domain_is_as_a_small_one_at_the_top() -> None:
     assert np.abs(found - every).max() <= 2
 
 
+@pytest.mark.parametrize("reaches", [{1: 0.04, 50: 0.005}, {1: 0.2, 10: 0.01}, {1: 0.02, 1000: 0.001}])
+def test_bent_curves_keep_both_reaches_and_are_half_and_twice_as_steep(reaches: dict[int, float]) -> None:
+    users, (_, last) = 10**12, reaches
+
+    def steepness(shape: Zipf) -> float:
+        counts = shape.histogram(None, False).counts()
+        for rank, reach in reaches.items():
+            assert counts[rank - 1] / users == pytest.approx(reach, rel=1e-6)
+        weights = -np.log1p(-counts[[last - 2, last]] / users)
+        return float(np.log(weights[0] / weights[1]) / np.log((last + 1) / (last - 1)))
+
+    shape = Zipf.of_reaches(reaches, 3000, users)
+    flat, steep = shape.bent()
+    assert steepness(flat) == pytest.approx(shape.exponent / 2, rel=0.01)
+    assert steepness(steep) == pytest.approx(shape.exponent * 2, rel=0.01)
+    assert Zipf(1, 3000, users, 10).bent() == ()
+    assert all(one.users == 5 for one in shape.in_groups([5])["1: 5 users"].bent())
+
+
+def test_curves_between_ranks_that_are_close_bend_as_far_as_they_can() -> None:
+    """Two neighbouring ranks allow no curve of twice the steepness: what is nearest to it is an exponential."""
+    _, steep = Zipf.of_reaches({1: 0.1, 2: 0.05}, 30, 10**9).bent()
+    counts = steep.histogram(None, False).counts()
+    assert counts[:2].tolist() == [10**8, 5 * 10**7] and (counts[4:14] < counts[:10] / 16).all()
+    flat, _ = Zipf.of_reaches({10: 0.1, 20: 0.05}, 30, 10**9).bent()
+    counts = flat.histogram(None, False).counts()
+    assert [counts[9], counts[19]] == [10**8, 5 * 10**7] and counts[0] > counts[1] > counts[2]
+
+
 def test_an_unknown_domain_holds_no_item_that_nobody_holds() -> None:
     assert Zipf(2, 1000, 50, 2).histogram(None, False).smallest == 0
     assert Zipf(2, 1000, 50, 2).histogram(None, True).smallest == 1

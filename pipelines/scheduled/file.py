@@ -80,7 +80,9 @@ class Document:
             if name not in names | sections:
                 raise self.error(name, f"{name} is not known: {_hint(name, names | sections)}")
             if name in sections - names and field.value != []:
-                raise self.error(name, f"{name} must be a section of fields")
+                fields = sorted(one.removeprefix(f"{name}.") for one in names if one.startswith(f"{name}."))
+                remedy = f"write them below it, indented: {', '.join(fields)}"
+                raise self.error(name, f"{name} must be a section of fields: {remedy}")
 
     def _add(self, node: yaml.MappingNode, prefix: str) -> None:
         for key, value in node.value:

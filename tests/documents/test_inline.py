@@ -58,7 +58,7 @@ OF_JOB_SERVER = set(
 )
 """Options that Beam's job server for Flink knows, and is asked about when it runs."""
 OF_BENCHMARKS = set(
-    "--cases --cluster --epsilons --job --large --minutes --results --rows --seeds --shapes --sorts".split()
+    "--cases --cluster --epsilons --exponent --job --large --minutes --results --rows --seeds --shapes --sorts".split()
 )
 
 

@@ -102,8 +102,6 @@ def _previews(
     previews: list[Preview] = []
     with _progress() as tell:
         for shape, k, epsilon in settings:
-            if len(settings) > 1 and not sys.stderr.isatty():
-                print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
             by_group = expected_counts(options, shape, domain.size or None if domain else None)
             question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
             if list(by_group) != [""]:
@@ -113,6 +111,8 @@ def _previews(
                         "groups have a preview of one {k}, one {epsilon} and one number of {items}, without {recall}",
                     )
                 return preview(by_group, question, mechanism=tried, draws=arguments.draws, tell=tell, **offered)
+            if len(settings) > 1 and not sys.stderr.isatty():
+                print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
             expected = by_group[""]
             if arguments.recall is not None:
                 question = _solved(question, expected, k is None, float(arguments.recall), names, offered, tell)

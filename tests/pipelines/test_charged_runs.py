@@ -227,27 +227,6 @@ def test_runs_of_a_horizon_fill_the_ledger_exactly(
     assert "does not suffice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--horizon", "6"], "--horizon needs --privacy-unit user"),
-        (["--horizon", "1", "--privacy-unit", "user"], "--horizon must be at least the 2 windows of this run, got 1"),
-        (["--ledger", "sqlite:///b.db"], "--ledger and --dataset go together"),
-        (
-            ["--ledger", "sqlite:///b.db", "--dataset", "x"],
-            "does not exist: open one with `private-topk budget create --ledger sqlite:///b.db",
-        ),
-        (["--privacy-unit", "user", "--mechanism", "cdp-peeling"], "--delta must be given for cdp-peeling"),
-        (["--privacy-unit", "user", "--delta", "2"], "--delta must lie strictly between 0 and 1"),
-        (["--privacy-unit", "user", "--gamma", "1"], "--gamma does not apply to joint"),
-    ],
-)
-def test_bad_arguments(place: Path, capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
-    assert main(arguments("a", "--epsilon", "1", *more, weeks=2)) == 2
-    assert message in capsys.readouterr().err
-    assert not list(place.glob("a.*"))
-
-
 @pytest.mark.long
 def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> None:
     url = "sqlite:///budget.db"

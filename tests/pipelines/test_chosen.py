@@ -188,28 +188,6 @@ def test_a_name_is_told_by_nobody(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"k": 3, "epsilon": 1, "unknown_domain": True}, "--delta must be given where the domain is unknown: "),
-        ({"epsilon": 1, "unknown_domain": True}, "--delta must be given where the domain is unknown: "),
-        ({"epsilon": 1, "delta": 1e-6, "unknown_domain": True}, "--max-items-per-user must be given for weighted-gau"),
-        ({"epsilon": 1}, "--k must be given: how many items to publish"),
-        ({"k": 3}, "--epsilon must be given"),
-        ({"k": 3, "epsilon": 0}, "--epsilon must be"),
-        ({"k": 3, "epsilon": 1, "delta": 2}, "--delta must"),
-        ({"k": 5001, "epsilon": 1}, "--k must be at most the number of items, got k = 5001 and 5000 items"),
-        ({"k": 3, "epsilon": 1, "skew": 0.6}, "--skew needs --mechanism: "),
-        ({"k": 3, "epsilon": 1, "gamma": "1/2", "mechanism": "auto"}, "--gamma needs --mechanism: "),
-        ({"k": 3, "epsilon": 1, "mechanism": "autos"}, "--mechanism must be one of joint, "),
-    ],
-)
-def test_what_is_refused(asked: dict[str, Any], said: str) -> None:
-    done = command("run", *words(asked))
-    assert done.status == 2 and said in done.err, done.err
-    assert not Path("top.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
         ({"k": 3}, "epsilon must be given$"),
         ({"k": 3, "epsilon": 1, "domain": UnknownDomain()}, "delta must be given where the domain is unknown"),
         ({"k": None, "epsilon": 1}, "k must be given"),

@@ -25,7 +25,6 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.user_shards import Choices, WindowsOfUsers
 from tests.pipelines.plays import (
-    DOMAINS,
     ITEMS,
     LANDS,
     MEASURES,
@@ -423,71 +422,3 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     assert as_in_a_run.status == 2 and "--max-windows-per-user needs a declared period" in as_in_a_run.err
     checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, dry_run=True))
     assert "over 2 windows, which is what one user can change of 3" in checked.out, checked
-
-
-NO_PERIOD: Row = {"window": None, "from_": None, "to": None}
-LISTS: Row = {"domain": "lists.csv", "domain_group_column": "land"}
-NO_GROUPS: Row = {"group_column": None, "groups": None, "groups_per_user": None}
-REFUSED: list[tuple[str, Row, str]] = [
-    ("amounts", {"max_value": None}, "--value-column needs --max-value: the most that one user adds to an item"),
-    ("amounts", {"value_column": None}, "--max-value needs --value-column: the column of the amounts"),
-    ("amounts", {"value_column": None, "max_value": None}, "--value-resolution needs --max-value"),
-    ("amounts", {"max_value": 0}, "--max-value must be a positive number, got 0"),
-    ("amounts", {"max_value": "inf"}, "--max-value must be a positive number, got inf"),
-    ("amounts", {"value_resolution": 7}, "--max-value must be a whole multiple of --value-resolution, got 60 and 7"),
-    ("amounts", {"value_column": "user"}, "--value-column must be another column than --user-column"),
-    ("amounts", {"value_column": "time"}, "--value-column must be another column than --user-column"),
-    ("amounts", {"value_column": "m"}, "--value-column 'm' is no column of one.csv"),
-    ("groups", {"groups": None}, "--group-column needs --groups: the public list of groups"),
-    ("groups", {"group_column": None}, "--groups needs --group-column: the column of the groups"),
-    ("groups", {**NO_GROUPS, "groups_per_user": 2}, "--groups-per-user needs --group-column"),
-    ("groups", {"groups_per_user": 0}, "--groups-per-user must be a whole number of at least 1, got 0"),
-    ("groups", {"groups": "none.txt"}, "--groups none.txt does not exist"),
-    ("groups", {"groups": "twice.txt"}, "--groups twice.txt must hold every item once"),
-    ("groups", {"group_column": "user"}, "--group-column must be another column than --user-column"),
-    (
-        "groups",
-        {"group_column": "gruop"},
-        "'gruop' is no column of one.csv, whose first line has 5 values, user, item, time among them, and is shown",
-    ),
-    ("groups", {"output": "lands.csv", "groups": "lands.csv"}, "would replace"),
-    ("groups", {"output": "lists.csv", **LISTS, "k": 1}, "would replace"),
-    ("groups", {"domain_group_column": "land"}, "--domain-group-column does not apply to items.txt: its lines are"),
-    (
-        "groups",
-        {**LISTS, "domain_group_column": "of"},
-        "--domain-group-column 'of' is no column of lists.csv: it has item, land",
-    ),
-    ("groups", {**LISTS, "k": 3}, "got k = 3 and a group of 2 items"),
-    ("groups", {**LISTS, "groups": "some.txt", "k": 2}, "such as 'é ü'"),
-    ("groups", {**LISTS, "domain_group_column": "item"}, "must be another column"),
-    ("groups", {**LISTS, **NO_GROUPS}, "--domain-group-column needs --group-column and --groups"),
-    ("risers", {"against": "last"}, "--against must be one of previous"),
-    ("risers", {"against": None}, "--against-weight needs --against previous"),
-    ("risers", {"against_weight": 2}, "--against-weight must be a number from 0 to 1, got 2"),
-    ("risers", NO_PERIOD, "--against needs a declared period"),
-    ("risers", {"window": "2d", "slide": "1d"}, "--slide does not go with --against"),
-    ("risers", {"publish_counts": 1}, "--publish-counts does not go with --against"),
-    ("risers", {**BOUNDED, "max_windows_per_user": 1}, "--max-windows-per-user does not go"),
-    ("risers", {"domain": None, **DOMAINS["unknown"]}, "--against needs a public domain"),
-    ("risers", {"like": "zipf=1,users=9,items_per_user=2"}, "--like does not go with --against"),
-    ("risers", {"verb": "stream", "output": "out"}, "--against needs a window and the one before at once"),
-    ("plain", {**BOUNDED, "privacy_unit": None}, "--max-windows-per-user needs --privacy-unit user"),
-    ("plain", {**BOUNDED, "max_windows_per_user": 0}, "--max-windows-per-user must be a whole number of at least 1"),
-    ("plain", {**BOUNDED, **NO_PERIOD}, "--max-windows-per-user needs a declared period"),
-    ("plain", {**BOUNDED, "horizon": 8}, "--horizon 8 does not go with --max-windows-per-user in a run of 3 windows"),
-    ("plain", {**BOUNDED, "verb": "stream", "output": "out"}, "--max-windows-per-user needs all windows at once"),
-]
-
-
-@pytest.mark.parametrize(("measure", "change", "message"), REFUSED)
-def test_what_is_refused(folder: Path, measure: str, change: Row, message: str) -> None:
-    for name, text in (("twice.txt", "fr\nfr\n"), ("lands.csv", "group\nfr\nde\n"), ("some.txt", "fr\nde\n")):
-        Path(name).write_text(text)
-    write_file(folder / "lists.csv", [{"item": i, "land": land} for land, items in BY_GROUP.items() for i in items])
-    before = sorted(path.name for path in folder.iterdir())
-    verb, source = ("stream", "./one.csv") if "verb" in change else ("run", "one.csv")
-    words = {**asked("public", measure, "1"), **PLACES, "input": source, **change}
-    done = command(verb, *options(**{name: word for name, word in words.items() if name != "verb"}))
-    assert done.status == 2 and message in done.err, done.err
-    assert sorted(path.name for path in folder.iterdir()) == before

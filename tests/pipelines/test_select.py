@@ -144,28 +144,6 @@ def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: st
     assert not any(word in said for word in ("917", "apple")), "a message that shows data"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"k": 9}, "k must be at most the number of items, got k = 9 and 8 items"),
-        ({"k": 0}, "k must be a whole number of at least 1"),
-        ({"epsilon": "nan"}, "--epsilon must be a positive finite number"),
-        ({"epsilon": -1}, "--epsilon must be a positive finite number"),
-        ({"mechanism": "nope"}, "or your own as module:Class, got 'nope'"),
-        ({"counts": "none.npy"}, "--counts none.npy cannot be read: No such file"),
-        ({"counts": None}, "--counts must be given"),
-        ({"release_id": "r"}, "--release-id needs --release-key"),
-        ({"release_key": "env:PRIVATE_TOPK_TEST_KEY"}, "--release-key needs --release-id"),
-        ({"release_key": "env:PRIVATE_TOPK_NO_KEY", "release_id": "r"}, "PRIVATE_TOPK_NO_KEY is not set"),
-        ({"max_items_per_user": 3}, "--max-items-per-user does not apply to joint"),
-        ({"input": "x"}, "--input is no argument of `private-topk select`"),
-    ],
-)
-def test_bad_arguments(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    done = select(write(tmp_path / "counts.npy", npy(COUNTS)), **change)
-    assert done.status == 2 and done.out == "" and message in done.err and done.err.count("\n") == 1
-
-
 def test_is_the_plain_call(tmp_path: Path) -> None:
     """At an epsilon where only one answer is left, whatever the bits."""
     path = write(tmp_path / "counts.npy", npy([5, 500, 50, 5000]))

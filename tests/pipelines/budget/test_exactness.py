@@ -124,37 +124,6 @@ def test_the_others_have_their_part_of_every_share() -> None:
     assert gaussian.zcdp_delta < gaussian.delta and not gaussian.gdp, "the one is Gaussian and the other is not"
 
 
-@pytest.mark.parametrize("epsilon", ["1e308", "1e-320", "1e-101", "1e7", "-1", "0", "nan", "inf", "1e400"])
-@pytest.mark.parametrize("more", [[], ["--publish-counts", "1"], ["--privacy-unit", "user"]], ids=str)
-def test_epsilons_beyond_reason_are_refused(
-    place: Path, capsys: pytest.CaptureFixture, epsilon: str, more: list[str]
-) -> None:
-    assert run("a", f"--epsilon={epsilon}", *more) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("private-topk: --epsilon must be") and "Traceback" not in said
-    assert main(["plan", f"--epsilon={epsilon}", "--delta=1e-6", "--windows=5", "--mechanism=joint"]) == 2
-    assert main(["budget", "create", *charged(f"--epsilon={epsilon}")]) == 2
-    assert not (place / "budget.db").exists() and not list(place.glob("a.*"))
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--delta=1e-320"], "--delta must be 0 or at least 1e-100"),
-        (["--delta=1"], "--delta must lie strictly between 0 and 1, got 1"),
-        (["--delta=nan"], "--delta must lie strictly between 0 and 1, got nan"),
-        (["--windows=0"], "--windows must be at least 1, got 0"),
-        (["--windows=" + "9" * 17], "--windows must be at most 10**15"),
-        (["--k=0"], "--k must be a whole number of at least 1, got 0"),
-    ],
-)
-def test_other_numbers_beyond_reason(capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
-    names = {word.partition("=")[0] for word in more}
-    usual = ["--epsilon=1", "--delta=1e-6", "--windows=5", "--mechanism=joint"]
-    assert main(["plan", *more, *(word for word in usual if word.partition("=")[0] not in names)]) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("epsilon", ["1e-100", "1e6"])
 @pytest.mark.parametrize("delta", ["0.999999", "1e-100"])
 @pytest.mark.parametrize("windows", [1, 100, 10**15])

@@ -4,32 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from private_topk.pipelines.cli import COMMANDS, parser_of
-from private_topk.pipelines.cli.parser import flag
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.pipelines.cli import COMMANDS
 from tests.pipelines.support import command
-
-
-def refused(*words: str) -> str:
-    with pytest.raises(InvalidArgument) as caught:
-        parser_of("run").read(words)
-    return caught.value.shown(flag)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--k=1", "--k=1"], "--k must be given once, got it twice"),
-        (["--k"], "--k needs a value; one that starts with a dash is given as --k=-1"),
-        (["--quiet=yes"], "--quiet stands alone: it takes no value"),
-        (["--k="], "--k must not be empty"),
-        (["--output", " "], "--output must not be empty"),
-        (["--from", "soon"], "--from must be a date or time such as 2026-01-05"),
-        (["--time-unit=h"], "--time-unit must be one of s, ms, us, ns; got 'h'"),
-    ],
-)
-def test_what_breaks_a_rule(words: list[str], said: str) -> None:
-    assert said in refused(*words)
 
 
 @pytest.mark.parametrize(

@@ -172,33 +172,6 @@ def test_numbers_of_items_side_by_side() -> None:
     assert "items=100" in said and "items=10000" in said and "(and other numbers of items)" in said
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"k": 3}, "--epsilon must be given"),
-        ({"k": 3, "epsilon": 1, "recall": 0.9}, "--recall looks for --k or for --epsilon: give one of the two"),
-        ({"k": 3, "recall": 90}, "--recall must be above 0 and at most 1, got 90"),
-        ({"k": 3, "epsilon": 1, "draws": 0}, "--draws must be at least 1, got 0"),
-        ({"k": "3,x", "epsilon": 1}, "--k must be a whole number, got 'x'"),
-        ({"k": 300, "epsilon": 1}, "--k must be at most the number of items, got k = 300 and 200 items"),
-        ({"k": 3, "epsilon": 1, "mechanism": "jiont"}, "did you mean joint?"),
-        ({"k": 3, "epsilon": 1, "mechanism": "gaussian"}, "--delta must be given for gaussian"),
-        ({"k": 3, "epsilon": 1, "users": "5,x"}, "--users must be a number, got 'x'"),
-        ({"k": 3, "epsilon": 1, "users": "s.csv"}, "--these-counts-are-public must be given with --users"),
-        ({"k": 3, "epsilon": 1, "users": "5,9", "groups": 2}, "--groups shares out one number of --users"),
-        ({"k": "3,4", "epsilon": 1, "groups": 2}, "groups have a preview of one --k"),
-        ({"k": 3, "epsilon": 1, "groups": 2, "groups_zipf": 11}, "--groups-zipf must be from 0 to 10"),
-        ({"k": 3, "epsilon": 1, "items": "many"}, "--items must be a number"),
-        ({"k": 3, "epsilon": 1, "items": "2.5"}, "--items must be a whole number such as 1000 or 1e6"),
-        ({"k": 3, "epsilon": 1, "horizon": 4}, "--horizon needs --privacy-unit user"),
-        ({"k": 3, "epsilon": 1, "dataset": "d"}, "--ledger and --dataset go together"),
-    ],
-)
-def test_slips_are_told_by_their_names(settings: dict, said: str) -> None:
-    done = command("preview", *options(**{**SHAPE, **settings}))
-    assert done.status == 2 and said in done.err, done.err
-
-
 def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}

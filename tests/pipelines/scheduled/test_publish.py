@@ -282,25 +282,6 @@ def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pyt
     assert outputs(folder) == {"weekly-2026-01-05.csv": b"mine"} and outcomes(folder) == []
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--window-end", "2026-01-13"], "ends no period of"),
-        (["--window-end", "next week"], "--window-end must be a date or time such as 2026-01-05"),
-        (["--missed", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
-        (["--backfill", "--until", "2126-01-01"], "--until 2126-01-01T00:00:00 is not over yet"),
-        (["--dry-run", "--until", "2026-01-01"], "--until goes with --missed or --backfill"),
-        (["--dry-run", "--missed"], "give one of --window-end, --missed, --backfill and --dry-run"),
-        ([], "give one of --window-end, --missed, --backfill and --dry-run"),
-        (["--missed", "--until", "x"], "--until must be a date or time"),
-        (["--missed", "--correction", "1"], "--correction needs --window-end"),
-    ],
-)
-def test_bad_arguments(folder: Path, capsys: pytest.CaptureFixture, more: list[str], message: str) -> None:
-    assert report(folder, *more) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_period_that_is_not_over_is_refused(folder: Path, capsys: pytest.CaptureFixture) -> None:
     (folder / "weekly.yaml").write_text(CHARGED.replace("2026-01-05", "2126-01-07"))
     assert report(folder, "--window-end", "2126-01-14") == 3

@@ -192,6 +192,7 @@ KNOWN = {
     "summary",
     "table",
     "caption",
+    "span",
     "thead",
     "tbody",
     "tr",

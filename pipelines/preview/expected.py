@@ -218,8 +218,8 @@ class Zipf:
     def summary(self) -> str:
         bent = f", or half to twice as steep at rank {self.reaches[-1][0]}" if self.reaches else ""
         return (
-            f"Zipf {self.exponent:g}{bent}: {self.items:,} items, {self.users:,} users with {self.items_per_user:g} "
-            "each in a window"
+            f"Zipf {self.exponent:.3g}{bent}: {self.items:,} items, {self.users:,} users with "
+            f"{round(self.items_per_user, 2) or self.items_per_user:g} each in a window"
         )
 
 

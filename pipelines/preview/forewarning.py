@@ -11,22 +11,26 @@ from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.compare import counted, forecast, noise_in
 from private_topk.pipelines.preview.expected import (
     ByGroup,
+    Expected,
     Released,
     earlier_rankings,
     expected_of,
     falling,
 )
 from private_topk.pipelines.preview.outlook import NOISE, Outlook
-from private_topk.pipelines.preview.words import named, short
+from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.metric import Amounts
+from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
 
 
-def forewarned(question: Question, like: str | None = None, earlier: Iterable[str] = ()) -> tuple[bool, str]:
+def forewarned(
+    question: Question, like: str | None = None, earlier: Iterable[str] = (), *, series: bool = False
+) -> tuple[bool, str]:
     """Whether surely less than half of the top k is expected to be found, in any group; and in one line what is known.
 
     Of groups, by the counts that each had; a declared shape that names none is that of every group.
@@ -35,6 +39,8 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
         like: the declared counts, as `expected_of` reads them.
         earlier: paths where earlier rankings may exist, the likeliest first; those that do not exist, or have no noisy
             counts, are skipped.
+        series: the earlier rankings are of the same series. They are then taken in place of `like`, with a word on what
+            that had forecast.
 
     Raises:
         InvalidArgument: `like` is no shape and no ranking, or does not apply.
@@ -45,10 +51,11 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     top_k = question.top_k
     if top_k.k is None:
         return False, "not known: without a k there is no top k to find"
-    unknown, items = not top_k.domain.is_public, top_k.domain.size or None
+    items = top_k.domain.size or None
     groups = 1 if top_k.groups is None else top_k.groups.size
     amounts = top_k.amounts
-    by_group: ByGroup
+    by_group: ByGroup = {}
+    declared: ByGroup = {}
     if top_k.risers is not None:
         if like is not None:
             raise InvalidArgument(
@@ -56,28 +63,33 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
             )
         return False, "not known: no ranking that was published tells how items rise"
     if like is not None:
-        by_group = expected_of(like, items, question.period, amounts, None, groups)
-        if len(by_group) > 1 and len(by_group) != groups and not names_a_file(like):
-            raise InvalidArgument("like", f"has {len(by_group):,} groups, and {groups:,} are ranked")
+        declared = expected_of(like, items, question.period, amounts, None, groups)
+        if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
+            raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")
     elif top_k.mechanism.weighting is not None:
         return False, f"not known: {top_k.mechanism.about.name} publishes no counts, and no shape is declared"
-    else:
+    if top_k.mechanism.weighting is None and (series or not declared):
         by_group = _published_before(earlier, items, groups, amounts)
+    if declared and len(by_group) < groups:
+        by_group, declared = declared, {}
 
     looked: dict[str, Outlook] = {}
 
     def noise(group: str) -> bool:
-        some = counted(by_group[group], top_k)
-        if not unknown and some[0][1].items < top_k.max_items:
+        outlook = _outlook(top_k, by_group[group])
+        if outlook is None:
             return False
-        looked[group] = forecast(top_k, some, _DRAWS)
-        return looked[group].recall.high < NOISE
+        looked[group] = outlook
+        return outlook.recall.high < NOISE
 
     noisy = noise_in(list(by_group), noise)
     if not looked:
         return False, "not known: there is no earlier ranking with noisy counts, and no shape is declared"
     worst = min(looked, key=lambda group: looked[group].recall.value)
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
+    if list(declared) == list(by_group) == [""] and (told := _outlook(top_k, declared[""])) is not None:
+        fit = f"{100 * looked[''].recall.value:.0f}%"
+        judging += f". Of the declared counts {of_one_ranking(told)} was forecast; the published ones fit {fit}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     if not noisy:
@@ -87,11 +99,25 @@ def forewarned(question: Question, like: str | None = None, earlier: Iterable[st
     )
 
 
-def forewarn(question: Question, options: Options, earlier: Iterable[str], who: str = "private-topk") -> str:
+def _outlook(top_k: TopK, expected: Expected) -> Outlook | None:
+    """What is expected of a window, or None where less than k items of a public list are known."""
+    some = counted(expected, top_k)
+    known = not top_k.domain.is_public or some[0][1].items >= top_k.max_items
+    return forecast(top_k, some, _DRAWS) if known else None
+
+
+def forewarn(
+    question: Question,
+    options: Options,
+    earlier: Iterable[str],
+    who: str = "private-topk",
+    *,
+    series: bool = False,
+) -> str:
     """In one line what is known of a ranking's quality; said on stderr where it would be close to noise. Raises
     InvalidArgument where that was asked for.
     """
-    noisy, text = forewarned(question, options.get("like"), earlier)
+    noisy, text = forewarned(question, options.get("like"), earlier, series=series)
     if noisy and options.get("on_noise") == "refuse":
         raise InvalidArgument(
             "on_noise", verbatim(f"refuses what is {text}"), "ask for less, or let it {on_noise} warn"

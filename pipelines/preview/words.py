@@ -19,7 +19,7 @@ def table(outlooks: Sequence[Outlook]) -> list[str]:
             o.name,
             "set" if not o.ordered else "sequence",
             _within(o.recall),
-            _range(o),
+            of_one_ranking(o),
             _within(o.order) if o.ordered else "-",
             _number(o.l_inf),
             _number(o.l_1),
@@ -112,6 +112,12 @@ def short(best: Outlook) -> str:
     return f"{best.name} finds {_of_top(best)}" + (f"; {first[0].lower()}{first[1:]}" if first else "")
 
 
+def of_one_ranking(outlook: Outlook) -> str:
+    """What part of the top k one ranking finds nine times of ten."""
+    low, high = (f"{100 * part:.0f}" for part in outlook.recall_range)
+    return f"{low}%" if low == high else f"{low} to {high}%"
+
+
 def named(names: Sequence[str]) -> str:
     """Some names and the last."""
     return ", ".join((*names[:_NAMED], "...", names[-1]) if len(names) > _NAMED + 1 else names)
@@ -119,13 +125,9 @@ def named(names: Sequence[str]) -> str:
 
 def _of_top(outlook: Outlook) -> str:
     k, recall = outlook.k, outlook.recall.value
-    return f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%), {_range(outlook)} nine times of ten"
-
-
-def _range(outlook: Outlook) -> str:
-    """What part of the top k one ranking finds nine times of ten."""
-    low, high = (f"{100 * part:.0f}" for part in outlook.recall_range)
-    return f"{low}%" if low == high else f"{low} to {high}%"
+    return (
+        f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%), {of_one_ranking(outlook)} nine times of ten"
+    )
 
 
 def _percent(estimate: Estimate) -> str:

@@ -157,13 +157,13 @@ class ScheduledReport(Periods):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
     def _forewarn(self, report: Report, number: int) -> str:
-        """What is publicly known of a period's quality; of all periods of one call what is known of the first. Prints a
-        warning if it would be close to noise.
+        """What is publicly known of a period's quality, by the published counts of earlier ones before all else; of all
+        periods of one call what is known of the first. Prints a warning if it would be close to noise.
         """
         if self._known is None:
             before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
             who = f"{self.name}, {self.words(number)}"
-            self._known = forewarn(report.question, self.options(number), before, who)
+            self._known = forewarn(report.question, self.options(number), before, who, series=True)
         return self._known
 
     def _files(self, number: int) -> list[str]:

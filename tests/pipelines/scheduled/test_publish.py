@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -215,6 +216,31 @@ def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
     assert len(outputs(folder)) == 3
     (folder / "weekly.yaml").write_text(noisy + "  on_noise: refuse\n")
     assert report(folder, "--backfill", "--until", "2026-02-02") == 1 and len(outputs(folder)) == 3
+    assert "refuses what is close to noise" in capsys.readouterr().err
+
+
+def test_published_counts_take_the_place_of_declared_ones(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """The next period is judged by what was published, not by what was declared, and refused if that is noise."""
+    shape = "preview:\n  like: users=1e6,rank1=40%,rank3=20%\n"
+    counts = CHARGED.replace("epsilon: 1\n", "epsilon: 0.02\n  publish_counts: 0.4\n") + shape
+
+    def told(end: str) -> str:
+        capsys.readouterr()
+        assert report(folder, "--window-end", end, "--dry-run", "--json") == 0
+        return json.loads(capsys.readouterr().out)["recall"]
+
+    (folder / "weekly.yaml").write_text(counts)
+    assert told("2026-01-12").startswith("judging by Zipf 0.754, or half to twice as steep at rank 3")
+    assert report(folder, "--window-end", "2026-01-12", "--quiet") == 0
+    said = told("2026-01-19")
+    assert (
+        "judging by" in said and "weekly-2026-01-05.csv: 3 noisy counts" in said and said.startswith("close to noise")
+    )
+    fit = re.search(r"joint finds \S+ of the top 3 on average \(([\d.]+)%\)", said)
+    compared = re.search(r"\. Of the declared counts (\d+)% was forecast; the published ones fit (\d+)%", said)
+    assert fit and compared and compared[1] == "100" and abs(int(compared[2]) - float(fit[1])) <= 0.5, said
+    (folder / "weekly.yaml").write_text(counts + "  on_noise: refuse\n")
+    assert report(folder, "--window-end", "2026-01-19") == 2
     assert "refuses what is close to noise" in capsys.readouterr().err
 
 

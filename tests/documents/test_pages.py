@@ -21,7 +21,7 @@ from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, clone, differences, plays_of_a_shop, small_plays
-from tests.nightly import nightly
+from tests.nightly import nightly, nightly_but
 
 pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 Check = Callable[[World], None]
@@ -333,9 +333,11 @@ HELD = {
     "docs/scale.md": SCALE,
     "docs/windows.md": WINDOWS,
 }
+SLOW = {"docs/beam.md", "docs/choosing.md", "docs/finding.md", "docs/five-minutes.md", "docs/groups.md"}
+"""A quarter of a minute and more; their commands are known by day too (`test_inline.py`), and README is typed."""
 
 
-@pytest.mark.parametrize("page", HELD)
+@pytest.mark.parametrize("page", nightly_but(HELD, *(page for page in HELD if page not in SLOW)))
 def test_a_page(page: str, world: World) -> None:
     """The tests that a page shows are called where they stand, and must hold."""
     hold(world, page, HELD[page])

@@ -22,7 +22,7 @@ from private_topk.transforms.user_shards import UserShard
 
 HASHES = 31
 """Labels x have the hash a x modulo a prime: any two labels share one under one a of so many."""
-ITEMS, FEW, MANY = 10**12, 10, 10**6
+ITEMS, FEW, MANY = 10**12, 10, 10**4
 EPSILON = math.log(ITEMS)
 RELEASE = Release(ReleaseKey.held(b"shared hashes".ljust(32, b".")), "r")
 NEWCOMER, OTHER = 0, 1

@@ -100,11 +100,13 @@ DRAWS = [(LimitDomain(0.4, 0.1, 4, neighbours=relation), 2) for relation in unkn
 """Four equal items, all certain to come out: where half of them move, every draw tells as much as it may."""
 
 
+@pytest.mark.parametrize("step", [4, nightly(1)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.about.name)
-def test_but_for_unstable_items_slots_are_zcdp(kind: type[UnknownDomainMechanism]) -> None:
+def test_but_for_unstable_items_slots_are_zcdp(kind: type[UnknownDomainMechanism], step: int) -> None:
+    """By day on every fourth of the counts, where as much of rho shows."""
     worst = 0.0
     for mechanism, k in KINDS[kind].private:
-        grid = [c for c in unknown.GRID if len(c) < 5 or mechanism.parameter("neighbours") == "add-remove"]
+        grid = [c for c in unknown.GRID[::step] if len(c) < 5 or mechanism.parameter("neighbours") == "add-remove"]
         worst = max(worst, *(told(mechanism.cost(k), *pair) for pair in pairs(mechanism, k, grid)))
     assert worst >= SEEN[kind]
 

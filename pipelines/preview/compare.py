@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars
 
 
-_FEW = 100
+_FEW, _ASIDE = 100, 40  # draws where many previews are made, and on counts beside those that are expected
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MAX_K = 1 << 17
@@ -477,7 +477,7 @@ def forecast(
         return look(mechanism, counts[1], k, draws, pure, weight_of(mechanism, counts[0]), resolution)
 
     found = of(some[0], draws)
-    return found.over(of(other, min(found.draws, _FEW)) for other in some[1:])
+    return found.over(of(other, min(found.draws, _ASIDE)) for other in some[1:])
 
 
 def _histogram(expected: Expected, question: Question) -> Histogram:

@@ -102,14 +102,16 @@ def reasons(outlooks: Sequence[Outlook]) -> list[str]:
     """
     best = outlooks[0]
     if best.recall.value < NOISE:
-        return [f"Nothing here is worth publishing: the best, {best.name}, finds {_of_top(best)}.", *_order(best)]
-    return [f"Take {best.name}: it finds {_of_top(best)}.", *_order(best), *_noise(best), *_rivals(outlooks)]
+        said = f"Nothing here is worth publishing: the best, {best.name}, finds {_of_top(best)}."
+        return [said, *_order(best), *(f"{one}." for one in _empty(best))]
+    empty = [f"{one}." for one in _empty(best)]
+    return [f"Take {best.name}: it finds {_of_top(best)}.", *_order(best), *empty, *_noise(best), *_rivals(outlooks)]
 
 
 def short(best: Outlook) -> str:
     """The outlook of one mechanism in one line."""
-    first = _first(best) if best.ordered else ""
-    return f"{best.name} finds {_of_top(best)}" + (f"; {first[0].lower()}{first[1:]}" if first else "")
+    more = [*([_first(best)] if best.ordered else []), *_empty(best)]
+    return "; ".join([f"{best.name} finds {_of_top(best)}", *(f"{one[0].lower()}{one[1:]}" for one in more if one)])
 
 
 def of_one_ranking(outlook: Outlook) -> str:
@@ -151,6 +153,12 @@ def _first(best: Outlook) -> str:
             which = f"The top {sure[-1]} are in their right places" if sure[-1] > 1 else "The first place is right"
             return f"{which} in {100 * chance.value:.0f}% of draws"
     return f"The first place is right in {100 * best.right[0].value:.0f}% of draws" if best.right else ""
+
+
+def _empty(best: Outlook) -> Iterator[str]:
+    """How many places stay empty, where the items are not public."""
+    if best.mechanism.guarantee.domain == "unknown":
+        yield f"Of its {best.k} places {best.k - best.returned.value:.2g} stay empty on average"
 
 
 def _noise(best: Outlook) -> Iterator[str]:

@@ -66,7 +66,7 @@ def test_a_range_is_over_all_curves_with_the_reaches() -> None:
     """Those that are steeper and flatter are told in any case; a declared exponent has the noise of a draw alone."""
     shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 2000, 20_000)
     alone = replace(shape, reaches=())
-    asked = {"k": 20, "epsilon": 1.0, "mechanism": "oneshot", "draws": 60}
+    asked = {"k": 20, "epsilon": 1.0, "mechanism": "oneshot", "draws": 40}
     found, one, *bent = (preview(each, **asked).best for each in (shape, alone, *shape.bent()))  # type: ignore[arg-type]
     assert found.recall == one.recall, "the forecast itself is that of the curve"
     lows, highs = zip(one.recall_range, *(other.recall_range for other in bent), strict=True)
@@ -77,6 +77,17 @@ def test_a_range_is_over_all_curves_with_the_reaches() -> None:
     assert f"%), {low} to {high}% nine times of ten" in preview(shape, **asked).reasons()[0]  # type: ignore[arg-type]
     shared = preview(InAmounts(shape, Amounts.of(4), 2), **asked, amounts=Amounts.of(4)).best  # type: ignore[arg-type]
     assert shared.recall_range[1] - shared.recall_range[0] > one.recall_range[1] - one.recall_range[0]
+
+
+def test_an_unknown_domain_says_how_many_places_stay_empty() -> None:
+    """Three items are far above the threshold and two far below: two of five places stay empty."""
+    asked = {"k": 5, "epsilon": 1.0, "delta": 1e-6, "mechanism": "restricted-gumbel", "draws": 40}
+    counts = PublicCounts([10**6, 10**5, 10**4, 2, 1])
+    found = preview(counts, **asked, unknown_domain=True)  # type: ignore[arg-type]
+    assert "Of its 5 places 2 stay empty on average." in found.reasons()
+    assert short(found.best).endswith("; of its 5 places 2 stay empty on average")
+    named = preview(counts, **(asked | {"mechanism": "cdp-peeling"}))  # type: ignore[arg-type]
+    assert "stay empty" not in " ".join([*named.reasons(), short(named.best)])
 
 
 def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:

@@ -791,6 +791,14 @@ OPTIONS: tuple[Option, ...] = (
         ("budget renew",),
         _BUDGET,
     ),
+    Option(
+        "remaining",
+        whole,
+        "N",
+        "say what each of so many further releases may spend, if all spend alike",
+        ("budget show",),
+        _BUDGET,
+    ),
     Option("give_back", None, "", "give back what is reserved and not spent", ("budget reserve",), _BUDGET),
     Option(
         "window",

@@ -287,10 +287,14 @@ class Budget:
             found.append(Total(max(epsilon_within(spent.rho, spare), Fraction(0)), spare + spent.zcdp_delta))
         return min(found, key=lambda total: (total.epsilon, total.delta))
 
-    def left(self, spent: Cost) -> Cost:
-        """What is left of each sum, and as its epsilon that of the largest pure release that fits by either."""
-        rest, rho = self.kept - spent.zcdp_delta, self.rho - spent.rho
-        added = self.total.epsilon - spent.epsilon if spent.adds_up else Fraction(0)
+    def left(self, spent: Cost, releases: int = 1) -> Cost:
+        """What is left of each sum, and as its epsilon that of the largest pure release that fits by either.
+
+        Args:
+            releases: what each of so many equal ones may spend.
+        """
+        rest, rho = (self.kept - spent.zcdp_delta) / releases, (self.rho - spent.rho) / releases
+        added = (self.total.epsilon - spent.epsilon) / releases if spent.adds_up else Fraction(0)
         least = Fraction(1, 2**100)
         if rho_of_pure(least) <= rho:
             added = max(added, largest(lambda epsilon: rho_of_pure(epsilon) <= rho, least))

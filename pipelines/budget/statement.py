@@ -17,10 +17,14 @@ from private_topk.transforms.stated import number
 _DAY = timedelta(days=1)
 
 
-def statement(budget: Budget, books: Books) -> dict[str, Any]:
-    """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window."""
+def statement(budget: Budget, books: Books, remaining: int | None = None) -> dict[str, Any]:
+    """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window.
+
+    Args:
+        remaining: also what each of so many further releases may spend, if all spend alike.
+    """
     found = budget_usage(budget, books)
-    sums, left = most(budget.unit, found.charges), budget.left(most(budget.unit, found.all))
+    sums, all_spent = most(budget.unit, found.charges), most(budget.unit, found.all)
     used, binds = budget.binding(Cost.sum(heaviest(budget, found.all)))
     return {
         "dataset": budget.dataset,
@@ -30,11 +34,23 @@ def statement(budget: Budget, books: Books) -> dict[str, Any]:
         "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
         "spent": _stated(budget, sums),
         "reserved": {name: _stated(budget, most("user", [charge])) for name, charge in found.reserved.items()},
-        "left": {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")},
+        "left": _left(budget.left(all_spent)),
+        **({} if remaining is None else {"left_for_each": _left_for_each(budget, all_spent, remaining)}),
         "used": used,
         "binds": binds if used else None,
         "charges": len(found.charges),
     }
+
+
+def _left(left: Cost) -> dict[str, float]:
+    return {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")}
+
+
+def _left_for_each(budget: Budget, spent: Cost, releases: int) -> dict[str, Any]:
+    """What each of so many further releases may spend, and which sum is full after pure ones of that epsilon."""
+    each = budget.left(spent, releases)
+    after = Cost.sum([(1, spent), (releases, Cost(each.epsilon, Fraction(0)))])
+    return {"releases": releases, **_left(each), "binds": budget.binding(after)[1]}
 
 
 def _stated(budget: Budget, sums: Cost) -> dict[str, Fraction]:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, Reservation, most
-from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.composition import UNITS, check_windows
 from private_topk.pipelines.budget.statement import in_numbers, plot, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
@@ -34,7 +34,7 @@ _EXAMPLES = {
   private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 4 --privacy-unit user""",
     "show": """examples:
   private-topk budget show --ledger sqlite:///budget.db
-  private-topk budget show --ledger sqlite:///budget.db --dataset plays --json""",
+  private-topk budget show --ledger sqlite:///budget.db --dataset plays --remaining 47 --json""",
     "history": """examples:
   private-topk budget history --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
@@ -96,18 +96,20 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
         check_plot(arguments.plot)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
+    if arguments.remaining is not None:
+        check_windows(arguments.remaining, "remaining")
     books = _read(arguments)
     unfinished = [entry for entry in books.charges if entry.outcome != "released"]
     if arguments.json:
         print_json(
             {
-                "budgets": [statement(budget, books) for budget in books.budgets],
+                "budgets": [statement(budget, books, arguments.remaining) for budget in books.budgets],
                 "unfinished": [_charge(entry) for entry in unfinished],
             }
         )
     else:
         for budget in books.budgets:
-            print("\n".join(_lines(budget, books)) + "\n")
+            print("\n".join(_lines(budget, books, arguments.remaining)) + "\n")
         for entry in unfinished:
             print(
                 f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
@@ -243,8 +245,8 @@ def _read(arguments: Namespace) -> Books:
     return books
 
 
-def _lines(budget: Budget, books: Books) -> list[str]:
-    found = statement(budget, books)
+def _lines(budget: Budget, books: Books, remaining: int | None = None) -> list[str]:
+    found = statement(budget, books, remaining)
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += " and what is reserved" if found["reserved"] else ""
@@ -257,6 +259,13 @@ def _lines(budget: Budget, books: Books) -> list[str]:
         *(f"  reserved  {in_numbers(sums)} for {printable(name)}" for name, sums in found["reserved"].items()),
         f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
+    if remaining is not None:
+        each = found["left_for_each"]
+        rhos = f", or rho {_floored(each['rho'])} by zCDP; {_floored(each['delta'])} for its own delta"
+        lines.append(
+            f"  each of {remaining:,} further releases may spend epsilon {_floored(each['epsilon'])}"
+            f"{rhos if budget.rho else ''}; {each['binds']} binds"
+        )
     if budget.unit == "user-window":
         lines.append("  in every window: no more is spent, no less is left")
     if period["days"] is not None:

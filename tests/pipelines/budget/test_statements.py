@@ -116,6 +116,30 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
 
 
+@pytest.mark.parametrize(("remaining", "binds"), [(1, "epsilon"), (47, "rho")])
+def test_so_many_further_releases_fit_and_no_larger_ones(
+    remaining: int, binds: str, place: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """By adding up one is largest, by zCDP many are; what is said of each is spent so many times, and no more."""
+    create(URL, "--epsilon", "4", "--delta", "1e-6", "--privacy-unit", "user")
+    assert main(arguments("a", *with_ledger(URL, "--privacy-unit", "user", "--epsilon", "1"), weeks=6)) == 0
+    [shown] = told(capsys, "show", "--remaining", str(remaining))["budgets"]
+    each = shown["left_for_each"]
+    assert each["releases"] == remaining and each["binds"] == binds
+    budget = Budget.of("plays", 4, Fraction("1e-6"), unit="user")
+    before = Cost(Fraction(1), Fraction(0), Fraction(shown["spent"]["rho"]))
+    for more, fits in ((1 - LITTLE, True), (1 + 10 * LITTLE, False)):
+        one = Cost(Fraction(each["epsilon"]) * Fraction(more), Fraction(0))
+        assert budget.fits(Cost.sum([(1, before), (remaining, one)])) == fits
+    assert each["rho"] == pytest.approx(shown["left"]["rho"] / remaining)
+    assert each["delta"] == pytest.approx(5e-7 / remaining)
+    assert main(["budget", "show", "--ledger", URL, "--remaining", str(remaining)]) == 0
+    said = capsys.readouterr().out
+    assert f"each of {remaining} further releases may spend epsilon " in said and f"; {binds} binds" in said
+    assert main(["budget", "show", "--ledger", URL, "--remaining", "0"]) == 2
+    assert "--remaining must be at least 1, got 0" in capsys.readouterr().err
+
+
 def row_of(rho: float) -> str:
     return f"{np.ceil(rho * 1e7) / 1e7:.6g}"
 

@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-FRONT = ROOT / "src" / "private_topk"
-ROOMS = tuple(sorted(path.name for path in FRONT.iterdir() if path.is_symlink()))
-PRODUCT = sorted([FRONT / "__init__.py", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))])
-PYTHON = PRODUCT + sorted((ROOT / "tests").rglob("*.py"))
+from tests.house import FRONT, PRODUCT, PYTHON, ROOMS, ROOT
 
 
 @cache
@@ -56,6 +52,21 @@ def test_no_ambient_randomness_in_the_product() -> None:
         for node in nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert (node.value.id, node.attr) not in {("np", "random"), ("numpy", "random")}, path
+
+
+def test_no_test_names_another_one_or_what_another_room_keeps_to_itself() -> None:
+    """What two tests need is in a file of its own. Laws of mechanisms are read in their tests, by `stated.py` alone."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        room = path.relative_to(ROOT / "tests").parts[0]
+        for node in nodes(path):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            if names[0] == "tests" and path.name != "stated.py":
+                assert not any(name.startswith("test_") for name in names), f"{path}: from {node.module} import ..."
+            if names[0] == "private_topk" and names[1] != room:
+                private = [name for name in names if name.startswith("_")]
+                assert not private, f"{path}: {private} of {node.module}"
 
 
 def test_mechanisms_know_numbers_only() -> None:

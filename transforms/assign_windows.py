@@ -93,7 +93,7 @@ class AssignWindows(beam.PTransform):
             blocks
             | "Stamp" >> beam.Map(TimestampedValue, last_moment(self._period, -1))
             | "Enter the windows" >> into_windows(self._period)
-            | "Split by window" >> beam.ParDo(_SplitDoFn(self._period))
+            | "Split by window" >> beam.ParDo(SplitDoFn(self._period))
         )
 
 
@@ -225,7 +225,7 @@ class _NumberDoFn(beam.DoFn):
             yield with_checksum(table, checksum)
 
 
-class _SplitDoFn(beam.DoFn):
+class SplitDoFn(beam.DoFn):
     """Rows between two neighbouring edges of windows share all of their windows: one block in several."""
 
     def __init__(self, period: Period) -> None:

@@ -33,7 +33,7 @@ _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4
 _MAX_K = 1 << 17
 _MAX_WINDOWS = 100
 _ALL_GROUPS = 100
-_ASKED = (
+ASKED = (
     "unknown_domain",
     "neighbours",
     "max_items_per_user",
@@ -262,7 +262,7 @@ def preview(
     mechanism: Mechanism | str | Iterable[str] = tuple(MECHANISMS),
     draws: int | None = None,
     tell: Callable[[str], None] | None = None,
-    **asked: Any,  # noqa: ANN401 - as `_ASKED` names them
+    **asked: Any,  # noqa: ANN401 - as `ASKED` names them
 ) -> Preview | GroupsPreview:
     """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
@@ -340,10 +340,8 @@ def _question(
 ) -> Question:
     """The question that arguments ask, of the mechanism that is an object, or of the first that answers."""
     for name in asked:
-        if name not in ("k", "epsilon", "delta", *_ASKED):
-            raise InvalidArgument(
-                name, "is no argument of preview", did_you_mean(name, [*_ASKED, "mechanism", "draws"])
-            )
+        if name not in ("k", "epsilon", "delta", *ASKED):
+            raise InvalidArgument(name, "is no argument of preview", did_you_mean(name, [*ASKED, "mechanism", "draws"]))
     given = {name: value for name, value in asked.items() if value is not None}
     own = mechanism if isinstance(mechanism, Mechanism) else None
     if own is not None:

@@ -13,10 +13,11 @@ import pytest
 from private_topk.pipelines.cli import COMMANDS, parser_of
 from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.runners import UnknownArgument, check_arguments
+from tests.documents.held import HELD
+from tests.documents.holding import parses
 from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
-from tests.documents.test_pages import HELD, parses
 from tests.documents.worlds import World, clone
-from tests.test_house import PYTHON
+from tests.house import PYTHON
 
 EVERY = sorted({command for page in PAGES for command in in_lines(page)})
 RUN = {

@@ -12,7 +12,7 @@ import pytest
 
 from private_topk.pipelines.cli.describe import metadata
 from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
-from tests.documents.test_pages import Held, hold, ranked
+from tests.documents.holding import Held, hold, ranked
 from tests.documents.worlds import World, clone
 from tests.pipelines.streaming.replay import Topics, as_json
 from tests.pipelines.support import avro_schema, to_avro

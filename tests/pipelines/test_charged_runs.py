@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from fractions import Fraction
@@ -14,70 +13,10 @@ from private_topk.pipelines.budget.composition import rho_within
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import noise_of_counts
-from tests.pipelines.support import kill_when_charged, settled
+from tests.pipelines.charged import arguments, create, place, with_ledger
+from tests.pipelines.support import kill_when_charged
 
-ITEMS = [f"item {n}" for n in range(20)]
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with six weeks of rows, a domain and a key, and the process in it."""
-    monkeypatch.chdir(tmp_path)
-    write_rows(tmp_path / "rows.csv", 3000)
-    (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
-    (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef")
-    return tmp_path
-
-
-def write_rows(path: Path, rows: int) -> None:
-    with open(path, "w", newline="") as sink:
-        writer = csv.writer(sink)
-        writer.writerow(["user", "item", "time"])
-        for n in range(rows):
-            day = n * 7919 % 42
-            item = ITEMS[n * n % 97 % 20]
-            writer.writerow(
-                [f"user {n % 300}", item, f"2026-{1 + (day + 4) // 31:02}-{1 + (day + 4) % 31:02}T12:00:00Z"]
-            )
-
-
-def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
-    end = {1: "2026-01-12", 2: "2026-01-19", 6: "2026-02-16"}[weeks]
-    return settled(
-        [
-            "run",
-            "--input",
-            "rows.csv",
-            "--domain",
-            "items.txt",
-            "--mechanism",
-            "joint",
-            "--k",
-            "3",
-            "--quiet",
-            "--window",
-            "7d",
-            "--from",
-            "2026-01-05",
-            "--to",
-            end,
-            "--release-key",
-            "file:key",
-            "--release-id",
-            report,
-            "--output",
-            f"{report}.csv",
-            *more,
-        ]
-    )
-
-
-def with_ledger(url: str, *more: str) -> list[str]:
-    return ["--ledger", url, "--dataset", "plays", *more]
-
-
-def create(url: str, *more: str) -> None:
-    assert main(["budget", "create", *with_ledger(url), *more]) == 0
+__all__ = ["place"]
 
 
 def test_a_run_is_charged_once_and_refused_when_the_budget_is_spent(

@@ -40,7 +40,7 @@ from tests.pipelines.plays import (
 from tests.pipelines.support import avro_schema, command, options, question_of, read, to_avro
 from tests.pipelines.support import write as write_file
 from tests.transforms.pipelines import outcome
-from tests.transforms.test_windows_of_users import reference
+from tests.transforms.reference import reference
 
 LEDGER = {"ledger": "sqlite:///b.db", "dataset": "d"}
 PLACES = {"input": "one.csv", "output": "out.jsonl", "release_key": "file:key", "release_id": "r", "overwrite": True}

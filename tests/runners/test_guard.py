@@ -19,7 +19,7 @@ from private_topk.transforms.rows import ShardByUser, UserRows
 from tests.nightly import nightly
 from tests.runners.conftest import Report
 from tests.runners.servers import missing
-from tests.transforms.test_completeness import PICKS, Sabotage, sabotage
+from tests.transforms.sabotage import PICKS, Sabotage, sabotage
 
 LOST = "private-topk: failed: counts were lost or doubled on the way to the final stage ("
 NO_RECEIPT = f"{LOST}15 receipts of 16 user shards"

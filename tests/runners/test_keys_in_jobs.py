@@ -24,10 +24,10 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.top_k import PrivateTopK
+from tests.house import PRODUCT
 from tests.pipelines.support import command
 from tests.runners.conftest import Report
 from tests.runners.servers import free_port, serving
-from tests.test_house import PRODUCT
 
 PURPOSES = (
     "user hash",

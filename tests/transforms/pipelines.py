@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.plan import Execution, Partitioning, plan
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import ShardByUser
+from private_topk.transforms.shuffle import ThreadPoolDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
@@ -94,3 +95,12 @@ def set_counts(pairs: Iterable[tuple[Any, Any]]) -> dict[str, int]:
 def describe(ranking: Any) -> list[Any]:  # noqa: ANN401 - a Ranking
     """A `Ranking` as JSON."""
     return [ranking.window.label(), list(ranking.items), ranking.k, ranking.answer]
+
+
+def through(fn: ThreadPoolDoFn, elements: Sequence[Any]) -> list[Any]:
+    fn.setup()
+    fn.start_bundle()
+    found = [result for element in elements for result in fn.process(element)]
+    found += [windowed.value for windowed in fn.finish_bundle()]
+    fn.teardown()
+    return found

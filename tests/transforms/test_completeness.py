@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,10 +16,10 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, IntervalWindow
 
-from private_topk.transforms import PrivateTopK, combine, contributions, top_k
-from private_topk.transforms.assign_windows import _NumberDoFn, _SplitDoFn, beam_windows
+from private_topk.transforms import PrivateTopK, combine, contributions
+from private_topk.transforms.assign_windows import SplitDoFn, _NumberDoFn, beam_windows
 from private_topk.transforms.columnar import make_block, make_table
-from private_topk.transforms.combine import CombineCounts, Combiner, CountedCoder, KeyedCounts, PartialCounts
+from private_topk.transforms.combine import Combiner, CountedCoder, KeyedCounts, PartialCounts
 from private_topk.transforms.completeness import (
     NOTHING,
     BlockChecksums,
@@ -35,7 +35,7 @@ from private_topk.transforms.completeness import (
     shares,
     with_receipt,
 )
-from private_topk.transforms.contributions import BoundContributions, ShardCounter
+from private_topk.transforms.contributions import ShardCounter
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Partitioning
 from private_topk.transforms.release import ReleaseKey
@@ -43,6 +43,7 @@ from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.period import TimeSlices
+from tests.transforms.sabotage import PICKS, a_receipt, sabotage
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -273,7 +274,7 @@ class Reader:
 
     def __init__(self, period: Period) -> None:
         self.checksums, self.sent, self.blocks = BlockChecksums(period), SentChecksums(), 0
-        self.split = _SplitDoFn(period)
+        self.split = SplitDoFn(period)
         self.split.setup()
         self.pieces: dict[IntervalWindow, list[pa.RecordBatch]] = {window: [] for window in beam_windows(period)}
         self.receipts: dict[IntervalWindow, list[pa.RecordBatch]] = {window: [] for window in beam_windows(period)}
@@ -309,53 +310,6 @@ def received(pieces: list[UserRows], shards: int) -> list[Counted]:
     for shard, piece in pieces:
         found[shard] += Receipt.of_piece(piece)
     return list[Counted](found)
-
-
-class Sabotage(beam.DoFn):
-    """A runner that does to certain elements what it should not."""
-
-    def __init__(self, picks: Callable[[Any], bool], does: str) -> None:
-        self._picks, self._does = picks, does
-
-    def process(self, element: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:  # noqa: ANN401
-        picked = self._picks(element)
-        if not picked:
-            yield element
-        elif self._does == "doubles":
-            yield from (element, element)
-        elif self._does == "delays":  # until after its window, where it is an element too many
-            yield beam.window.TimestampedValue(element, time + 7 * 3600)
-
-
-def some_counts(element: KeyedCounts) -> bool:
-    return element[0] == 0 and isinstance(element[1], PartialCounts)
-
-
-def a_receipt(element: KeyedCounts) -> bool:
-    return isinstance(element[1], Receipt) and element[1].names == Receipt.of_user_shard(1, 0, 0).names
-
-
-def any_receipt(element: KeyedCounts) -> bool:
-    return isinstance(element[1], Receipt) and element[1].user_shards > 0
-
-
-PICKS = {"counts": some_counts, "receipt": a_receipt, "receipts": any_receipt}
-HOPS = {
-    "before combining": ("BoundContributions", BoundContributions),
-    "before the draw": ("CombineCounts", CombineCounts),
-}
-
-
-def sabotage(patch: pytest.MonkeyPatch, hop: str, picks: Callable[[KeyedCounts], bool], does: str) -> None:
-    name, stage = HOPS[hop]
-
-    class Sabotaged(stage):
-        def expand(self, inputs: Any) -> beam.PCollection:  # noqa: ANN401
-            done = super().expand(inputs)
-            hurt = done | "Sabotage" >> beam.ParDo(Sabotage(picks, does)).with_output_types(KeyedCounts)
-            return hurt | "As it was" >> beam.WindowInto(done.windowing)
-
-    patch.setattr(top_k, name, Sabotaged)
 
 
 ROWS = some_rows(21, 13.9, 600)

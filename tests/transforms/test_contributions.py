@@ -16,7 +16,7 @@ from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.user_shards import UserShard
-from tests.transforms.test_shuffle import through
+from tests.transforms.pipelines import through
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 PARTITIONING = Partitioning.of(PublicDomain.of([f"item {n}" for n in range(300)]))

@@ -36,7 +36,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples
-from tests.transforms.mechanisms import test_sequences
+from tests.transforms.mechanisms.stated import contract_of
 from tests.transforms.pipelines import outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
@@ -156,7 +156,7 @@ def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
     base, worst = np.array([[3, 2], [1, 1]]), 0.0
 
     def law(counts: np.ndarray) -> dict[tuple[int, ...], Any]:
-        north, south = (test_sequences.joint_law(share, tuple(row), 1) for row in counts.tolist())
+        north, south = (contract_of(Joint).law(share, tuple(row), 1) for row in counts.tolist())
         return {(*a, *b): p * q for a, p in north.items() for b, q in south.items()}
 
     def with_user(user: tuple[int, tuple[int, int]] | None) -> np.ndarray:

@@ -47,7 +47,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.user_shards import UserShard
 from tests.examples import examples
-from tests.transforms.mechanisms.test_amounts import PUBLIC, law_of, mechanism_of
+from tests.transforms.mechanisms.stated import PUBLIC, law_of, mechanism_of
 from tests.transforms.pipelines import added_up, outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -24,6 +23,7 @@ from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, _P
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
 from tests.nightly import nightly
+from tests.transforms.pipelines import through
 from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
@@ -77,15 +77,6 @@ class Together(ThreadPoolDoFn):
 
     def emit(self, result: int) -> list[tuple[int, bool]]:
         return [(result, threading.current_thread() is threading.main_thread())]
-
-
-def through(fn: ThreadPoolDoFn, elements: Sequence[Any]) -> list[Any]:
-    fn.setup()
-    fn.start_bundle()
-    found = [result for element in elements for result in fn.process(element)]
-    found += [windowed.value for windowed in fn.finish_bundle()]
-    fn.teardown()
-    return found
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3])

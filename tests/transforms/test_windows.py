@@ -14,7 +14,7 @@ from apache_beam.testing import test_stream
 
 from private_topk.transforms.assign_windows import (
     AssignWindows,
-    _SplitDoFn,
+    SplitDoFn,
     beam_windows,
     declared_window,
     into_windows,
@@ -97,7 +97,7 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
     arrived = times + state.randint(0, 2 * (end - start) // min(len(period), 5), 2000)
     names = [str(n) for n in range(2000)]
     columns = {"user": names, "item": names, "time": times, **({"arrived": arrived} if arrivals else {})}
-    split = _SplitDoFn(period)
+    split = SplitDoFn(period)
     split.setup()
     found = [
         (int(row), declared_window(period, window))

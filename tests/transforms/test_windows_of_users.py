@@ -43,6 +43,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from tests.examples import examples
 from tests.transforms.pipelines import added_up, outcome
+from tests.transforms.reference import reference
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
 KEY = ReleaseKey.held(b"0123456789abcdef")
@@ -52,22 +53,6 @@ DAYS = Period(START, START + timedelta(days=5), timedelta(days=1))
 SLIDING = Period.of("1970-01-01", "1970-01-06", "2d", slide="1d")
 Rows = list[tuple[str, str, str, int]]
 Counts = dict[tuple[int, str, str], int]
-
-
-def reference_mix(word: int) -> int:
-    """In whole numbers of Python: Stafford's variant of the Murmur3 finaliser, after Weyl."""
-    word = (word + 0x9E3779B97F4A7C15) % 2**64
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = (word ^ word >> shift) * factor % 2**64
-    return word ^ word >> 31
-
-
-def reference(active: dict[int, set[int]], limit: int) -> dict[int, set[int]]:
-    """Of every user's active windows those of the least hashes."""
-    return {
-        user: set(sorted(windows, key=lambda window: reference_mix(user ^ reference_mix(window)))[:limit])
-        for user, windows in active.items()
-    }
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(0, 3)), max_size=40)

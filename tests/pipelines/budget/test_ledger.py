@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from fractions import Fraction
-from multiprocessing.connection import Connection
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from private_topk.pipelines.budget.accounting import Budget, Reservation
+from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Total, rho_within, shares
-from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 from tests.databases import let_pass
-
-JOINT = MECHANISMS["joint"]
-DAY = timedelta(days=1)
-MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
-
-
-def budget(epsilon: str = "1", delta: str = "0", unit: str = "user-window", **more: str) -> Budget:
-    return Budget("plays", unit, Total(Fraction(epsilon), Fraction(delta), Fraction(delta) / 2), **more)
-
-
-def request(report: str, epsilon: float = 0.25, windows: Windows | None = None, **more: object) -> Request:
-    parameters = {"mechanism": "joint", "k": 10, "epsilon": epsilon, "neighbours": "add-remove"}
-    values = {
-        "dataset": "plays",
-        "unit": "user-window",
-        "release_id": report,
-        "key_id": "k1",
-        "fingerprint": "f1",
-        "parameters": parameters,
-        "windows": windows or weeks(1),
-        "cost": JOINT(epsilon).cost(10),
-    }
-    return Request(**{**values, **more})
-
-
-def weeks(number: int, first: int = 0, days: int = 7) -> Windows:
-    start = MONDAY + first * days * DAY
-    return Windows.of(Period(start, start + number * days * DAY, days * DAY))
+from tests.pipelines.budget.support import DAY, JOINT, MONDAY, Workers, budget, request, weeks
 
 
 def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) -> None:
@@ -219,62 +189,6 @@ def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
     ):
         ledger.charge(request("a", unit="user"))
     assert ledger.read().charges == []
-
-
-def answer(url: str, pipe: Connection) -> None:
-    """What a process of its own does: orders in, answers out, until there are no more."""
-    ledger = Ledger(url)
-    pipe.send("ready")
-    while (order := pipe.recv()) is not None:
-        try:
-            if order.startswith("create"):
-                ledger.create(budget("1", unit=order.partition(" ")[2] or "user-window"))
-                pipe.send("created")
-            elif order == "reserve":
-                half = Cost(Fraction(1, 2), Fraction(0))
-                ledger.reserve(Reservation("plays", "series", weeks(1), half))
-                pipe.send("reserved")
-            else:
-                who = (
-                    {"report_name": order.partition(" ")[0], "unit": "user"}
-                    if ledger.read().budgets[0].unit == "user"
-                    else {}
-                )
-                pipe.send("repeat" if ledger.charge(request(order, **who)).outcome else "charged")
-        except InvalidArgument as error:
-            expected = any(words in str(error) for words in ("not suffice", "already", "has a reservation"))
-            pipe.send("refused" if expected else str(error))
-
-
-class Workers:
-    """Ten processes that do the same at the same moment, forked from one that has imported everything."""
-
-    def __init__(self, url: str) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        self._pipes, self._processes = [], []
-        for _ in range(10):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=answer, args=(url, theirs))
-            process.start()
-            self._pipes.append(ours)
-            self._processes.append(process)
-        assert self._answers() == ["ready"] * 10
-        assert len({process.pid for process in self._processes}) == 10
-
-    def do(self, orders: list[str]) -> list[str]:
-        """What they answer, sorted."""
-        for pipe, order in zip(self._pipes, orders, strict=True):
-            pipe.send(order)
-        return self._answers()
-
-    def _answers(self) -> list[str]:
-        return sorted(pipe.recv() for pipe in self._pipes)
-
-    def stop(self) -> None:
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            pipe.send(None)
-            process.join(60)
 
 
 def test_ten_processes_at_once(url: str) -> None:

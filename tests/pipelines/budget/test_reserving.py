@@ -19,8 +19,8 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.nightly import nightly_but
-from tests.pipelines.budget.test_ledger import MONDAY, Workers, weeks
-from tests.pipelines.scheduled.test_publish import CHARGED, folder, report
+from tests.pipelines.budget.support import MONDAY, Workers, weeks
+from tests.pipelines.scheduled.support import CHARGED, folder, report
 
 __all__ = ["folder"]
 

@@ -14,8 +14,8 @@ from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms.cost import Cost
-from tests.pipelines.budget.test_windows import some_period
-from tests.pipelines.test_charged_runs import arguments, create, place, with_ledger
+from tests.pipelines.budget.support import some_period
+from tests.pipelines.charged import arguments, create, place, with_ledger
 
 __all__ = ["place"]
 

@@ -21,7 +21,7 @@ from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.testing import neighbours
 from tests.nightly import nightly, nightly_but
-from tests.transforms.mechanisms import test_unknown_domain as unknown
+from tests.transforms.mechanisms.stated import contract_of
 
 LIMIT, PNF = (MECHANISMS[name] for name in ("limit-domain", "restricted-pnf"))
 EPSILON, MICRO = Fraction(1), Fraction(1, 10**6)
@@ -29,7 +29,7 @@ EPSILON, MICRO = Fraction(1), Fraction(1, 10**6)
 # Several releases, each chosen by the answers before it.
 
 GRID = [(1, 0, 0), (2, 1, 0), (3, 3, 2), (12, 2, 2), (12, 12, 1), (30, 30, 30)]
-LAWS = {"limit-domain": unknown.TestLimitDomain(), "restricted-pnf": unknown.TestRestrictedPnf()}
+LAWS = {name: contract_of(MECHANISMS[name]) for name in ("limit-domain", "restricted-pnf")}
 Pairs = tuple[np.ndarray, np.ndarray]
 """Laws of neighbours, (pairs, answers) each."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -18,30 +18,10 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import CdpPeeling, Gaussian, Joint
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import Risers
-from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows, microseconds
+from private_topk.transforms.windows import CalendarWindows, Period, microseconds
+from tests.pipelines.budget.support import DAY, START, some_period
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 ONE_DAY = Period(START, START + DAY)
-ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Atlantic/Azores", "America/Havana", "Africa/Casablanca")
-
-
-def some_period(state: np.random.RandomState) -> Period | None:
-    """A period of 2026 of any kind, short enough that pairs can be counted."""
-    kind = state.randint(5)
-    first = START + int(state.randint(300)) * DAY + int(state.randint(24)) * HOUR
-    length = int(state.randint(1, 500)) * HOUR
-    if kind == 0:
-        return None if state.randint(5) == 0 else Period(first, first + length)
-    if kind == 1:
-        return Period(first, first + length, int(state.randint(1, 100)) * HOUR)
-    if kind == 2:
-        size = int(state.randint(1, 1 + length // HOUR))
-        return Period(first, first + length, SlidingWindows(size * HOUR, int(state.randint(1, size + 1)) * HOUR))
-    zone, unit = ZONES[state.randint(len(ZONES))], ("day", "week", "month")[state.randint(3)]
-    cut = CalendarWindows(unit, zone)
-    edges = cut.edges(first, first + int(state.randint(1, 60)) * DAY)
-    return Period(edges[0], edges[-1], cut)
 
 
 def pairs(one: Windows, other: Windows) -> list[int]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
+from tests.pipelines.sinks.nowhere import Nowhere
 from tests.pipelines.support import manifest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -190,21 +191,6 @@ def followed(report: Report, launch: Launch, say: watching.Say | None = None) ->
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_LAST_LOOKS", 1.0)
-
-
-@dataclass(frozen=True)
-class Nowhere(Sink):
-    """A place of rankings that nobody can read back."""
-
-    lost: str = ""
-    uri = "nowhere"
-
-    def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        pass
-
-    def write(self, facts: dict[str, Any], release: Release, live: RunState | None = None) -> beam.PTransform:
-        kept = beam.Filter(lambda label: label != self.lost)
-        return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept
 
 
 class Topic(Nowhere):

@@ -13,39 +13,12 @@ import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
+from tests.pipelines.scheduled.support import CHARGED, folder, report
 from tests.pipelines.support import WEEKLY
 
+__all__ = ["folder"]
+
 ROOT = Path(__file__).resolve().parents[3]
-
-CHARGED = (
-    WEEKLY.replace("window:", "window:\n  horizon: 4")
-    + """\
-ledger:
-  url: sqlite:///budget.db
-  dataset: plays
-"""
-)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A report file with four weeks of rows; the process stands elsewhere."""
-    place = tmp_path / "reports"
-    place.mkdir()
-    rows = [f"user {n % 80},item {n * n % 23 % 10},2026-01-{5 + n % 25:02}T10:00:00" for n in range(2000)]
-    (place / "rows.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
-    (place / "items.txt").write_text("".join(f"item {n}\n" for n in range(10)))
-    (place / "key").write_text("a key of enough bytes")
-    (place / "weekly.yaml").write_text(CHARGED)
-    assert (
-        main(["budget", "create", "--ledger", f"sqlite:///{place}/budget.db", "--dataset", "plays", "--epsilon", "2"])
-        == 0
-    )
-    return place
-
-
-def report(folder: Path, *more: str, file: str = "weekly.yaml") -> int:
-    return main(["report", str(folder / file), "--quiet", *more])
 
 
 def outcomes(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.show.page import page
-from tests.pipelines.show.test_page import PAGES
+from tests.pipelines.show.rankings import PAGES
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

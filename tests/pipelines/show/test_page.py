@@ -3,132 +3,26 @@
 from __future__ import annotations
 
 import posixpath
-import random
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
-from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.charts import COLOURS
 from private_topk.pipelines.show.page import file_name, page, pages, snippet
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
 from tests.pipelines import support
+from tests.pipelines.show.rankings import PAGES, START, bare, manifest, rows
 
-START = datetime(2026, 1, 5, tzinfo=UTC)
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</style><script>x</script>",
-    '" onmouseover="alert(1)',
-    "' onload='x",
-    "&amp;",
-    "]]>",
-    "<!--",
-    "a\u202eb",
-    "a\x00b",
-    "line\nline",
-    "\ud800",
-    "<svg/onload=x>",
-    "javascript:alert(1)",
-    "",
-    "–" * 300,
-]
 VOID = {"meta"}
 LIGHT, DARK = (
     dict(re.findall(r"--(\w+):(#\w{6})", rules)) for rules in STYLE.split("@media (prefers-color-scheme:dark)")
 )
-
-
-def manifest(weeks: int, **changes: Any) -> Manifest:  # noqa: ANN401
-    ends = [START + timedelta(weeks=n) for n in range(weeks + 1)]
-    return support.manifest(
-        **{
-            "report": "weekly <b>plays</b>",
-            "key_id": "0123",
-            "runner": "direct",
-            "mechanism": "joint",
-            "answer": "sequence",
-            "parameters": {"epsilon": 1.0, "neighbours": "add-remove"},
-            "k": 5,
-            "max_items_per_user": 3,
-            "privacy": {
-                "epsilon": 1.5,
-                "delta": 1e-6,
-                "neighbours": "add-remove",
-                "unit": "one user's rows within one window",
-                "guarantee": "approximate",
-            },
-            "domain": {"kind": "public", "size": 900, "sha256": "00"},
-            "versions": {"python": "3.11"},
-            "windows": [{"start": a.isoformat(), "end": b.isoformat(), "returned": 5} for a, b in pairwise(ends)],
-            **changes,
-        }
-    )
-
-
-def rows(windows: int, items: list[str], k: int = 5, counts: bool = True, groups: tuple[str, ...] = ()) -> list[dict]:
-    draw, found = random.Random(5), []
-    for group in groups or (None,):
-        for window in range(windows):
-            chosen = draw.sample(items, min(k, len(items)))
-            for place, item in enumerate(chosen, 1):
-                found.append(
-                    {
-                        "window_start": START + timedelta(weeks=window),
-                        "window_end": START + timedelta(weeks=window + 1),
-                        "rank": place,
-                        "item": item,
-                        "noisy_count": draw.randrange(-50, 5000) if counts else None,
-                        "noise_stddev": 9.5 if counts else None,
-                        "noise_95": 20 if counts else None,
-                        "k": k,
-                        "returned": len(chosen),
-                        "release_id": "weekly",
-                        **({"group": group} if group else {}),
-                    }
-                )
-    return found
-
-
-def bare(answer: str = "sequence") -> list[dict]:
-    """All rows together, no counts."""
-    null = {"window_start": None, "window_end": None, "noisy_count": None, "k": 2, "returned": 2, "release_id": "once"}
-    return [{**null, "rank": n if answer == "sequence" else None, "item": f"item {n}"} for n in (1, 2)]
-
-
-PAGES = {
-    "weeks": PublishedReport(rows(6, [f"item {n}" for n in range(12)]), manifest(6)),
-    "a year": PublishedReport(rows(53, [f"item {n}" for n in range(40)], 40, counts=False), manifest(53)),
-    "hostile items": PublishedReport(rows(3, HOSTILE), manifest(3)),
-    "hostile groups": PublishedReport(rows(2, HOSTILE, groups=tuple(HOSTILE[:4])), manifest(2, report=HOSTILE[0])),
-    "one window": PublishedReport(bare(), manifest(0, windows=[{"start": None, "end": None, "returned": 2}])),
-    "a set": PublishedReport(bare("set"), manifest(0, answer="set", windows=[])),
-    "no manifest": PublishedReport(bare()),
-    "nothing released": PublishedReport([], manifest(1, domain={"kind": "unknown"})),
-    "not private": PublishedReport(bare(), manifest(0, private=False, privacy=None, windows=[])),
-    "a total, swapped": PublishedReport(
-        rows(2, ["a", "b"]),
-        manifest(
-            2,
-            privacy={
-                "epsilon": 20.0,
-                "delta": 0.0,
-                "neighbours": "replace-one",
-                "unit": "all of one user's rows",
-                "windows": 52,
-                "accounting": "zcdp",
-                "guarantee": "pure",
-                "share_of_a_window": {"epsilon": 1.0, "delta": 0.0, "ranking": {}, "noisy_counts": None},
-            },
-        ),
-    ),
-}
 
 
 class Reader(HTMLParser):

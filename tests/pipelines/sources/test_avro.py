@@ -19,8 +19,8 @@ from private_topk.pipelines.files import FileInfo, match
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.formats import reader_of
 from private_topk.transforms.errors import InvalidArgument
+from tests.pipelines.sources.containers import container, number
 from tests.pipelines.sources.contract import FormatContract
-from tests.pipelines.sources.test_avro_types import container, number
 from tests.pipelines.support import Rows, avro_schema, command, read, to_avro, write
 
 TIMED = Columns(time="time")

@@ -22,6 +22,7 @@ from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.transforms.errors import InvalidArgument
 from tests.examples import examples
 from tests.pipelines.sources import reference
+from tests.pipelines.sources.containers import container
 from tests.pipelines.support import read, write
 
 SLOW = examples(120)
@@ -211,22 +212,6 @@ def _row(chosen: list[tuple[Kind, Any]]) -> tuple | str:
     except ValueError:
         return reference.BAD
     return reference.NULL if None in meant else meant
-
-
-def number(value: int) -> bytes:
-    sink = io.BytesIO()
-    fastavro.schemaless_writer(sink, "long", value)
-    return sink.getvalue()
-
-
-def container(schema: dict, blocks: list[tuple[int, bytes]], codec: str = "null", sync: bytes = b"s" * 16) -> bytes:
-    """A file of blocks that are packed already."""
-    entries = {b"avro.schema": json.dumps(schema).encode(), b"avro.codec": codec.encode()}
-    head = b"".join(number(len(part)) + part for pair in entries.items() for part in pair)
-    parts = [b"Obj\x01", number(len(entries)), head, b"\0", sync]
-    for count, content in blocks:
-        parts += [number(count), number(len(content)), content, sync]
-    return b"".join(parts)
 
 
 TIMED = Columns(time="time", time_unit="s")

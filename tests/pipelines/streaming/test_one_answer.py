@@ -20,7 +20,7 @@ from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
 from private_topk.transforms.errors import InvalidArgument
-from tests.pipelines.release.test_progress import Nowhere
+from tests.pipelines.sinks.nowhere import Nowhere
 from tests.pipelines.support import Done, command, options, write
 
 ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]

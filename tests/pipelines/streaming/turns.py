@@ -14,7 +14,7 @@ import pyarrow as pa
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 
 from private_topk.pipelines.sources.clock import now_of
-from private_topk.transforms.assign_windows import _SplitDoFn, beam_windows
+from private_topk.transforms.assign_windows import SplitDoFn, beam_windows
 from private_topk.transforms.completeness import checksum_in, receipt_in
 from private_topk.transforms.windows import Period
 
@@ -69,7 +69,7 @@ class Reading:
     def check_receipts(self) -> None:
         """For every window the reader has given a receipt, once, before its clock had passed."""
         period = self._fn._clock.period
-        cut = _SplitDoFn(period)
+        cut = SplitDoFn(period)
         cut.setup()
         sent, said = Counter[Any](), dict[Any, int]()
         for block, clock in self.blocks:

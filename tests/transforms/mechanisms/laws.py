@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import ndtr
 
 Answer = tuple[int, ...]
 Law = dict[Answer, float]
@@ -264,3 +265,9 @@ def best_set(
 def _best_set(counts: Sequence[Any], k: int, rate: Fraction, noise: str, gamma: Fraction | None) -> Law:
     losses = set_losses(counts, k) if gamma is None else canonical_losses(counts, k, gamma)
     return least_loss(losses, rate, noise)
+
+
+def delta_of(scale: float, epsilon: float, sensitivity: float) -> float:
+    """Balle & Wang 2018, Theorem 8, as printed there."""
+    a, b = sensitivity / (2 * scale), epsilon * scale / sensitivity
+    return ndtr(a - b) - math.exp(epsilon) * ndtr(-a - b)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
 
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import (
-    MECHANISMS,
     About,
     Guarantee,
     Joint,
@@ -23,38 +21,13 @@ from private_topk.transforms.mechanisms import (
     Mechanism,
     RandomBits,
     Restricted,
-    make_mechanism,
     parameters_of,
     publish_counts,
 )
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
-from private_topk.transforms.testing import Law, check_neighbours
+from private_topk.transforms.testing import check_neighbours
 from private_topk.transforms.testing.checks import check_pair
-from tests.transforms.mechanisms import test_noisy_order, test_sequences, test_sets, test_unknown_domain
-
-CAP = 3
-FAMILIES = test_sequences, test_sets, test_noisy_order, test_unknown_domain
-OFFERED = {name: kind.guarantee for name, kind in MECHANISMS.items() if kind.guarantee.metric == "amounts"}
-PUBLIC = [name for name, guarantee in OFFERED.items() if guarantee.domain == "public"]
-UNKNOWN = [name for name, guarantee in OFFERED.items() if guarantee.domain == "unknown"]
-
-
-def mechanism_of(name: str, relation: str = "add-remove", cap: int = CAP, **others: object) -> Mechanism:
-    """With a delta and a bound where it takes them."""
-    own = parameters_of(MECHANISMS[name])
-    usual = {"epsilon": 2.0, "delta": 0.1, "max_items_per_user": 2, "kbar": 2, "neighbours": relation} | others
-    return replace(make_mechanism(name, **{field: value for field, value in usual.items() if field in own}), cap=cap)
-
-
-def law_of(name: str, mechanism: Mechanism, counts: tuple[int, ...], k: int) -> Law:
-    """The law over users of the same mechanism, which its own test states, at counts over the cap."""
-    own = f"Test{MECHANISMS[name].__name__}"
-    law = next(getattr(family, own) for family in FAMILIES if hasattr(family, own))().law
-    if name == "fast-joint":  # its loss is cut off at a whole number
-        whole = replace(mechanism, epsilon=Fraction(mechanism.parameter("epsilon")) / mechanism.cap, cap=1)
-        return law(whole, counts, k)
-    scaled = tuple(Fraction(count, mechanism.cap) for count in counts)
-    return law(replace(mechanism, cap=1), scaled, k)
+from tests.transforms.mechanisms.stated import CAP, PUBLIC, UNKNOWN, law_of, mechanism_of
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, *UNKNOWN])

@@ -46,8 +46,8 @@ from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.checks import check_pair
 from private_topk.transforms.testing.laws import LogLaw
 from private_topk.transforms.windows import CalendarWindows
-from tests.transforms.mechanisms.test_cost import SLACK, Kind, pair_of
-from tests.transforms.mechanisms.test_weighted import law_of, sums
+from tests.transforms.mechanisms.pair_laws import SLACK, Kind, pair_of
+from tests.transforms.mechanisms.weighted_laws import law_of, sums
 
 TYPED = [
     Peeling(1.0, "replace-one"),

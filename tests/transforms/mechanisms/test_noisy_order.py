@@ -42,7 +42,7 @@ from private_topk.transforms.testing import (
 )
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.laws import NOISE_LAWS
+from tests.transforms.mechanisms.laws import NOISE_LAWS, delta_of
 
 COUNTS = (3, 1, 0, 2)
 VECTORS = [COUNTS, (5, 3, 3, 1, 0), (2, 2, 2, 2), tuple(range(200, 0, -1))]
@@ -188,12 +188,6 @@ class TestLaplace(NoisyOrder):
     def noise_and_scale(self, mechanism: Laplace, d: int, k: int) -> tuple[str, Fraction]:
         moved = min(k, mechanism.max_items_per_user or k) * (1 if mechanism.neighbours == "add-remove" else 2)
         return "laplace", moved / Fraction(mechanism.epsilon)
-
-
-def delta_of(scale: float, epsilon: float, sensitivity: float) -> float:
-    """Balle & Wang 2018, Theorem 8, as printed there."""
-    a, b = sensitivity / (2 * scale), epsilon * scale / sensitivity
-    return ndtr(a - b) - math.exp(epsilon) * ndtr(-a - b)
 
 
 class TestGaussian(NoisyOrder):

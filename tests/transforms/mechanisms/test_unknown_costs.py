@@ -35,17 +35,20 @@ from private_topk.transforms.testing import neighbours, renyi
 from private_topk.transforms.testing.checks import ORDERS
 from private_topk.transforms.testing.laws import permitted_neighbours
 from tests.nightly import nightly
-from tests.transforms.mechanisms import test_unknown_domain as unknown
-from tests.transforms.mechanisms.unknown_laws import Counts, passes, phantoms, top
+from tests.transforms.mechanisms.stated import contract_of
+from tests.transforms.mechanisms.unknown_laws import GRID, RELATIONS, Counts, passes, phantoms, top
 
-KINDS: dict[type, unknown.UnknownContract] = {
-    LimitDomain: unknown.TestLimitDomain(),
-    LaplaceLimitDomain: unknown.TestLaplaceLimitDomain(),
-    TopStable: unknown.TestTopStable(),
-    RestrictedGumbel: unknown.TestRestrictedGumbel(),
-    RestrictedLaplace: unknown.TestRestrictedLaplace(),
-    RestrictedNormal: unknown.TestRestrictedNormal(),
-    RestrictedPnf: unknown.TestRestrictedPnf(),
+KINDS = {
+    kind: contract_of(kind)
+    for kind in (
+        LimitDomain,
+        LaplaceLimitDomain,
+        TopStable,
+        RestrictedGumbel,
+        RestrictedLaplace,
+        RestrictedNormal,
+        RestrictedPnf,
+    )
 }
 
 Stopped = dict[object, float]
@@ -58,7 +61,7 @@ def stopped(mechanism: UnknownDomainMechanism, counts: Counts, other: Counts, k:
     mine, theirs = phantoms(items[:-1]), phantoms(top(other, mechanism.kbar)[0][:-1])
     law: Stopped = defaultdict(float)
     test = KINDS[type(mechanism)]
-    if isinstance(test, unknown.TestTopStable):
+    if isinstance(mechanism, TopStable):
         for (size, ranks), p in test.searched(mechanism, largest, k).items():
             stable = set(mine[:size]) == set(theirs[:size])
             law[(size, frozenset(mine[r] for r in ranks)) if stable else NONE] += float(p)
@@ -96,7 +99,7 @@ SEEN = {
 """The least part of rho that has to show. It is small where there are tests, of which no more than purity is used."""
 
 EQUAL = (90, 90, 90, 90, 1)
-DRAWS = [(LimitDomain(0.4, 0.1, 4, neighbours=relation), 2) for relation in unknown.RELATIONS]
+DRAWS = [(LimitDomain(0.4, 0.1, 4, neighbours=relation), 2) for relation in RELATIONS]
 """Four equal items, all certain to come out: where half of them move, every draw tells as much as it may."""
 
 
@@ -106,7 +109,7 @@ def test_but_for_unstable_items_slots_are_zcdp(kind: type[UnknownDomainMechanism
     """By day on every fourth of the counts, where as much of rho shows."""
     worst = 0.0
     for mechanism, k in KINDS[kind].private:
-        grid = [c for c in unknown.GRID[::step] if len(c) < 5 or mechanism.parameter("neighbours") == "add-remove"]
+        grid = [c for c in GRID[::step] if len(c) < 5 or mechanism.parameter("neighbours") == "add-remove"]
         worst = max(worst, *(told(mechanism.cost(k), *pair) for pair in pairs(mechanism, k, grid)))
     assert worst >= SEEN[kind]
 
@@ -136,7 +139,7 @@ def test_a_rest_that_is_left_out_is_seen(kind: type[UnknownDomainMechanism]) -> 
     for mechanism, k in KINDS[kind].private:
         planted = replace(mechanism.cost(k), zcdp_delta=mechanism.cost(k).zcdp_delta / 4)
         with pytest.raises(AssertionError, match="unstable items come out"):
-            for pair in pairs(mechanism, k, unknown.GRID):
+            for pair in pairs(mechanism, k, GRID):
                 told(planted, *pair)
 
 
@@ -207,7 +210,7 @@ def stated(mechanism: UnknownDomainMechanism, k: int) -> tuple[Fraction, Fractio
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
-@pytest.mark.parametrize("neighbours", unknown.RELATIONS)
+@pytest.mark.parametrize("neighbours", RELATIONS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.about.name)
 def test_rho_and_rest_are_those_of_the_parts(kind: type[UnknownDomainMechanism], neighbours: str, k: int) -> None:
     bounded = "max_items_per_user" in kind.__dataclass_fields__

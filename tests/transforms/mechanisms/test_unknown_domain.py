@@ -47,8 +47,9 @@ from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_
 from tests.nightly import nightly_but
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
-from tests.transforms.mechanisms.test_weighted import sums
 from tests.transforms.mechanisms.unknown_laws import (
+    GRID,
+    RELATIONS,
     Counts,
     Ranked,
     above_bottom,
@@ -60,9 +61,8 @@ from tests.transforms.mechanisms.unknown_laws import (
     top,
     top_stable,
 )
+from tests.transforms.mechanisms.weighted_laws import sums
 
-GRID = [(*counts, 0, 0)[: max(3, len(counts))] for counts in SMALL_COUNTS]
-RELATIONS = ("add-remove", "replace-one")
 SETTINGS = [(2.0, 1, 1), (0.5, 1, 2), (2.0, 2, 3), (3.0, 2, 2)]  # epsilon, k, kbar
 
 

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.testing import SMALL_COUNTS
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.laws import NOISE_LAWS
 
 Counts = tuple[int, ...]
 Ranked = dict[tuple[int, ...], float]
 """Probabilities of answers given as ranks 0, 1, ... from the largest count down."""
+GRID = [(*counts, 0, 0)[: max(3, len(counts))] for counts in SMALL_COUNTS]
+RELATIONS = ("add-remove", "replace-one")
 
 
 def drift_of(mechanism: Mechanism) -> int:

@@ -75,7 +75,7 @@ def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], 
     if path.kind == "stream" and period is not None:
         cells: dict[Any, list[pa.RecordBatch]] = defaultdict(list)
         for block in blocks:
-            for piece in _run(assign_windows._SplitDoFn(period), block):
+            for piece in _run(assign_windows.SplitDoFn(period), block):
                 for cell in piece.windows:
                     cells[cell].append(piece.value)
         partitioning = Partitioning.of(spec.domain, None, parts)

@@ -1,0 +1,156 @@
+"""The blocks of every page, in their order, each with the way it is held."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+from tests.documents.holding import Held, ranked
+from tests.documents.reading import ROOT
+from tests.documents.worlds import World, clone, plays_of_a_shop
+
+
+def picture(text: str) -> Held:
+    return Held(text, "not run", "a picture or a formula, not code")
+
+
+def ranked_like_the_page(world: World) -> None:
+    """Noise may swap close ranks, and bring in the eleventh: most of the shown items are there in any run."""
+    ranked("out/ranking.avro", 40)(world)
+    week = RANKING_FORMATS[".avro"].decode((world.folder / "out/ranking.avro").read_bytes())[:10]
+    shown = re.findall(r"^ +\d+  (.*)$", (ROOT / "README.md").read_text(), re.M)
+    assert len(shown) == 10 and len({row["item"] for row in week} & set(shown)) >= 6
+
+
+def plays_at_the_bar(world: World) -> None:
+    rows = "".join(f"u{n},{item},2026-01-{5 + n % 14:02}\n" for n in range(60) for item in ("tea", "cake")[: 1 + n % 2])
+    (world.folder / "plays.csv").write_text(f"user,item,time\n{rows}")
+
+
+MINUTES = "measures for minutes, on a machine that should do nothing else"
+HERE = {"git clone REPOSITORY private-topk && cd private-topk": "true"}
+"""The reader's clone is the world that the page is typed in."""
+README = [
+    Held("$ git clone REPOSITORY", instead=HERE, before=lambda world: clone(world.folder), after=ranked_like_the_page),
+    Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
+]
+RUN = [
+    Held("private-topk run", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),
+    Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
+    Held("import polars as pl", "python", before=plays_at_the_bar, says=r"\n\('(tea|cake|scone|soup)', .*\)\n$"),
+    Held("$ (umask 077; head"),
+    Held("import polars as pl", "python", says="\nledger: charged plays of January to dataset plays; 25.0% of the"),
+]
+FIVE_MINUTES = [
+    Held("$ make rank", before=lambda world: clone(world.folder), after=ranked("out/ranking.avro", 40)),
+    Held("$ private-topk show out/ranking.avro"),
+    Held("$ private-topk preview --zipf 1"),
+    Held("$ printf 'user,item", after=ranked("top.csv", 1)),
+    Held("$ private-topk budget create", after=ranked("again.csv", 1)),
+]
+
+
+def rows_of_drinks(world: World) -> None:
+    (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
+
+
+API = [Held("from private_topk import Period", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
+
+
+def orders(world: World) -> None:
+    (world.folder / "release.key").write_text("the key of the example's test")
+    (world.folder / "orders.csv").write_text("user,drink\n" + "ann,tea\nann,tea\nbob,coffee\neve,tea\n")
+    (world.folder / "examples").symlink_to(ROOT / "examples")
+
+
+def one_drink_is_ranked(world: World) -> None:
+    (row,) = map(json.loads, (world.folder / "top-00000-of-00001").read_text().splitlines())
+    assert row["window"] == "all" and row["rank"] == 1 and row["item"] in ("tea", "cake", "scone")
+
+
+def drawn_and_charged(world: World) -> None:
+    assert (world.folder / "spent.svg").read_text().count("<svg") == 1
+    ranked("ranking.avro", 40)(world)
+
+
+def answered(world: World) -> None:
+    assert (world.folder / "answer").read_text() in ("tea\n", "coffee\n")
+
+
+BEAM = [
+    Held("from typing import NamedTuple", "python", says=r"'prices': \[4.5, 4.5\](.|\n)*{'not_in_domain': '1'}"),
+    Held("pipeline:", "saved", name="drinks.yaml"),
+    Held("$ python -m apache_beam.yaml.main", after=one_drink_is_ranked),
+    Held("import apache_beam as beam", "python"),
+    Held("import apache_beam as beam", "python"),
+    Held("import polars as pl", "python"),
+]
+BUDGET = [
+    Held("$ private-topk sample", after=drawn_and_charged, says="joint      10  4 windows of 7 days"),
+    Held("$ private-topk plan"),
+    Held("$ private-topk budget create", before=orders, says="54.9% of the budget is used", after=answered),
+]
+CHOOSING = [
+    Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
+    Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
+    Held("$ private-topk plan"),
+]
+OWN_MECHANISM = [
+    Held("from dataclasses import dataclass", "saved", name="winner.py"),
+    Held(
+        "from fractions import Fraction",
+        "python",
+        says=r"^winner-first: (0\.[5-9]\d|1\.00) of 1\nwinner-first: (1\.\d\d|2\.00) of 2\n$",
+    ),
+    Held("$ printf 'item,count"),
+    Held("from private_topk.transforms.mechanisms import RandomBits", "python", says=r"^\[0 1\]\n$"),
+]
+AMOUNTS = [
+    picture("score of an item"),
+    Held("$ private-topk run --input plays.avro", before=World.sample),
+]
+GROUPS = [
+    Held("$ private-topk run --input plays.avro", before=World.sample),
+    Held("item,country", "saved", name="menus.csv"),
+    Held("$ private-topk preview --zipf 1"),
+]
+WINDOWS = [
+    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
+    Held("$ python -m benchmarks.windows_per_user", "parsed", "measures for a minute"),
+]
+RISERS = [
+    picture("score of an item"),
+    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
+]
+COMMAND_LINE = [
+    Held("$ private-topk run --log-format json", status=2),
+    Held("$ private-topk doctor"),
+    Held("source <(private-topk completion bash)"),
+]
+AUDIT = [Held("private-topk audit", "parsed", "takes minutes; tests/pipelines/cli/test_audit.py runs it in small")]
+SCALE = [
+    Held("$ python -m benchmarks.pipeline --rows 10000000 --runs 2", "parsed", MINUTES),
+]
+PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
+HELD = {
+    "README.md": README,
+    "docs/api.md": API,
+    "docs/audit.md": AUDIT,
+    "docs/beam.md": BEAM,
+    "docs/budget.md": BUDGET,
+    "docs/choosing.md": CHOOSING,
+    "docs/command-line.md": COMMAND_LINE,
+    "docs/finding.md": [
+        Held("$ private-topk sample", after=ranked("top.csv", 5)),
+        Held("domain:", "not run", "part of a report: tests/pipelines/scheduled/test_remembering.py has a whole one"),
+    ],
+    "docs/five-minutes.md": FIVE_MINUTES,
+    "docs/groups.md": GROUPS,
+    "docs/own-mechanism.md": OWN_MECHANISM,
+    "docs/privacy.md": PRIVACY,
+    "docs/risers.md": RISERS,
+    "docs/run.md": RUN,
+    "docs/scale.md": SCALE,
+    "docs/windows.md": WINDOWS,
+}

@@ -2,6 +2,7 @@
 
     python -m benchmarks.reaches              # four CPU minutes on ten vectors of the data folder
     python -m benchmarks.reaches --exponent   # as if the exponent had been declared: no other curve is looked at
+    python -m benchmarks.reaches --published  # from noisy counts of a ranking before, of epsilon as large
 
 A user of `preview` says how many items and users there are and what share of the users the first item and one other
 reach: here the 50th, or the k-th (the 20th for k = 5). Users are four times those of the first item. The forecast is
@@ -21,11 +22,12 @@ import numpy as np
 
 from benchmarks.counts import load, there_or_made
 from benchmarks.mechanisms import make
-from private_topk.pipelines.preview import Zipf
+from private_topk.pipelines.preview import Expected, Released, Zipf
 from private_topk.pipelines.preview.compare import counted, forecast
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
+from private_topk.transforms.mechanisms.noisy_counts import publish_counts
 from private_topk.transforms.spec import TopK
 
 DATA = ("games gowalla books patent searchlogs medcost income hepth news_part foods_synth").split()
@@ -46,23 +48,33 @@ class Cell(NamedTuple):
     wide: float
 
 
-def cells(data: str, names: list[str], draws: int, bent: bool) -> list[Cell]:
-    counts = np.sort(load(data))[::-1]
+def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
+    counts = np.sort(load(data))[::-1].copy()
     users, found, bits = 4 * int(counts[0]), [], RandomBits.keyed(b"what is found")
     for k in KS:
         for second in sorted({50, k if k > KS[0] else 20}):
             shape = Zipf.of_reaches({1: counts[0] / users, second: counts[second - 1] / users}, len(counts), users)
-            shape = shape if bent else replace(shape, reaches=())
-            some = None
+            expected: Expected | None = shape if known == "reaches" else replace(shape, reaches=())
             for epsilon, name in itertools.product(EPSILONS, names):
                 top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
-                some = counted(shape, top_k) if some is None else some
-                told = forecast(top_k, some, draws)
+                if known == "published":
+                    expected = published(top_k, counts, bits)
+                if expected is None:
+                    continue
+                told = forecast(top_k, counted(expected, top_k), draws)
                 recalls = drawn(top_k.mechanism, counts, k, draws, bits)
                 low, high = told.recall_range
                 within = float(((low <= recalls) & (recalls <= high)).mean())
                 found.append(Cell(told.recall.value - recalls.mean(), within, high - low))
     return found
+
+
+def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> Released | None:
+    """A ranking with noisy counts, each of as much epsilon; None where none of these is above 0."""
+    mechanism, k, named = top_k.mechanism, top_k.max_items, IndexedCounts.of(counts)
+    items = named.items(mechanism.prepare(named.histogram).ranks(k, bits))
+    noisy = publish_counts(counts, items, bits, mechanism.parameter("epsilon"), mechanism.parameter("delta"))
+    return Released(noisy.tolist(), len(counts)) if noisy.max() > 0 else None
 
 
 def drawn(mechanism: Mechanism, counts: np.ndarray, k: int, draws: int, bits: RandomBits) -> np.ndarray:
@@ -78,13 +90,15 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=there_or_made(DATA))
     parser.add_argument("--mechanism", nargs="+", default=list(NAMES))
     parser.add_argument("--draws", type=int, default=60)
-    parser.add_argument("--exponent", action="store_true")
+    known = parser.add_mutually_exclusive_group()
+    for name in ("exponent", "published"):
+        known.add_argument(f"--{name}", dest="known", action="store_const", const=name, default="reaches")
     arguments = parser.parse_args()
     everything = []
     heads = "cells   mean  mean off  within 10  within 20  worst  within  wide"
     print(f"{'recall, points':<16}{heads}")
     for data in arguments.data:
-        found = cells(data, arguments.mechanism, arguments.draws, not arguments.exponent)
+        found = cells(data, arguments.mechanism, arguments.draws, arguments.known)
         print(line(data, found), flush=True)
         everything += found
     print(line("all", everything))

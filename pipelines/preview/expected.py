@@ -255,10 +255,13 @@ class Released:
     regression; the noise shrinks with it), one user apart from each other; those below 0 are 0. Counts of the items
     that were not published are extrapolated: they fall as the power of the rank that fits the published ones best.
 
+    That is a guess, so `bent` has the same with half and twice that power.
+
     Args:
         noisy_counts: of one window, in the order of the ranks, or of a set in any order.
         items: of the domain; None where it is unknown. Then items are those with an extrapolated count of at least 1.
         ranked: whether their order was published.
+        steepness: of the counts that were not published, by that of the published ones.
 
     Raises:
         InvalidArgument: there is no count above 0.
@@ -268,6 +271,7 @@ class Released:
     items: int | None = None
     ranked: bool = True
     name: str = "an earlier ranking"
+    steepness: float = 1.0
 
     def __post_init__(self) -> None:
         if not len(self.noisy_counts) or max(self.noisy_counts) <= 0:
@@ -276,7 +280,7 @@ class Released:
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         known = self._falling()
         after = np.arange(1, len(known) + 1)
-        last, power = max(known[-1], 0.5), self._power(known)
+        last, power = max(known[-1], 0.5), self._power(known) * self.steepness
         total = self.items if self.items is not None else math.ceil(len(known) * (2 * last) ** (1 / power))
         ranks, sizes = _slices(min(max(total, len(known)), _MAX_ITEMS), len(known))
         values = np.concatenate((known, last * (ranks / len(known)) ** -power))
@@ -288,6 +292,10 @@ class Released:
             f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
             f"1 / rank^{power:.2f}"
         )
+
+    def bent(self) -> tuple[Released, ...]:
+        """Half and twice as steep beyond the published ones."""
+        return tuple(replace(self, steepness=steepness) for steepness in _BENT)
 
     def _falling(self) -> Floats:
         counts = np.asarray(self.noisy_counts, np.float64)
@@ -307,10 +315,10 @@ class Released:
 
 
 def bent(expected: Expected) -> tuple[Expected, ...]:
-    """Other counts that are as likely by what was said of them: of curves that two reaches tell (`Zipf.bent`)."""
+    """Other counts that are as likely by what is known: of curves that two reaches tell, or beyond published counts."""
     if isinstance(expected, InAmounts):
         return tuple(replace(expected, expected=one) for one in bent(expected.expected))
-    return expected.bent() if isinstance(expected, Zipf) else ()
+    return expected.bent() if isinstance(expected, Zipf | Released) else ()
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:

@@ -103,6 +103,14 @@ def test_what_was_not_published_goes_on_falling() -> None:
     assert "5 noisy counts" in released.summary() and "rank^1.00" in released.summary()
 
 
+def test_beyond_published_counts_others_fall_half_and_twice_as_steeply() -> None:
+    released = Released([10**6, 500_000, 333_333, 250_000, 200_000], items=100)
+    for one, power in zip(released.bent(), (0.5, 2), strict=True):
+        counts = one.histogram(None, False).counts()
+        assert counts[:5].tolist() == released.histogram(None, False).counts()[:5].tolist()
+        assert counts[19] == pytest.approx(200_000 * 4**-power, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("make", "field"),
     [

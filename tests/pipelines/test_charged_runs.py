@@ -1,4 +1,4 @@
-"""Runs of the command line with a ledger and with a user's total: real pipelines, real databases, a real kill."""
+"""Runs of the command line with a ledger and with a user's total: real pipelines, real databases."""
 
 from __future__ import annotations
 
@@ -14,68 +14,8 @@ from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import noise_of_counts
 from tests.pipelines.charged import arguments, create, place, with_ledger
-from tests.pipelines.support import kill_when_charged
 
 __all__ = ["place"]
-
-
-def test_a_run_is_charged_once_and_refused_when_the_budget_is_spent(
-    url: str, place: Path, capsys: pytest.CaptureFixture
-) -> None:
-    create(url, "--epsilon", "1")
-    run = arguments("a", *with_ledger(url, "--epsilon", "0.75"))
-    assert main(run) == 0
-    assert "75.0% of the budget is used" in capsys.readouterr().err
-    first = (place / "a.csv").read_bytes()
-    assert main([*run, "--overwrite"]) == 0
-    assert "repeating it costs nothing" in capsys.readouterr().err
-    assert (place / "a.csv").read_bytes() == first
-    assert main(arguments("b", *with_ledger(url, "--epsilon", "0.5"))) == 2
-    assert "0.75 spent + 0.5 asked = 1.25, over 1" in capsys.readouterr().err
-    assert not (place / "b.csv").exists()
-    with open(place / "rows.csv", "a") as sink:
-        sink.write("newcomer,item 1,2026-01-06\n")
-    assert main([*run, "--overwrite"]) == 2
-    assert "was used on" in capsys.readouterr().err
-    assert (place / "a.csv").read_bytes() == first
-    [entry] = Ledger(url).read().charges
-    assert entry.outcome == "released" and entry.key_id == json.loads((place / "a.manifest.json").read_text())["key_id"]
-
-
-def test_input_is_recognised_by_content_and_the_ledger_does_not_disclose_it(place: Path) -> None:
-    url = "sqlite:///budget.db"
-    create(url, "--epsilon", "9")
-    assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) == 0
-    (place / "rows.csv").rename(place / "moved.csv")
-    again = arguments("a", *with_ledger(url, "--epsilon", "1"), "--overwrite", "--input", "moved.csv")
-    assert main(again) == 0
-    assert main([*again, "--item-column", "user", "--domain-column", "user"]) == 2, "other columns are other input"
-    (place / "key").write_text("another key that is long enough")
-    assert main(again) == 0
-    one, two = Ledger(url).read().charges
-    assert one.fingerprint != two.fingerprint, "without the key nobody can compare inputs"
-
-
-@pytest.mark.long
-def test_a_killed_run_leaves_its_charge_and_resumes_for_nothing(
-    url: str, place: Path, capsys: pytest.CaptureFixture
-) -> None:
-    create(url, "--epsilon", "1")
-    ledger = Ledger(url)
-    run = arguments("a", *with_ledger(url, "--epsilon", "1"))
-    kill_when_charged(*run)
-    assert not (place / "a.csv").exists()
-    assert ledger.read().charges[0].outcome == "started"
-    capsys.readouterr()
-    assert main(["budget", "show", "--ledger", url]) == 0
-    assert "not finished: a of plays" in capsys.readouterr().out
-    assert main(run) == 0
-    assert "resuming a" in capsys.readouterr().err
-    [entry] = ledger.read().charges
-    assert entry.outcome == "released"
-    resumed = (place / "a.csv").read_bytes()
-    assert main([*arguments("a", "--epsilon", "1"), "--overwrite"]) == 0
-    assert (place / "a.csv").read_bytes() == resumed, "the ranking does not depend on ledger or kill"
 
 
 def test_a_failed_run_says_how_to_resume(

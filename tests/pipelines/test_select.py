@@ -62,23 +62,6 @@ def test_csv_with_and_without_items(tmp_path: Path, text: str, items: str | None
         assert [line[2] for line in lines] == [items.format(line[1]) for line in lines]
 
 
-def test_same_key_and_id_repeat_and_all_else_is_fresh(tmp_path: Path) -> None:
-    path = write(tmp_path / "flat.npy", npy([5] * 300))
-    repeat = {"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r", "k": 10}
-    first = indices(select(path, **repeat))
-    assert first == indices(select(path, **repeat))
-    other = write(tmp_path / "other.npy", npy([5] * 299 + [6]))
-    answers = [
-        first,
-        indices(select(path, k=10)),
-        indices(select(path, k=10)),
-        indices(select(other, **repeat)),
-        indices(select(path, **{**repeat, "release_id": "s"})),
-        indices(select(path, **{**repeat, "epsilon": 2})),
-    ]
-    assert len({tuple(answer) for answer in answers}) == len(answers)
-
-
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism(tmp_path: Path, name: str) -> None:
     """With its own parameters only: what it needs is told, what it lacks is refused."""

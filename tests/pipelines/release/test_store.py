@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +12,7 @@ from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, pair_at, race
-from tests.pipelines.support import Done, command, manifest, settled, write
+from tests.pipelines.support import Done, command, manifest, write
 from tests.runners.cloud import BUCKET, bucket_serving
 
 ROWS = [{"user": f"u{n}", "item": f"i{n % 7}"} for n in range(60)]
@@ -138,61 +134,3 @@ def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(store, "pair_at", lambda path: Pair(None, None))
         with pytest.raises(RuntimeError, match="another run has published"):
             publish(path, *pair("e"), True)
-
-
-_KILLED = {
-    "between the renames": "names, real = [], p._rename\n"
-    "def die(*pair):\n    real(*pair); names.append(pair)\n    os.kill(os.getpid(), signal.SIGKILL)\np._rename = die",
-    "before the ledger is told": "real = f.publish\n"
-    "def die(*pair, **more):\n    real(*pair, **more)\n    os.kill(os.getpid(), signal.SIGKILL)\nf.publish = die",
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("moment", _KILLED)
-def test_the_same_arguments_resume_a_killed_run(tmp_path: Path, moment: str) -> None:
-    """Without --overwrite: what stands there is its own."""
-    write(tmp_path / "rows.avro", ROWS)
-    write(tmp_path / "items.txt", "\n".join(f"i{n}" for n in range(7)))
-    write(tmp_path / "key", "a key of the tests, which is no secret")
-    ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
-    made = command("budget", "create", *ledger, "--privacy-unit", "user-window", "--epsilon", "1", "--delta", "0")
-    assert made.status == 0, made.err
-    words = [
-        "run",
-        "--quiet",
-        "--input",
-        f"{tmp_path}/rows.avro",
-        "--domain",
-        f"{tmp_path}/items.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "3",
-        "--epsilon",
-        "1",
-        "--output",
-        f"{tmp_path}/out/r.jsonl",
-        "--release-key",
-        f"file:{tmp_path}/key",
-        "--release-id",
-        "week",
-        *ledger,
-    ]
-    script = f"""import os, signal, sys
-import private_topk.pipelines.release.store as p
-import private_topk.pipelines.sinks.files as f
-{_KILLED[moment]}
-from private_topk.pipelines import cli
-cli.main(sys.argv[1:])"""
-    killed = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=600)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    left = {path.name for path in (tmp_path / "out").iterdir()}
-    assert "r.manifest.json" in left and ("r.jsonl" in left) == (moment == "before the ledger is told")
-    again = command(*words)
-    assert again.status == 0 and "resuming week" in again.err, again.err
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"r.jsonl", "r.manifest.json"}
-    repeated = command(*words)
-    assert repeated.status == 0 and "was released before" in repeated.err
-    assert "exists and is kept" in command(*settled([*words, "--release-id", "another"])).err
-    assert os.stat(tmp_path / "out" / "r.jsonl").st_size > 0

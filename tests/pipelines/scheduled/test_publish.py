@@ -29,26 +29,6 @@ def outputs(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("out/*.csv"))}
 
 
-def test_a_period_is_published_once_however_often_it_is_called(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    assert report(folder, "--window-end", "2026-01-12") == 0
-    first = outputs(folder)
-    assert list(first) == ["weekly-2026-01-05.csv"]
-    manifest = json.loads((folder / "out" / "weekly-2026-01-05.manifest.json").read_text())
-    assert manifest["report"] == "weekly/20260105T000000Z--20260112T000000Z"
-    capsys.readouterr()
-    assert report(folder, "--window-end", "2026-01-12") == 0
-    assert "published before" in capsys.readouterr().out
-    assert outputs(folder) == first and outcomes(folder) == ["released"]
-
-
-def test_a_lost_output_is_published_again_identically_at_no_cost(folder: Path) -> None:
-    assert report(folder, "--window-end", "2026-01-12") == 0
-    first = outputs(folder)
-    shutil.rmtree(folder / "out")
-    assert report(folder, "--window-end", "2026-01-12") == 0
-    assert outputs(folder) == first and outcomes(folder) == ["released"]
-
-
 def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert report(folder, "--window-end", "2026-01-19") == 0
     capsys.readouterr()

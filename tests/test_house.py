@@ -159,7 +159,7 @@ def test_previews_load_without_beam_and_without_files() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_nobody_asks_which_way_of_cutting_a_period_has() -> None:
+def test_a_period_is_cut_by_its_own_methods() -> None:
     """Whoever asks forgets the next one; what differs between them is a method of theirs."""
     kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"
     for path in PRODUCT:

@@ -22,6 +22,7 @@ from tests.runners.servers import flink_job_server
 BUCKET = "my-project-private-topk"
 
 
+@pytest.mark.nightly
 def test_streaming(world: World, broker: Topics, prism_runner: str) -> None:
     """The rows come after their windows have closed, since January is over: every window is published without them."""
 
@@ -95,6 +96,7 @@ def project(cloud: Cloud) -> Cloud:
     return cloud
 
 
+@pytest.mark.nightly
 def test_dataflow(world: World, project: Cloud) -> None:
     """One report is submitted, to an endpoint on this machine; Google's own client is not run."""
     clone(world.folder)

@@ -59,6 +59,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     assert 'rest.retry.max-attempts: "200"' in settings and "exponential-delay" in settings
 
 
+@pytest.mark.nightly
 def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> None:
     port = free_port(neighbours=2)
     command = [sys.executable, "-m", "benchmarks.servers.flink"]

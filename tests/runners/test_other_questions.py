@@ -68,6 +68,7 @@ def test_prism(report: Report, asked: list[str], of_direct: Published, prism_bin
     assert report.publish("prism", "--prism_location", str(prism_binary), *asked) == of_direct
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("asked", ["groups"], indirect=True)
 def test_flinks_mini_cluster(report: Report, asked: list[str], of_direct: Published, flink_home: Path) -> None:
     assert report.publish("flink", *asked, timeout=400) == of_direct

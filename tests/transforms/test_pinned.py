@@ -78,7 +78,7 @@ def many_rows() -> list[Row]:
     return [(f"u{n % 499}" if n % 3 else "busy", *row[1:]) for n, row in enumerate(some_rows(11, 72, 6_000))]
 
 
-@pytest.mark.parametrize("case", nightly_but(CASES, "one window", "day", "sliding", "counts", "unknown"))
+@pytest.mark.parametrize("case", nightly_but(CASES, "one window", "sliding", "unknown"))
 def test_batch(case: str) -> None:
     rows = many_rows()
     np.random.RandomState(1).shuffle(rows)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
@@ -26,10 +25,10 @@ from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
 from private_topk.pipelines.show.page import page, snippet
 from private_topk.pipelines.show.picture import Picture
-from private_topk.pipelines.show.published import Listing, PublishedReport
+from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
-from private_topk.pipelines.sinks.formats import Shape, format_of
+from private_topk.pipelines.sinks.formats import Shape, format_of, rankings_in
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
@@ -42,7 +41,7 @@ from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.release import Release
+from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import named_as_arguments
@@ -205,8 +204,8 @@ def _column(role: str, name: Any, partner: str, its: object) -> Any:  # noqa: AN
 class Rankings:
     """The rankings of all windows of one release, and every public fact of it. All of it may be published.
 
-    A sequence of windows: `rankings[0].items`, and `start`, `end` and `rows` of each. Items of several columns are
-    tuples there, and columns in rows and frames.
+    A sequence of the `Ranking` of each window and group, as `PrivateTopK` yields them: `rankings[0].items`, `.window`
+    and `.to_rows()`. Items of several columns are tuples there, and columns in rows and frames.
 
     Args:
         table: one row for each released item, with the columns of a ranking file. Items are int64 where the rows'
@@ -220,14 +219,14 @@ class Rankings:
     def __len__(self) -> int:
         return len(self.windows)
 
-    def __iter__(self) -> Iterator[Listing]:
+    def __iter__(self) -> Iterator[Ranking]:
         return iter(self.windows)
 
     @overload
-    def __getitem__(self, place: int) -> Listing: ...
+    def __getitem__(self, place: int) -> Ranking: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Listing]: ...
-    def __getitem__(self, place: int | slice) -> Listing | list[Listing]:
+    def __getitem__(self, place: slice) -> list[Ranking]: ...
+    def __getitem__(self, place: int | slice) -> Ranking | list[Ranking]:
         return self.windows[place]
 
     def __eq__(self, other: object) -> bool:
@@ -237,9 +236,8 @@ class Rankings:
         return hash(self.manifest.report)
 
     @cached_property
-    def windows(self) -> list[Listing]:
-        rows = iter(self.to_rows())
-        return [each._replace(rows=list(islice(rows, len(each.rows)))) for each in self.report().listings()]
+    def windows(self) -> list[Ranking]:
+        return rankings_in(self.to_rows(), self.manifest)
 
     @property
     def items(self) -> tuple[Any, ...]:

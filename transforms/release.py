@@ -53,7 +53,7 @@ class Ranking:
 
     Args:
         items: in rank order; where the mechanism answers with a set, in the order of the domain, or of the labels'
-            bytes if the domain is unknown. Tuples where items are several columns.
+            bytes if the domain is unknown. Tuples where items are several columns. `rank` gives back integers as such.
         k: how many were asked for. In the unknown domain fewer may be returned; that is part of the guarantee. Where
             all above a threshold were asked for, how many there are.
         answer: "sequence" or "set".

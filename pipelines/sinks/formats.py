@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import fastavro
@@ -22,8 +23,8 @@ import pyarrow.parquet as pq
 from private_topk.pipelines.release.manifest import Manifest, in_order
 from private_topk.transforms.composite import Names, shown
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import Ranking
-from private_topk.transforms.windows import utc_text
+from private_topk.transforms.release import NoiseSize, NoisyTotal, Ranking
+from private_topk.transforms.windows import WindowBounds, utc_text
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -128,6 +129,35 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str, shape: Shape = PL
     rows = (row for ranking in ordered for row in ranking.in_columns(shape.item, shape.group).to_rows())
     typed = ({**row, "item": int(row["item"])} if shape.integers else row for row in rows)
     return [{**row, "release_id": release_id} for row in typed]
+
+
+def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[Ranking]:
+    """The rankings that published rows are of: one for each window and group of their manifest, empty or not."""
+    left, item, group = iter(rows), manifest.names("item"), manifest.names("group")
+    items = item if isinstance(item, tuple) else (item,)
+    counted = manifest.privacy is not None and manifest.privacy.publishes_counts
+    rankings = []
+    for window in manifest.windows:
+        its = list(islice(left, window.returned))
+        deviation, within = window.noise_stddev, window.noise_95
+        ranking = Ranking(
+            window=WindowBounds(window.start, window.end),
+            items=tuple(label_in(row, items) for row in its),
+            k=window.returned if manifest.k is None else manifest.k,
+            answer=manifest.answer,
+            noisy_counts=tuple(row["noisy_count"] for row in its) if counted else None,
+            noise=None if deviation is None or within is None else NoiseSize(deviation, within),
+            group=window.group,
+            noisy_weights=tuple(row["noisy_weight"] for row in its) if Shape.of(manifest).weighed else None,
+            group_number=window.group_number,
+            others=NoisyTotal(its[0]["noisy_others"], its[0]["others_95"])
+            if its and manifest.others_published
+            else None,
+            item_columns=item if isinstance(item, tuple) else (),
+            group_columns=group if isinstance(group, tuple) else (),
+        )
+        rankings.append(ranking)
+    return rankings
 
 
 def columns_in(row: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -13,10 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
+import apache_beam as beam
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that
+from apache_beam.transforms.window import GlobalWindows, TimestampedValue
 
 import private_topk
 from private_topk import (
@@ -26,6 +30,8 @@ from private_topk import (
     JointSet,
     LimitDomain,
     Period,
+    PrivateTopK,
+    Ranking,
     Rankings,
     Release,
     ReleaseKey,
@@ -402,8 +408,12 @@ def test_integers_come_back_as_integers(kind: str, tmp_path: Path) -> None:
     found.write(str(tmp_path / "ranking.avro"))
     assert pl.read_avro(tmp_path / "ranking.avro").schema["item"] == expected
     assert "What it promises" in str(found) and str(found.items[0]) in found._repr_html_()
+
+    def listed(ranked: Rankings) -> str:
+        return str(ranked).partition("\n\n")[0]
+
     as_texts = rank(IDS.cast(pl.String), 2, mechanism, domain, release=fixed_release())
-    assert as_texts.items == tuple(map(str, found.items)) and str(as_texts[0]) == str(found[0])
+    assert as_texts.items == tuple(map(str, found.items)) and listed(as_texts) == listed(found)
     as_texts.write(str(tmp_path / "texts.csv")), found.write(str(tmp_path / "own.csv"))
     assert (tmp_path / "own.csv").read_bytes() == (tmp_path / "texts.csv").read_bytes()
 
@@ -551,6 +561,29 @@ def test_rows_for_other_tools() -> None:
         _ = found.items
 
 
+@pytest.mark.parametrize("asked", [{}, {"publish_counts": 0.5}, {"groups": ["north", "south"]}])
+def test_a_table_and_a_pipeline_have_the_same_rankings(asked: dict[str, Any]) -> None:
+    """Of one release over the same rows, the last window empty."""
+    release, period = (
+        Release(ReleaseKey.held(b"one key for both ways"), "r"),
+        Period.of("1970-01-01", "1970-01-04", "1d"),
+    )
+    rows = PLAYS.with_columns(group=pl.lit("north")).to_dicts()
+    same: dict[str, Any] = {"k": 2, "mechanism": Joint(1.0), "domain": [HOSTILE, "tea", "cake"], "period": period}
+    same |= {"release": release, **asked}
+    found = rank(pl.DataFrame(rows), **same, time_unit="s")
+    assert [{**row, "release_id": "r"} for ranking in found for row in ranking.to_rows()] == found.to_rows()
+    expected = list(found)
+
+    def check(rankings: list[Ranking]) -> None:
+        assert sorted(rankings, key=Ranking.label) == sorted(expected, key=Ranking.label)
+
+    with beam.Pipeline(options=PipelineOptions(["--runner=DirectRunner"])) as pipeline:
+        timed = pipeline | beam.Create(rows) | beam.Map(lambda row: TimestampedValue(row, row["time"]))
+        ranked = timed | PrivateTopK(**same) | beam.WindowInto(GlobalWindows())
+        assert_that(ranked, check)
+
+
 def test_a_notebook_shows_table_guarantee_and_chart() -> None:
     shown = ranked(periodic=True, counts=0.5)._repr_html_()
     assert shown.count("<table") == 2 and shown.count("<svg viewBox") == 1 and "not private" in shown
@@ -635,7 +668,7 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="group must be left out: this ranking has no groups"):
         ranked(counts=0.5).plot("shop 1")
     assert "Noisy counts" in of_groups.plot("shop 2").svg
-    assert repr(of_groups[0]).startswith("shop 1, All rows\n  1  track ")
+    assert str(of_groups).startswith("shop 1, All rows\n  1  track ")
     assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())
     with pytest.raises(InvalidArgument, match="nothing to draw but its order: give publish_counts, or a period"):
         ranked().plot()

@@ -223,7 +223,7 @@ class _SaysNothing(Peeling):
     guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
 
 
-def test_who_says_nothing_pays_for_both() -> None:
+def test_a_mechanism_that_does_not_say_what_moves_pays_for_both_rankings() -> None:
     assert (
         _SaysNothing(1.0, "replace-one").rankings_moved(3)
         == 6

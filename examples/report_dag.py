@@ -1,9 +1,10 @@
 """An Airflow DAG (2.9 or later): last week's period of a report file, every Monday, charged to its ledger.
 
-The file says all of the report: source, budget, privacy unit, release key, sink and ledger, as does
-examples/reports/weekly-plays.yaml; docs/reports.md describes it. Airflow says when. A task that is retried, cleared or
-run twice publishes once and is charged once, since the release's id comes from the period. Put this beside your other
-DAGs, install private-topk for the workers, and set the Airflow variable `private_topk_report` to the path of the file.
+The one to start from. The file says all of the report: source, budget, privacy unit, release key, sink and ledger, as
+does examples/reports/weekly-plays.yaml; docs/reports.md describes it. Airflow says when. A task that is retried,
+cleared or run twice publishes once and is charged once, since the release's id comes from the period. Put this beside
+your other DAGs, install private-topk for the workers, and set the Airflow variable `private_topk_report` to the path of
+the file.
 """
 
 from __future__ import annotations

@@ -20,13 +20,15 @@ from setuptools import find_packages
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.describe import as_command_line, metadata
-from private_topk.pipelines.cli.output import BAD_INPUT
+from private_topk.pipelines.cli.output import BAD_INPUT, NOT_YET
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = ROOT / "deploy/systemd/private-topk-stream@.service"
-INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "WORKDIR", "ENV", "ENTRYPOINT"}
+IMAGES = (ROOT / "deploy/Dockerfile").read_text()
+REPORT = ROOT / "deploy/kubernetes/weekly-report.yaml"
+INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "USER", "WORKDIR", "ENV", "ENTRYPOINT"}
 
 
 def test_the_templates_parameters_are_the_arguments() -> None:
@@ -70,16 +72,23 @@ def test_the_launchers_program_explains_what_is_missing() -> None:
     assert done.returncode == 2 and "--input, --output, --epsilon must be given" in done.stderr
 
 
-@pytest.mark.parametrize("path", ["deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"])
-def test_dockerfiles_are_well_formed(path: str) -> None:
-    lines = re.sub(r"\\\n", " ", (ROOT / path).read_text()).splitlines()
-    steps = [line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#")]
+def steps_of_images() -> list[list[str]]:
+    lines = re.sub(r"\\\n", " ", IMAGES).splitlines()
+    return [line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def test_the_dockerfile_is_well_formed() -> None:
+    steps = steps_of_images()
     assert {word for word, _ in steps} <= INSTRUCTIONS
     assert next(word for word, _ in steps if word != "ARG") == "FROM"
+    named = dict(rest.split("=", 1) for word, rest in steps if word == "ARG")
     stages: set[str] = set()
     for word, rest in steps:
         parts = rest.split()
-        if word == "FROM" and "AS" in parts:
+        if word == "FROM":
+            base = re.sub(r"\$\{(\w+)\}", lambda found: named[found[1]], parts[0])
+            # Google dates its launchers and keeps few of them: its own guide names the latest.
+            assert base in stages or re.search(r":\d", base) or base == named["TEMPLATE_LAUNCHER"], base
             stages.add(parts[-1])
         elif word == "COPY" and parts[0].startswith("--from="):
             assert parts[0].removeprefix("--from=") in stages
@@ -88,12 +97,26 @@ def test_dockerfiles_are_well_formed(path: str) -> None:
             assert all((ROOT / source).exists() for source in set(parts[:-1]) - brought), rest
         elif word == "ENTRYPOINT":
             assert json.loads(rest)
+    assert set(re.findall(r"--target (\S+)", IMAGES)) | {"package", "template-launcher"} == stages
 
 
-@pytest.mark.parametrize("path", ["deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"])
-def test_the_images_hold_every_room(path: str, tmp_path: Path) -> None:
+def test_the_images_of_the_command_line_end_as_nobody() -> None:
+    users: dict[str, str] = {}
+    for word, rest in steps_of_images():
+        if word == "FROM":
+            base, _, stage = rest.split()
+            users[stage] = users.get(base, "root")
+        elif word == "USER":
+            users[stage] = rest
+    (job,) = job_of(list(yaml.safe_load_all(REPORT.read_text()))[1])["containers"]
+    person = job_of(list(yaml.safe_load_all(REPORT.read_text()))[1])["securityContext"]
+    assert users["report"] == users["launcher"] == f"{person['runAsUser']}:{person['runAsGroup']}"
+    assert person["runAsNonRoot"] and job["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_the_images_hold_every_room(tmp_path: Path) -> None:
     """What is copied is the whole package: a room that is left out is an import that fails on the worker."""
-    for line in (ROOT / path).read_text().splitlines():
+    for line in IMAGES.splitlines():
         if line.startswith("COPY ") and "--from" not in line:
             *sources, target = line.split()[1:]
             for source in sources:
@@ -105,11 +128,53 @@ def test_the_images_hold_every_room(path: str, tmp_path: Path) -> None:
 def test_the_images_hold_the_installed_beam() -> None:
     from apache_beam.version import __version__ as beam_version
 
-    for path in ("deploy/dataflow/Dockerfile", "deploy/flink/Dockerfile"):
-        assert f"ARG BEAM_VERSION={beam_version}" in (ROOT / path).read_text()
+    assert f"ARG BEAM_VERSION={beam_version}" in IMAGES
+    assert f"apache-beam=={beam_version}" in (ROOT / ".ci/constraints.txt").read_text()
 
 
-def test_the_kubernetes_files_are_well_formed() -> None:
+def job_of(schedule: dict) -> dict:
+    assert (schedule["apiVersion"], schedule["kind"]) == ("batch/v1", "CronJob")
+    assert schedule["spec"]["concurrencyPolicy"] == "Forbid" and schedule["spec"]["jobTemplate"]["spec"]["backoffLimit"]
+    return schedule["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+@pytest.mark.long
+def test_the_report_of_kubernetes_publishes(tmp_path: Path) -> None:
+    """Its paths, on this machine and in the container: where the report is, and what is mounted there."""
+    files, schedule = yaml.safe_load_all(REPORT.read_text())
+    pod = job_of(schedule)
+    (container,) = pod["containers"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
+    assert set(mounts.values()) == set(volumes)
+    assert volumes[mounts["/reports"]] == {"configMap": {"name": files["metadata"]["name"]}}
+    assert {item["path"] for item in volumes[mounts["/secrets"]]["secret"]["items"]} == {"release-key"}
+    stop = schedule["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
+    assert pod["restartPolicy"] == "Never" and stop == [BAD_INPUT, NOT_YET]  # a policy needs Never
+
+    ((name, text),) = files["data"].items()
+    assert "/reports/" + name == container["args"][1]
+    for place in mounts:
+        (tmp_path / place[1:]).mkdir()
+    text = re.sub(rf"(?<=[ :])({'|'.join(mounts)})/", rf"{tmp_path}\1/", text)
+    text = text.replace("postgresql://budget@db.internal/privacy", f"sqlite:///{tmp_path}/budget.db")
+    (tmp_path / "reports" / name).write_text(text)
+    (tmp_path / "secrets/release-key").write_text("a key of the tests' own")
+    week = tmp_path / "data/plays/2026-01-05"
+    week.mkdir(parents=True)
+    small_plays(week, "plays.avro")
+    (tmp_path / "data/catalogue.txt").write_text("".join(f"Track {n}\n" for n in range(30)))
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
+    assert command("budget", "create", *ledger, "--epsilon", "1").status == 0
+    words = ["report", str(tmp_path / "reports" / name), *container["args"][2:], "--until", "2026-01-12"]
+    done = command(*words)
+    assert done.status == NOT_YET, done.err
+    (week / "_SUCCESS").touch()
+    assert [command(*words).status for _ in range(2)] == [0, 0]
+    assert (tmp_path / "data/published/weekly-plays-2026-01-05.avro").exists()
+
+
+def test_the_files_of_flink_on_kubernetes_are_well_formed() -> None:
     cluster, schedule = yaml.safe_load_all((ROOT / "deploy/flink/flink-deployment.yaml").read_text())
     assert (cluster["apiVersion"], cluster["kind"]) == ("flink.apache.org/v1beta1", "FlinkDeployment")
     spec = cluster["spec"]
@@ -118,8 +183,7 @@ def test_the_kubernetes_files_are_well_formed() -> None:
     assert main["name"] == "flink-main-container" and pool["args"] == ["--worker_pool"]
     assert all(isinstance(value, str) for value in spec["flinkConfiguration"].values())
 
-    assert (schedule["apiVersion"], schedule["kind"]) == ("batch/v1", "CronJob")
-    (job,) = schedule["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    (job,) = job_of(schedule)["containers"]
     shell, line = job["command"], job["args"][0]
     assert subprocess.run([shell[0], "-n", "-c", line]).returncode == 0
     words = shlex.split(line.partition("private-topk run --quiet ")[2])
@@ -151,22 +215,6 @@ def test_the_weekly_workflow_gives_known_parameters() -> None:
     names = {parameter["name"]: parameter for parameter in metadata()["parameters"]}
     assert set(given) - set(names) == {"sdk_container_image"}
     assert {name for name, parameter in names.items() if not parameter["isOptional"]} <= set(given)
-
-
-def test_the_dag_is_well_formed() -> None:
-    source = (ROOT / "examples/weekly_report_dag.py").read_text()
-    if find_spec("airflow") is not None and find_spec("airflow.providers.apache.beam") is not None:
-        names: dict = {"__name__": "weekly_report_dag"}
-        exec(compile(source, "weekly_report_dag.py", "exec"), names)
-        assert names["dag"].task_ids == ["publish_ranking"]
-    options = next(
-        ast.literal_eval(word.value)
-        for word in ast.walk(ast.parse(source))
-        if isinstance(word, ast.keyword) and word.arg == "pipeline_options"
-    )
-    own = {action.option_strings[0] for action in parser_of("run")._actions}
-    beams = {f"--{name}" for name in options} - own
-    assert beams == {"--temp_location", "--sdk_container_image"}
 
 
 def test_the_dag_of_a_report_file_loads() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -85,7 +86,8 @@ class PrivateTopK(beam.PTransform):
             they are active in (docs/windows.md). Bounded input only.
         risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
             input only, with the rows of one window before the period.
-        epsilon, delta: with a mechanism's name, or without one; a chosen one that needs no delta spends none.
+        epsilon, delta: with a mechanism's name, or without one; a chosen one that needs no delta spends none. The
+            choice and its reason are logged at the level INFO, and shown on the runner's page of the transform.
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:
@@ -163,9 +165,11 @@ class PrivateTopK(beam.PTransform):
                 )
             return ask(drawn)
 
+        self._reason: str | None = None
         if mechanism == AUTO:
             size = listed.size if listed.is_public else None
-            spec, _ = chosen(ask_by_name, lambda spec: spec.mechanism, k, size, epsilon, delta)
+            spec, (name, self._reason) = chosen(ask_by_name, lambda spec: spec.mechanism, k, size, epsilon, delta)
+            logging.getLogger(__name__).info("mechanism: %s, chosen since %s", name, self._reason)
         else:
             spec = ask_by_name(mechanism) if isinstance(mechanism, str) else ask(mechanism)
         check_columns("domain", items, spec.domain)
@@ -178,7 +182,7 @@ class PrivateTopK(beam.PTransform):
         self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
 
     def display_data(self) -> dict[str, Any]:
-        return self._rank.display_data()
+        return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or an amount too  ->  block  ->  Ranking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -183,6 +184,17 @@ def test_a_name_is_told_by_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     assert "chosen" not in command("plan", *options(epsilon=1, windows=3, mechanism="joint")).out
     rank(pl.read_csv("rows.csv"), **as_arguments(named))
     assert "chosen" not in capsys.readouterr().err
+
+
+def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, when the transform is made, and on the runner's page; nothing where a mechanism was named."""
+    given: dict[str, Any] = {"k": 3, "epsilon": 1.0, "domain": RangeDomain(0, ITEMS)}
+    with caplog.at_level(logging.INFO, "private_topk"):
+        made = PrivateTopK(**given)
+        reason = made.display_data()["mechanism_chosen_since"]
+        assert [record.getMessage() for record in caplog.records] == [f"mechanism: oneshot, chosen since {reason}"]
+        assert "mechanism_chosen_since" not in PrivateTopK(**given, mechanism="oneshot").display_data()
+        assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(

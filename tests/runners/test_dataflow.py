@@ -294,7 +294,7 @@ def test_the_flex_templates_program_hands_over_the_same_job(
     words = report.arguments(*arguments(cloud))[3:]
     pairs = zip(words[::2], words[1::2], strict=True)
     parameters = [f"--{name[2:].replace('-', '_')}={value}" for name, value in pairs if name != "--runner"]
-    image, template = "europe-docker.example/private-topk:0.1.0", tmp_path / "flex.json"
+    image, template = "europe-docker.example/private-topk:1.0.0rc1", tmp_path / "flex.json"
     service = [
         "--overwrite=true",
         "--runner=DataflowRunner",

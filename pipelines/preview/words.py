@@ -140,12 +140,14 @@ def _percent(estimate: Estimate) -> str:
 def _order(best: Outlook) -> Iterator[str]:
     if not best.ordered:
         yield "It is a set: nothing is said of the order."
-    else:
-        yield f"{_first(best)}."
+    elif first := _first(best):
+        yield f"{first}."
 
 
 def _first(best: Outlook) -> str:
-    """A sentence on how far down the order can be relied on."""
+    """A sentence on how far down the order can be relied on; none where nothing is found, since all ties are right."""
+    if not best.recall.value:
+        return ""
     for least in (_SURE, 0.5):
         sure = [place for place, chance in enumerate(best.so_far, 1) if chance.value >= least]
         if sure:

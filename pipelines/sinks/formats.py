@@ -136,6 +136,7 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
     left, item, group = iter(rows), manifest.names("item"), manifest.names("group")
     items = item if isinstance(item, tuple) else (item,)
     counted = manifest.privacy is not None and manifest.privacy.publishes_counts
+    weighed = Shape.of(manifest).weighed
     rankings = []
     for window in manifest.windows:
         its = list(islice(left, window.returned))
@@ -148,7 +149,7 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
             noisy_counts=tuple(row["noisy_count"] for row in its) if counted else None,
             noise=None if deviation is None or within is None else NoiseSize(deviation, within),
             group=window.group,
-            noisy_weights=tuple(row["noisy_weight"] for row in its) if Shape.of(manifest).weighed else None,
+            noisy_weights=tuple(row["noisy_weight"] for row in its) if weighed else None,
             group_number=window.group_number,
             others=NoisyTotal(its[0]["noisy_others"], its[0]["others_95"])
             if its and manifest.others_published

@@ -9,6 +9,7 @@ import pytest
 
 from private_topk.pipelines.preview import look
 from private_topk.pipelines.preview.outlook import Outlook
+from private_topk.pipelines.preview.words import reasons, short
 from private_topk.transforms.mechanisms import Canonical, Joint, Mechanism, RandomBits, TopStable
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.testing import Law
@@ -102,3 +103,10 @@ def test_an_unknown_domain_returns_fewer() -> None:
 def test_an_unknown_domain_with_fewer_items_than_k() -> None:
     outlook: Outlook = look(TopStable(1.0, 1e-6), Histogram.of(np.array([10**6, 10**5])), 5, 20)
     assert outlook.recall.value == 1 and outlook.returned.value == 2
+
+
+def test_of_counts_that_nobody_has_no_place_is_called_right() -> None:
+    """All of them tie, so that every order is right, and says nothing."""
+    nothing = look(Joint(1.0), Histogram.of(np.zeros(5, np.int64)), K, 30)
+    assert nothing.recall.value == 0 and nothing.order.value == 1
+    assert "right" not in short(nothing) and not any("right" in said for said in reasons([nothing]))

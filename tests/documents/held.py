@@ -87,7 +87,7 @@ BEAM = [
     Held("import polars as pl", "python"),
 ]
 BUDGET = [
-    Held("$ private-topk sample", after=drawn_and_charged, says="joint      10  4 windows of 7 days"),
+    Held("$ private-topk sample", after=drawn_and_charged, says="peeling    10  4 windows of 7 days"),
     Held("$ private-topk plan"),
     Held("$ private-topk budget create", before=orders, says="54.9% of the budget is used", after=answered),
 ]

@@ -109,8 +109,9 @@ def names_in(folder: str) -> set[str]:
     return {entry.path.rpartition("/")[2] for entry in entries}
 
 
-def as_path(uri: str, field: str) -> str:
+def as_path(place: str | os.PathLike[str], field: str) -> str:
     """A place as a path that can be opened: file:///a%20b is /a b, others stay. Raises InvalidArgument of the field."""
+    uri = os.fspath(place)
     if not uri.startswith("file://"):
         return uri
     host, slash, path = uri.removeprefix("file://").partition("/")

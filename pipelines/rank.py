@@ -306,14 +306,14 @@ class Rankings:
         """A page that stands alone, to be passed on."""
         return page(self.report())
 
-    def write(self, path: str, overwrite: bool = False) -> None:
+    def write(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them.
 
         Raises InvalidArgument where one stands.
         """
-        path = as_path(path, "path")
-        rows = format_of(path).encode(self.to_rows(), Shape.of(self.manifest))
-        publish(path, rows, self.manifest, overwrite)
+        place = as_path(path, "path")
+        rows = format_of(place).encode(self.to_rows(), Shape.of(self.manifest))
+        publish(place, rows, self.manifest, overwrite)
 
     def report(self) -> PublishedReport:
         """The rankings as a report that can be shown."""

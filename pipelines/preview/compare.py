@@ -314,9 +314,9 @@ def _check_expected(expected: object) -> None:
         raise InvalidArgument(
             "expected",
             f"must say what is publicly known of the counts, got {got}",
-            "give Zipf(...), "
-            "Released(...) or PublicCounts(...), or a dict of them by group: a preview of private rows "
-            "would be a release",
+            "give Zipf(...), PublicCounts(...) or, of a ranking with noisy counts, Released(ranking.noisy_counts), all "
+            "of private_topk.pipelines.preview, or a dict of them by group: a preview of private rows would be a "
+            "release",
         )
 
 

@@ -52,8 +52,8 @@ def check_names(
         keys = set(all_keys(where)) if {*missing.values()} != {"user"} and not columns.public else set()
         told = sorted({*map(str, known)} | keys)
         more = f" and {len(told) - _MAX} more" if len(told) > _MAX else ""
-        rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MAX])}{more}"
-        remedy = _with_names(named, told)
+        rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MAX]) or 'none'}{more}"
+        remedy = _with_names(named, told) if told else ""
     raise InvalidArgument(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
 
 

@@ -171,3 +171,4 @@ def test_what_says_nothing_of_the_counts_is_refused(rows: object) -> None:
     ) as caught:
         preview(rows, 3, 1.0)  # type: ignore[call-overload]
     assert "secret" not in str(caught.value)
+    assert "Released(ranking.noisy_counts), all of private_topk.pipelines.preview" in str(caught.value)

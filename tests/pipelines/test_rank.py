@@ -308,6 +308,12 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     "a list": ([(SECRET, "b")], {}, "rows", "must be a table, got list: give a polars or pandas frame"),
     "a number": (7, {}, "rows", "must be a table, got int"),
     "no such column": (ROWS, {"user": "user"}, "user", "'user' is no column of the table: it has listener"),
+    "all columns in the index": (
+        pd.DataFrame({"listener": [SECRET], "track": ["b"]}).set_index(["listener", "track"]),
+        {},
+        "user",
+        "'listener' is no column of the table: it has none: an index of pandas becomes columns by .reset_index()",
+    ),
     "one column twice": (
         pa.table([["a"], ["b"], ["c"]], names=["listener", "track", "track"]),
         {},
@@ -678,7 +684,7 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found, path = ranked(), str(tmp_path / "ranking.csv")
     found.write(path)
     assert RANKING_FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
-    found.write(path)  # the same again is no overwriting
+    found.write(Path(path))  # the same again is no overwriting
     with pytest.raises(InvalidArgument, match="exists and is kept"):
         ranked(counts=0.5).write(path)
     ranked(counts=0.5).write(path, overwrite=True)

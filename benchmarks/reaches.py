@@ -3,12 +3,13 @@
     python -m benchmarks.reaches              # four CPU minutes on ten vectors of the data folder
     python -m benchmarks.reaches --exponent   # as if the exponent had been declared: no other curve is looked at
     python -m benchmarks.reaches --published  # from noisy counts of a ranking before, of epsilon as large
+    python -m benchmarks.reaches --itself     # from a ranking's own noisy counts, as `show` says it: one draw each
 
 A user of `preview` says how many items and users there are and what share of the users the first item and one other
 reach: here the 50th, or the k-th (the 20th for k = 5). Users are four times those of the first item. The forecast is
 the recall of `oneshot` and of `cdp-peeling` (delta 1e-6) on that shape, what is found that on the counts, both in the
-mean of some draws. "within" is how often a draw lies in the range that the forecast states for nine of ten, and "wide"
-the mean width of that range.
+mean of some draws. "within" is how often a draw lies in the range that the forecast states for nine of ten, "below" how
+often it lies below, so that the forecast promises too much, and "wide" the mean width of that range.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class Cell(NamedTuple):
 
     Args:
         off: the mean recall that is forecast, less the one that is found.
-        within: what part of the draws lies in the stated range.
+        within, below: what part of the draws lies in the stated range, or below it.
         wide: the width of that range.
     """
 
     off: float
     within: float
+    below: float
     wide: float
 
 
@@ -57,32 +59,40 @@ def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
             expected: Expected | None = shape if known == "reaches" else replace(shape, reaches=())
             for epsilon, name in itertools.product(EPSILONS, names):
                 top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
-                if known == "published":
-                    expected = published(top_k, counts, bits)
+                if known in ("published", "itself"):
+                    expected, items = published(top_k, counts, bits)
                 if expected is None:
                     continue
                 told = forecast(top_k, counted(expected, top_k), draws)
-                recalls = drawn(top_k.mechanism, counts, k, draws, bits)
+                if known == "itself":
+                    recalls = np.array([recall(counts[items], counts, k)])
+                else:
+                    recalls = drawn(top_k.mechanism, counts, k, draws, bits)
                 low, high = told.recall_range
-                within = float(((low <= recalls) & (recalls <= high)).mean())
-                found.append(Cell(told.recall.value - recalls.mean(), within, high - low))
+                within, below = float(((low <= recalls) & (recalls <= high)).mean()), float((recalls < low).mean())
+                found.append(Cell(told.recall.value - recalls.mean(), within, below, high - low))
     return found
 
 
-def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> Released | None:
-    """A ranking with noisy counts, each of as much epsilon; None where none of these is above 0."""
+def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> tuple[Released | None, np.ndarray]:
+    """A ranking with noisy counts, each of as much epsilon, None where none of these is above 0; and its items."""
     mechanism, k, named = top_k.mechanism, top_k.max_items, IndexedCounts.of(counts)
     items = named.items(mechanism.prepare(named.histogram).ranks(k, bits))
     noisy = publish_counts(counts, items, bits, mechanism.parameter("epsilon"), mechanism.parameter("delta"))
-    return Released(noisy.tolist(), len(counts)) if noisy.max() > 0 else None
+    return Released(noisy.tolist(), len(counts)) if noisy.max() > 0 else None, items
 
 
 def drawn(mechanism: Mechanism, counts: np.ndarray, k: int, draws: int, bits: RandomBits) -> np.ndarray:
-    """The recall of each of some draws; of items with the last count, those that there is room for are right."""
-    histogram, last = Histogram.of(counts), counts[k - 1]
-    prepared, room = mechanism.prepare(histogram), k - int((counts > last).sum())
-    answers = (histogram.counts_at(prepared.ranks(k, bits)) for _ in range(draws))
-    return np.array([((got > last).sum() + min((got == last).sum(), room)) / k for got in answers])
+    """The recall of each of some draws."""
+    histogram = Histogram.of(counts)
+    prepared = mechanism.prepare(histogram)
+    return np.array([recall(histogram.counts_at(prepared.ranks(k, bits)), counts, k) for _ in range(draws)])
+
+
+def recall(got: np.ndarray, counts: np.ndarray, k: int) -> float:
+    """How much of the top k is among some counts; of items with the last count, those that there is room for."""
+    last = counts[k - 1]
+    return float(((got > last).sum() + min((got == last).sum(), k - (counts > last).sum())) / k)
 
 
 def main() -> None:
@@ -91,11 +101,11 @@ def main() -> None:
     parser.add_argument("--mechanism", nargs="+", default=list(NAMES))
     parser.add_argument("--draws", type=int, default=60)
     known = parser.add_mutually_exclusive_group()
-    for name in ("exponent", "published"):
+    for name in ("exponent", "published", "itself"):
         known.add_argument(f"--{name}", dest="known", action="store_const", const=name, default="reaches")
     arguments = parser.parse_args()
     everything = []
-    heads = "cells   mean  mean off  within 10  within 20  worst  within  wide"
+    heads = "cells   mean  mean off  within 10  within 20  worst  within  below  wide"
     print(f"{'recall, points':<16}{heads}")
     for data in arguments.data:
         found = cells(data, arguments.mechanism, arguments.draws, arguments.known)
@@ -105,12 +115,12 @@ def main() -> None:
 
 
 def line(name: str, found: list[Cell]) -> str:
-    off, within, wide = 100 * np.array(found).T
+    off, within, below, wide = 100 * np.array(found).T
     far = np.abs(off)
     near, nearer = (f"{np.mean(far <= most):.0%}" for most in (20, 10))
     return (
         f"{name:<16}{len(off):>5}{off.mean():>7.1f}{far.mean():>10.1f}{nearer:>11}{near:>11}{far.max():>7.0f}"
-        f"{within.mean():>7.0f}%{wide.mean():>6.0f}"
+        f"{within.mean():>7.0f}%{below.mean():>6.0f}%{wide.mean():>6.0f}"
     )
 
 

@@ -305,13 +305,13 @@ class Released:
         return np.maximum(np.sort(apart)[::-1], 0.0)
 
     def _power(self, known: Floats) -> float:
-        """The slope of log count over log rank by least squares, within [1/4, 4]; 1 if there is only one count."""
+        """The slope of log count over log rank by least squares, within [1/20, 4]; 1 if there is only one count."""
         logs = np.log(np.maximum(known, 0.5))
         ranks = np.log(np.arange(1, len(known) + 1))
         spread = ranks - ranks.mean()
         if not spread.any():
             return 1.0
-        return float(np.clip(-(spread @ logs) / (spread @ spread), 0.25, 4.0))
+        return float(np.clip(-(spread @ logs) / (spread @ spread), 0.05, 4.0))
 
 
 def bent(expected: Expected) -> tuple[Expected, ...]:

@@ -13,10 +13,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from private_topk.pipelines.release.manifest import Manifest, Window
-from private_topk.pipelines.show import certainty
+from private_topk.pipelines.show import certainty, membership
 from private_topk.pipelines.sinks.formats import columns_in, group_of, label_in
 from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
+from private_topk.transforms.spec import TopK
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -26,6 +27,7 @@ class Listing(NamedTuple):
 
     Args:
         steps: what noisy counts are multiples of before and after they are rounded; None where no manifest tells.
+        drawn: with what; None where its noisy counts do not tell how much was found.
     """
 
     start: datetime | None
@@ -34,6 +36,7 @@ class Listing(NamedTuple):
     rows: Rows
     zone: str = "UTC"
     steps: tuple[float, float] | None = None
+    drawn: TopK | None = None
 
     @property
     def items(self) -> tuple[Any, ...]:
@@ -71,6 +74,14 @@ class Listing(NamedTuple):
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
             return ""
         return certainty.in_words(counts, certainty.half_width(stddev, len(counts), *self.steps))
+
+    @property
+    def membership(self) -> str:
+        """How many items are truly among the top k, as far as published counts tell; nothing where none are."""
+        counts = [row["noisy_count"] for row in self.rows if row.get("noisy_count") is not None]
+        if self.drawn is None or self.steps is None or not counts:
+            return ""
+        return membership.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
 
     @property
     def local_start(self) -> datetime:
@@ -161,7 +172,8 @@ class PublishedReport:
         for row in self.rows:
             place = row["window_start"], row["window_end"], group_of(row)
             by_window.setdefault(place, []).append(with_item(row, shown(label_in(row, columns_in(row)[1]))))
-        return [Listing(*place, rows, self._zone, self._steps) for place, rows in by_window.items()]
+        drawn = None if self.manifest is None else membership.drawn_with(self.manifest)
+        return [Listing(*place, rows, self._zone, self._steps, drawn) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""
@@ -241,8 +253,12 @@ def _in_time(listing: Listing) -> tuple[bool, Any, bool, Any]:
     return listing.start is not None, listing.start, listing.end is not None, listing.end
 
 
-def table(listing: Listing) -> list[str]:
-    """The items of one window, below its name."""
+def table(listing: Listing, newest: bool = False) -> list[str]:
+    """The items of one window, below its name.
+
+    Args:
+        newest: then also how many of them are truly among the top k.
+    """
     rows, title = listing.rows, printable(listing.caption())
     if not rows:
         return [f"{title}: no item was released"]
@@ -269,7 +285,7 @@ def table(listing: Listing) -> list[str]:
         lines = [
             f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}" for line, row in zip(lines, rows, strict=True)
         ]
-    below = [line for line in (listing.others, listing.certainty) if line]
+    below = [line for line in (listing.others, listing.certainty, listing.membership if newest else "") if line]
     return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 
 

@@ -136,7 +136,11 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "one just below the last place may have taken one above it."
     )
     sentences.append(
-        "Nothing in a ranking shows how much of it is noise: where few people are in the data, or epsilon "
+        "How many items are truly among the top is estimated as if the counts that are not published went on falling "
+        "as those that are. Where few people are in the data, or epsilon is small, a ranking may be all noise. An "
+        "empty window has a ranking too."
+        if any(listings[-1].membership for listings in report.by_group().values())
+        else "Nothing in a ranking shows how much of it is noise: where few people are in the data, or epsilon "
         "is small, it may be all noise. An empty window has a ranking too."
     )
     if len({(listing.start, listing.end) for listing in listings}) > 1:
@@ -240,8 +244,9 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
 
 def in_text(report: PublishedReport) -> Iterator[str]:
     """The lines: every window, then the guarantee and how to read it."""
+    newest = {listings[-1][:3] for listings in report.by_group().values()}
     for listing in report.listings():
-        yield from table(listing)
+        yield from table(listing, listing[:3] in newest)
         yield ""
     if not report.rows:
         yield "No item was released."

@@ -1,0 +1,157 @@
+"""How many items are truly among the top k: the estimate from published counts beside the truth, and its sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import pair_at
+from private_topk.pipelines.show.membership import drawn_with, estimated, in_words
+from private_topk.transforms.domain import RangeDomain
+from private_topk.transforms.mechanisms import RandomBits, make_mechanism, publish_counts
+from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
+from private_topk.transforms.spec import TopK
+from tests.pipelines.support import SHARED, command, options, write
+
+EPSILONS, KS, TIMES = (0.1, 0.3, 1.0), (10, 20), 3
+
+
+@pytest.mark.parametrize("data", ["games", "gowalla", "patent", "searchlogs", "hepth", "foods_synth"])
+def test_the_estimate_is_near_the_truth_on_real_counts(data: str) -> None:
+    """18 seeded rankings by the mechanism that is chosen, their counts with as much epsilon. On average the estimate is
+    at most 12 points off and promises at most 5 too much, and at most one ranking lies below what is stated. As if
+    there were no other items it fails on five of these sets; with others that fall half as steeply, on two.
+    """
+    path = SHARED / "data" / f"{data}.npy"
+    if not path.exists():
+        pytest.skip(f"needs {path.name}: set PRIVATE_TOPK_SHARED to the folder of shared data")
+    counts, bits = np.sort(np.load(path))[::-1].astype(np.int64), RandomBits.keyed(b"membership".ljust(32, b"."))
+    named, off, below = IndexedCounts.of(counts), [], 0
+    for epsilon, k in [(epsilon, k) for epsilon in EPSILONS for k in KS for _ in range(TIMES)]:
+        drawn = TopK(k, make_mechanism("oneshot", epsilon=epsilon), RangeDomain(0, len(counts)))
+        items = named.items(drawn.mechanism.prepare(named.histogram).ranks(k, bits))
+        noisy = publish_counts(counts, items, bits, epsilon, None)
+        told = estimated(tuple(map(int, noisy)), drawn)
+        assert told is not None
+        last, got = counts[k - 1], counts[items]
+        true = ((got > last).sum() + min((got == last).sum(), k - (counts > last).sum())) / k
+        off.append(told.recall.value - true)
+        below += true < told.recall_range[0]
+    assert np.abs(off).mean() <= 0.12 and np.mean(off) <= 0.05 and below <= 1
+
+
+@pytest.mark.parametrize("users", [0, 40])
+def test_a_ranking_of_noise_is_called_one(users: int) -> None:
+    """Of 400 items that nobody has, or that all are had alike: 40 rankings, each seeded."""
+    counts, bits = np.full(400, users), RandomBits.keyed(b"noise".ljust(32, b"."))
+    drawn = TopK(10, make_mechanism("oneshot", epsilon=0.1), RangeDomain(0, 400))
+    for _ in range(40):
+        noisy = publish_counts(counts, np.arange(10), bits, 0.1, None)
+        if noisy.max() > 0:
+            assert in_words(tuple(map(int, noisy)), drawn).startswith("Most of this is noise: ")
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((9000, 7000, 5000, 4000, 3000), "All or nearly all of these 5 items are truly among the top 5: an estimate"),
+        ((900, 700, 500, 400, 300), "All or nearly all of these 5 items are truly among the top 5 (at least 4, nine t"),
+        ((30, 29, 28, 27, 26), "Most of this is noise: "),
+        ((900, 700, 500, 400), ""),
+        ((0, 0, -1, -2, -9), ""),
+    ],
+)
+def test_the_sentence(counts: tuple[int, ...], said: str) -> None:
+    drawn = TopK(5, make_mechanism("oneshot", epsilon=1), RangeDomain(0, 900))
+    found = in_words(counts, drawn)
+    assert found.startswith(said) and bool(found) == bool(said), found
+
+
+def published(folder: Path, **asked: Any) -> Manifest:  # noqa: ANN401
+    rows = [
+        {"user": f"u{n}", "item": f"i{item}", "time": "2026-01-06", "minutes": 2, "country": "DE"}
+        for item in range(8)
+        for n in range(900 - 100 * item)
+    ]
+    write(folder / "rows.csv", rows)
+    write(folder / "items.txt", "".join(f"i{item}\n" for item in range(40)))
+    domain = {} if "unknown_domain" in asked else {"domain": "items.txt"}
+    flags = [f"--{name.replace('_', '-')}" for name, value in asked.items() if value is True]
+    words = {name: value for name, value in asked.items() if value is not True}
+    write(folder / "key", "a key that makes the noise the same")
+    release = {"release_key": "file:key", "release_id": " ".join(map(str, asked)) or "plain"}
+    given = (
+        {"input": "rows.csv", "k": 5, "epsilon": 2, "publish_counts": 2, "output": "r.csv"} | release | domain | words
+    )
+    done = command("run", *options(**given), "--overwrite", *flags)
+    assert done.status == 0, done.err
+    manifest = pair_at("r.csv").manifest
+    assert manifest is not None
+    return manifest
+
+
+SAID = "All or nearly all of these 5 items are truly among the top 5"
+
+
+def test_it_stands_below_the_newest_ranking_wherever_one_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    published(tmp_path)
+    shown = command("show", "r.csv").out
+    assert shown.count(SAID) == 1 and "is estimated as if" in shown and "Nothing in a ranking shows" not in shown
+    assert command("show", "r.csv", "--html", "r.html").status == 0
+    assert Path("r.html").read_text().count(f"<p>{SAID}") == 1
+    published(tmp_path, window="7d", from_="2026-01-05", to="2026-01-19")
+    shown = command("show", "r.csv").out
+    assert SAID not in shown and shown.count("Most of this is noise") == 1, "the newest week is empty"
+    published(tmp_path, value_column="minutes", max_value=2)
+    assert SAID in command("show", "r.csv").out
+    Path("r.manifest.json").unlink()
+    assert "truly among" not in command("show", "r.csv").out
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"publish_counts": None},
+        {"hide_counts_below": 800},
+        {"unknown_domain": True, "delta": 1e-6},
+        {"mechanism": "canonical"},
+        {"k": 4},
+    ],
+    ids=str,
+)
+def test_nothing_is_said_where_the_counts_do_not_tell(
+    asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    published(tmp_path, **asked)
+    shown = command("show", "r.csv").out
+    assert "truly among" not in shown and "Nothing in a ranking shows how much of it is noise" in shown
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mechanism": "shop.own:Winner"},
+        {"parameters": {"epsilon": "much"}},
+        {"parameters": {}},
+        {"domain": {"kind": "unknown"}},
+        {"domain": {"kind": "public", "size": 3}},
+        {"k": None},
+    ],
+    ids=str,
+)
+def test_a_manifest_of_something_else_says_nothing(
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    manifest = published(tmp_path)
+    assert drawn_with(manifest) is not None
+    assert drawn_with(msgspec.convert(manifest.to_json() | changes, Manifest)) is None

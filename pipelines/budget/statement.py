@@ -10,6 +10,7 @@ from typing import Any
 from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.rows import moment
+from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.show.picture import figure_in
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
@@ -36,10 +37,18 @@ def statement(budget: Budget, books: Books, remaining: int | None = None) -> dic
         "reserved": {name: _stated(budget, most("user", [charge])) for name, charge in found.reserved.items()},
         "left": _left(budget.left(all_spent)),
         **({} if remaining is None else {"left_for_each": _left_for_each(budget, all_spent, remaining)}),
+        **({} if budget.unit == "user" else {"all_windows": _over_all_windows(budget, books)}),
         "used": used,
         "binds": binds if used else None,
         "charges": len(found.charges),
     }
+
+
+def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
+    """What a user has who is in every window that was ever published, of all periods of the budget."""
+    charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
+    spent = over_windows(most("user", charges), 1) if charges else (Fraction(0), Fraction(0))
+    return dict(zip(("epsilon", "delta"), spent, strict=True))
 
 
 def _left(left: Cost) -> dict[str, float]:
@@ -65,11 +74,13 @@ def sentence(budget: Budget, books: Books) -> str:
     charges = "1 release has" if found["charges"] == 1 else f"{found['charges']} releases have"
     reserved = "".join(f"; {in_numbers(sums)} is reserved for {name}" for name, sums in found["reserved"].items())
     where = "" if budget.unit == "user" else " in no window more than"
+    everything = found.get("all_windows") or {"epsilon": 0}
+    of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
     period = f", in period {found['period']['number']}" if found["period"]["days"] is not None else ""
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
         f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
-        f"composed{reserved}."
+        f"composed{of_all}{reserved}."
     )
 
 

@@ -268,6 +268,8 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None) -> list[s
         )
     if budget.unit == "user-window":
         lines.append("  in every window: no more is spent, no less is left")
+        if found["all_windows"]["epsilon"]:
+            lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
     if period["days"] is not None:
         each = f"each of at least {period['days']:g} days: a user in n periods is protected by n times the total"
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")

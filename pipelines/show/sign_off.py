@@ -16,7 +16,7 @@ import yaml
 
 from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.show.words import in_symbols, parameters, what_is_ranked, who_counts
+from private_topk.pipelines.show.words import in_symbols, over_all_windows, parameters, what_is_ranked, who_counts
 from private_topk.transforms.errors import InvalidArgument, printable
 from private_topk.transforms.stated import number
 
@@ -146,8 +146,13 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     if zcdp is not None and zcdp.rho:
         delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
         yield "of each window", f"rho {number(zcdp.rho)} (zCDP){delta}"
-    if manifest.all_windows is not None:
-        yield "in all windows", _numbers(manifest.all_windows)
+    if everything := over_all_windows(manifest):
+        yield "of a person in all windows", _numbers(everything)
+    if privacy.windows is None and _spans(manifest):
+        yield (
+            "of a person over a year",
+            "the budget of a window, times the windows of the year with rows of that person",
+        )
     if manifest.delta_of_a_shared_hash:
         yield "hash collisions", f"add {number(manifest.delta_of_a_shared_hash)} to delta for every other user"
     yield "how it holds", "the random bits are a cipher's under the release key: the guarantee is computational"
@@ -199,7 +204,7 @@ def _releases(manifest: Manifest) -> str:
 
 def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
-    everything = manifest.all_windows
+    everything = over_all_windows(manifest)
     by = f", by Beam's runner {manifest.runner}" if manifest.runner else ""
     how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
     known = {

@@ -31,16 +31,10 @@ def in_words(report: PublishedReport) -> list[str]:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
-    if privacy.windows is None and windows > 1:
-        most = manifest.all_windows
-        added = (
-            "the epsilons and the deltas of these windows are added"
-            if most is None
-            else (f"a person in all of them is protected by {_budget(most)}")
-        )
+    if everything := over_all_windows(manifest):
         sentences.append(
             "Each window has this budget of its own. For a person who is active in several of the "
-            f"{windows} windows, the budgets add up: {added}."
+            f"{windows} windows, the budgets add up: a person in all of them is protected by {_budget(everything)}."
         )
     if privacy.epsilon > _WEAK:
         sentences.append("A factor above 100 is a weak promise: those who know much already may learn much from this.")
@@ -107,6 +101,16 @@ def who_counts(manifest: Manifest) -> str:
         "A person is one value of the user column: somebody with two accounts is protected as two people."
         f"{most}{of_groups}{of_windows}"
     )
+
+
+def over_all_windows(manifest: Manifest) -> Budget | None:
+    """What a person has who is in all windows that are shown, where that is not the budget itself; of a series of
+    releases the sum, as their manifests say nothing of each other.
+    """
+    privacy, windows = manifest.privacy, len(manifest.bounds())
+    if manifest.all_windows is not None or privacy is None or privacy.windows is not None or windows <= 1:
+        return manifest.all_windows
+    return Budget(epsilon=windows * privacy.epsilon, delta=windows * privacy.delta)
 
 
 def in_symbols(report: PublishedReport) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from private_topk.pipelines.budget.accounting import Budget, Charge, heaviest, most
+from private_topk.pipelines.budget.accounting import Budget, Charge, Renewal, heaviest, most
 from private_topk.pipelines.budget.composition import Total
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.budget.statement import statement
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from tests.pipelines.budget.support import some_period
 from tests.pipelines.charged import arguments, create, place, with_ledger
 
@@ -114,6 +118,26 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert head[7:10] == ["epsilon", "rho", "delta"]
     assert [row[-5:-2] for row in rows] == [["1", "0.0208334", "0"], ["-", row_of(charges[1]["rho"]), "0"]]
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
+
+
+def test_what_a_user_of_all_windows_has_is_the_sum_over_windows_and_periods(
+    place: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Of one release it is what its manifest says; of two, and across a renewal, both, by zCDP where that is less."""
+    create(URL, "--epsilon", "1")
+    assert told(capsys, "show")["budgets"][0]["all_windows"] == {"epsilon": 0, "delta": 0}
+    assert main(arguments("a", *with_ledger(URL, "--epsilon", "0.5"), weeks=6)) == 0
+    of_one = json.loads((place / "a.manifest.json").read_text())["all_windows"]
+    assert told(capsys, "show")["budgets"][0]["all_windows"] == of_one == {"epsilon": 3, "delta": 0}
+    assert main(arguments("b", *with_ledger(URL, "--epsilon", "0.25"), weeks=6)) == 0
+    books = Ledger(URL).read("plays")
+    renewed = Renewal("plays", "user-window", books.charges[0].charged, timedelta(days=1), books.charges[0].id)
+    found = statement(books.budgets[0], books._replace(renewals=[renewed]))
+    rho = 6 * (Fraction(1, 4) + Fraction(1, 16)) / 8
+    assert found["all_windows"] == {"epsilon": epsilon_within(rho, Fraction("1e-6")), "delta": Fraction("1e-6")}
+    assert found["spent"]["epsilon"] == 0.25
+    assert main(["budget", "show", "--ledger", URL]) == 0
+    assert "together  epsilon 3.41796, delta 1e-06 for a user who is in all windows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("remaining", "binds"), [(1, "epsilon"), (47, "rho")])

@@ -108,6 +108,7 @@ def test_a_report_and_its_budget(folder: Path) -> None:
         "spent",
         "reserved",
         "left",
+        "all_windows",
         "used",
         "binds",
         "charges",

@@ -144,6 +144,24 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     assert accounting["composition"] == f"basic composition over 2 windows. {said}"
 
 
+def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
+    """Two releases of a day each: the sheet, the entry, the words for a reader, and the ledger."""
+    ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
+    assert command("budget", "create", *options(**ledger, epsilon=1)).status == 0
+    Path("days").mkdir()
+    for number, (day, end) in enumerate((("05", "06"), ("06", "07"))):
+        one = {"window": "1d", "from_": f"2026-01-{day}", "to": f"2026-01-{end}"}
+        run(**one, **ledger, output=f"days/{number}.csv", release_id=day)
+    sheet = " ".join(command("show", "days", "--sign-off", "--ledger", ledger["ledger"]).out.split())
+    assert "of a person in all windows epsilon 2, delta 0" in sheet and "of a person over a year the budget" in sheet
+    assert "epsilon 1, delta 0, composed; together epsilon 2, delta 0 for a user who is in all windows" in sheet
+    entry = yaml.safe_load(command("show", "days", "--registry").out)["deployment"]["privacy_loss"]
+    assert entry["privacy_parameters_details"] == "A person in all windows: epsilon 2, delta 0."
+    assert "a person in all of them is protected by epsilon 2." in " ".join(command("show", "days").out.split())
+    alone = command("show", "days/0.csv", "--sign-off").out
+    assert "of a person in all windows" not in alone and "of a person over a year" in alone
+
+
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     run()
     for words, said in (

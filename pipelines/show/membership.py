@@ -68,5 +68,7 @@ def in_words(counts: tuple[int, ...], drawn: TopK) -> str:
     about = min(max(round(told.recall.value * k), low), high)
     some = {0: "hardly any", k: "all or nearly all"}.get(about, f"about {about}")
     reach = "" if low == high else f" ({f'at least {low}' if about == k else f'{low} to {high}'}, nine times of ten)"
-    said = f"{some} of these {k} items are truly among the top {k}{reach}: an estimate from the noisy counts."
+    bound = drawn.max_items_per_user  # other items of a person are in no count, and might have changed the true top k
+    bounded = "" if bound is None else f", where at most {bound} of a person's items count"
+    said = f"{some} of these {k} items are truly among the top {k}{reach}{bounded}: an estimate from the noisy counts."
     return f"Most of this is noise: {said}" if told.recall.value < NOISE else said[0].upper() + said[1:]

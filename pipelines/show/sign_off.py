@@ -160,6 +160,14 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     yield "not protected", _NOT_PROTECTED
 
 
+def _over_time(manifest: Manifest, privacy: Privacy, everything: Budget | None) -> Iterator[str]:
+    """What several windows of a person cost, where each has a budget of its own."""
+    if everything is not None:
+        yield f"A person in all windows: {_numbers(everything)}."
+    if privacy.windows is None and _spans(manifest):
+        yield "Over a year: the budget of a window, times the windows of the year with rows of a person."
+
+
 def _numbers(budget: Budget) -> str:
     return f"epsilon {number(budget.epsilon)}, delta {number(budget.delta)}"
 
@@ -218,7 +226,7 @@ def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books:
         "privacy_unit": privacy.unit,
         "privacy_unit_details": f"Adjacent datasets differ by {how} {privacy.unit}. {who_counts(manifest)}",
         "privacy_parameters": {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {}),
-        "privacy_parameters_details": f"A person in all windows: {_numbers(everything)}." if everything else None,
+        "privacy_parameters_details": " ".join(_over_time(manifest, privacy, everything)) or None,
         "model_name": "Central",
         "actors": f"A trusted curator runs private-topk over the rows{by}. Whoever reads a ranking and its manifest is "
         "not trusted.",

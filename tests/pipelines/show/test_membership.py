@@ -70,6 +70,9 @@ def test_the_sentence(counts: tuple[int, ...], said: str) -> None:
     drawn = TopK(5, make_mechanism("oneshot", epsilon=1), RangeDomain(0, 900))
     found = in_words(counts, drawn)
     assert found.startswith(said) and bool(found) == bool(said), found
+    bounded = TopK(5, make_mechanism("laplace", epsilon=1, max_items_per_user=3), RangeDomain(0, 900))
+    few = in_words(counts, bounded)
+    assert bool(few) == (", where at most 3 of a person's items count: an estimate" in few) == bool(said)
 
 
 def published(folder: Path, **asked: Any) -> Manifest:  # noqa: ANN401

@@ -156,7 +156,7 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     assert "of a person in all windows epsilon 2, delta 0" in sheet and "of a person over a year the budget" in sheet
     assert "epsilon 1, delta 0, composed; together epsilon 2, delta 0 for a user who is in all windows" in sheet
     entry = yaml.safe_load(command("show", "days", "--registry").out)["deployment"]["privacy_loss"]
-    assert entry["privacy_parameters_details"] == "A person in all windows: epsilon 2, delta 0."
+    assert entry["privacy_parameters_details"].startswith("A person in all windows: epsilon 2, delta 0. Over a year: ")
     assert "a person in all of them is protected by epsilon 2." in " ".join(command("show", "days").out.split())
     alone = command("show", "days/0.csv", "--sign-off").out
     assert "of a person in all windows" not in alone and "of a person over a year" in alone

@@ -96,12 +96,12 @@ def build(
         report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers, launch.by_reference, launch.cores
     )
     rankings = blocks | "Rank" >> RankBlocks(question.top_k, question.release, question.period, execution)
-    written = rankings | "Write" >> report.sink.write(_manifest(report, launch), question.release, live)
+    written = rankings | "Write" >> report.sink.write(planned_manifest(report, launch), question.release, live)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
         _ = written | "Record published windows" >> RecordPublished(live)
 
 
-def _manifest(report: Report, launch: Launch) -> Manifest:
+def planned_manifest(report: Report, launch: Launch) -> Manifest:
     """The manifest as known before the run."""
     columns = report.source.columns.within(report.question.input_period)
     return manifest_of(
@@ -131,7 +131,7 @@ def check(report: Report, launch: Launch) -> None:
     report.source.check(question.input_period)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
-    manifest = _manifest(report, launch)
+    manifest = planned_manifest(report, launch)
     with about_the_output(report.sink.uri):
         report.sink.check_columns(manifest)
         if not (report.source.bounded and report.sink.overwrite):

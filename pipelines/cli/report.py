@@ -54,10 +54,8 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
-    facts: list[dict[str, object]] = []
     for number in numbers:
-        report.look(number, lambda *found: facts.append(tell_dry_run(arguments, *found)))
-    document |= (facts[-1] if facts else {}) | ({"finding": facts[0]} if facts[1:] else {})
+        report.look(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
     if arguments.json:
         print_json(document)
 

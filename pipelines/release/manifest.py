@@ -262,3 +262,20 @@ def first_difference(
 def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
     """Rankings in the order in which they are published, however they arrive."""
     return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))
+
+
+def series_difference(one: Manifest, other: Manifest) -> tuple[str, str] | None:
+    """The first setting in which two manifests are of different series, as each has it; None if they are of one."""
+    name = first_difference(one, other, SeriesFacts)
+    if name is None:
+        return None
+    facts = one.to_json().get(name), other.to_json().get(name)
+    return _told(name, *facts), _told(name, *reversed(facts))
+
+
+def _told(name: str, value: Any, other: Any) -> str:  # noqa: ANN401 - JSON
+    """The first setting, within what a fact consists of, in which another differs."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        name = next(key for key in {**value, **other} if value.get(key) != other.get(key))
+        return _told(name, value.get(name), other.get(name))
+    return f"{name} {value}" if value is not None else f"no {name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,11 +14,13 @@ from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
-from private_topk.pipelines.process import RunFailed
+from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.manifest import series_difference
 from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
+from private_topk.pipelines.release.store import pair_at
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
-from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
+from private_topk.pipelines.run import Done, check_words, launch_of, planned_manifest, reach_files, run
 from private_topk.pipelines.scheduled.future_charges import future_charges
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.pipelines.sinks.formats import format_of
@@ -29,6 +32,9 @@ from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
+
+_NEARBY = 4
+"""How many periods before one are looked at for the last that was published: some may be missing."""
 
 
 class ScheduledReport(Periods):
@@ -82,6 +88,9 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
+            for text in self._series_change(report, launch, number):
+                with level("warning"):
+                    print(f"{self.name}, {self.words(number)}: {text}", file=sys.stderr, flush=True)
             for _, text, warns in future_charges(self, report, number):
                 if warns:
                     tell_operator(text)
@@ -99,6 +108,7 @@ class ScheduledReport(Periods):
 
         def more() -> Iterator[Fact]:
             yield "recall", self._forewarn(report, number)
+            yield from (("series", text) for text in self._series_change(report, launch, number))
             yield from (fact[:2] for fact in future_charges(self, report, number))
 
         with self._pointing():
@@ -165,6 +175,23 @@ class ScheduledReport(Periods):
             who = f"{self.name}, {self.words(number)}"
             self._known = forewarn(report.question, self.options(number), before, who, series=True)
         return self._known
+
+    def _series_change(self, report: Report, launch: Launch, number: int) -> Iterator[str]:
+        """In what the last published period, of a few before this one, is of another series, if it is."""
+        before = (
+            file
+            for earlier in range(number - 1, number - 1 - _NEARBY, -1)
+            if earlier >= 0
+            for file in self._files(earlier)
+        )
+        last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
+        differing = None if last is None else series_difference(last, planned_manifest(report, launch))
+        if last is not None and differing is not None:
+            had, has = map(verbatim, differing)
+            yield (
+                f"{last.report} was published with {had} and this period would be with {has}: `show` makes no "
+                "series of them. Give a changed report another name and folder"
+            )
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)

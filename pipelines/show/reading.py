@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
-from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, first_difference
+from private_topk.pipelines.release.manifest import Manifest, series_difference
 from private_topk.pipelines.release.store import manifest_path, pair_at
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.sinks.formats import RANKING_FORMATS, columns_in, format_of, group_of
@@ -55,10 +55,9 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
     for file, (rows, manifest) in contents.items():
         if manifest is not None:
             first = first or (file, manifest)
-            differing = first_difference(first[1], manifest, SeriesFacts)
+            differing = series_difference(first[1], manifest)
             if differing is not None:
-                one, other = first[1].to_json().get(differing), manifest.to_json().get(differing)
-                has, has_not = (verbatim(_told(differing, *pair)) for pair in ((one, other), (other, one)))
+                has, has_not = map(verbatim, differing)
                 rule = f"{verbatim(first[0])} has {has}, {verbatim(file)} has {has_not}"
                 raise InvalidArgument("", rule, "show them apart")
         columns = columns or (columns_in(rows[0]) if rows else None)
@@ -79,14 +78,6 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
         raise InvalidArgument(
             "", f"these are {len(numbers)} windows, and their budget is for {windows}", "give the files of one total"
         )
-
-
-def _told(name: str, value: Any, other: Any) -> str:  # noqa: ANN401 - JSON
-    """What a manifest says of the first setting, within what a fact consists of, in which another differs."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        name = next(key for key in {**value, **other} if value.get(key) != other.get(key))
-        return _told(name, value.get(name), other.get(name))
-    return f"{name} {value}" if value is not None else f"no {name}"
 
 
 def _files(path: str) -> list[str]:

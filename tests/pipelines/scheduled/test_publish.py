@@ -235,6 +235,35 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert "\n  adding up epsilon: 2 spent + 1 asked = 3, over 2\n" in said
 
 
+def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Another k, epsilon or mechanism, and not another list of items; once, and no more."""
+    ends = ["2026-01-12", "2026-01-19", "2026-01-26"]
+
+    def told(number: int, *words: str) -> str:
+        capsys.readouterr()
+        assert report(folder, "--window-end", ends[number], *words) == 0
+        return "".join(capsys.readouterr())
+
+    assert "series" not in told(0, "--dry-run") + told(0) + told(1, "--dry-run")
+    changes = [
+        ("k: 3", "k: 2", "with k 3 and this period would be with k 2"),
+        ("epsilon: 1", "epsilon: 2", "with epsilon 1.0 and this period would be with epsilon 2.0"),
+        ("name: joint", "name: peeling", "with mechanism joint and this period would be with mechanism peeling"),
+    ]
+    for old, new, said in changes:
+        (folder / "weekly.yaml").write_text(CHARGED.replace(old, new))
+        for number in (1, 2):
+            assert f"weekly/20260105T000000Z--20260112T000000Z was published {said}" in told(number, "--dry-run")
+    (folder / "items.txt").write_text("item 1\nitem 2\nitem 3\nitem 4\n")
+    (folder / "weekly.yaml").write_text(CHARGED)
+    assert "series" not in told(1, "--dry-run")
+    (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
+    assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in told(1)
+    assert main(["show", *sorted(map(str, folder.glob("out/*.csv")))]) == 2
+    assert "has k 3" in capsys.readouterr().err
+    assert "series" not in told(2, "--dry-run")
+
+
 def test_a_corrected_period_is_published(folder: Path, capsys: pytest.CaptureFixture) -> None:
     """Whoever catches up later meets a correction in the place of the first ranking, or a part of one."""
     until = ["--backfill", "--until", "2026-01-12"]

@@ -409,7 +409,8 @@ def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
         "release_id",
         f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
         f"another output (dataset {verbatim(earlier.dataset)}). Whether two answers under one id differ would tell "
-        "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs",
+        "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs. Rows in "
+        "another order are other input too: bring them back as they were, and it costs nothing",
     )
 
 

@@ -378,6 +378,12 @@ def add() -> None:
     lose()
 
 
+def turn_round() -> None:
+    head, *rows = Path("rows.csv").read_text().splitlines()
+    Path("rows.csv").write_text("\n".join([head, *reversed(rows)]) + "\n")
+    lose()
+
+
 def change_key() -> None:
     """Without the first nobody can compare inputs."""
     write(Path("key"), "another key of enough bytes")
@@ -410,6 +416,9 @@ BETWEEN = {
     "its output is lost": Between(("run", "report"), "same", do=lose),
     "its input has another name": Between(("run", "report", "rank"), "same", do=move, change={"input": "moved.csv"}),
     "its input has a row more": Between(("run", "report", "rank"), "refused", "for other input", add),
+    "its rows are in another order": Between(
+        ("run", "report", "rank"), "refused", "Rows in another order are other input too", turn_round
+    ),
     "other people": Between(("run", "rank"), "refused", "for other input", lose, {"user_column": "other"}),
     "another id": Between(("run", "rank"), "refused", OVER, lose, {"release_id": "s"}),
     "another k": Between(("run", "report", "rank"), "refused", OVER, lose, {"k": 2}),

@@ -137,7 +137,7 @@ def mechanisms(cells: list[Cell], draws: int, timed: bool) -> None:
     for title, names in groups.items():
         print(f"{title}\n\n{head(epsilons, 'mechanism', 'CPU ms | MiB')}---|")
         offered = ordered.get(title, UNLISTED)
-        chosen = by_rule(offered, ordered=offered != UNLISTED)
+        chosen = by_rule(offered)
         auto = of_cells(cells, lambda cell: drawer(make(chosen(cell), cell[2]), cell), True, draws)  # noqa: B023
         print(row("**auto**", auto, " | "), flush=True)
         for name in names:
@@ -219,7 +219,7 @@ def libraries(draws: int) -> None:
     listed, pure = (tuple(name for name in names if name not in SETS) for names in (LISTED, PURE))
 
     def from_counts(names: tuple[str, ...], cell: Cell) -> Draw:
-        mechanism = make(by_rule(names, ordered=True)(cell), cell[2])
+        mechanism = make(by_rule(names)(cell), cell[2])
         bits = RandomBits.keyed(f"libraries {cell}".encode())
         return lambda: mechanism(counts(cell[0]), cell[1], bits)  # all of it, as the others are called
 

@@ -2,17 +2,15 @@
 
     python -m benchmarks.regret                       # a few CPU minutes on the data folder; the tables of results
     python -m benchmarks.regret --only listed --draws 40
-    python -m benchmarks.regret --only last           # chosen by the noisy counts of the last release
     python -m benchmarks.regret --only bounded        # users with a bound on their items, whom weights can bend
 
 Regret: the recall of the best mechanism in hindsight, in the mean of some draws, less that of the one taken; in points,
 over all data, k and epsilon. The best of noisy means is too high: some tenths of a point are not the rule's.
 
-listed: the items are public; without a delta, and with 1e-6. A sequence or a set is wanted; then only sequences count.
-unlisted: the items are not public, delta 1e-6. left out: the epsilon from which canonical is taken is chosen on all
-data but one, and what it loses there is counted. last: the last release is of the same counts, by the mechanism taken
-without a forecast, its noisy counts at as much epsilon again. bounded: users and their items, of each at most so many
-at random; all users of games and gowalla, and a tenth of them; delta 1e-6. Recall is of the top k without the bound.
+listed: the items are public; without a delta, and with 1e-6. Either a sequence is wanted, and only mechanisms that give
+one count; or a set, and all do. unlisted: the items are not public, delta 1e-6. bounded: users and their items, of each
+at most so many at random; all users of games and gowalla, and a tenth of them; delta 1e-6. Recall is of the top k
+without the bound.
 """
 
 from __future__ import annotations
@@ -27,14 +25,11 @@ import numpy as np
 from benchmarks.counts import load, there_or_made
 from benchmarks.hidden import bounded, pairs_of
 from benchmarks.mechanisms import make
-from private_topk.pipelines.preview import Released
 from private_topk.pipelines.preview.outlook import look
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
-from private_topk.transforms.mechanisms import choice as rule
-from private_topk.transforms.mechanisms.choice import Forecast, choose
+from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.mechanism import Prepared
-from private_topk.transforms.mechanisms.noisy_counts import publish_counts
 
 DATA = (
     "games",
@@ -63,10 +58,7 @@ UNLISTED_OF_BOUNDED = (
 )
 BOUNDS, PARTS = (5, 20, 100, 1000), (1.0, 0.1)
 SETS = ("canonical", "top-stable")
-THRESHOLDS = (0.1, 0.3, 1.0, 2.0, np.inf)
-FORECAST_DRAWS = 16
-PARTS_OF_A_RUN = ["listed", "unlisted", "last", "bounded"]
-DELTA = 1e-6
+PARTS_OF_A_RUN = ["listed", "unlisted", "bounded"]
 
 Cell = tuple[str, int, float]
 """Data, k and epsilon."""
@@ -103,7 +95,7 @@ class OfBounded:
 
     def chosen(self, names: tuple[str, ...]) -> Chosen:
         items = self.size if names == OF_BOUNDED else None
-        return lambda cell: choose([self.make(name, cell[2]) for name in names], cell[1], items, True).name
+        return lambda cell: choose([self.make(name, cell[2]) for name in names], cell[1], items).name
 
     def _of(self, cell: Cell, name: str) -> float:
         named, prepared = self._drawer(name, cell[2])
@@ -158,34 +150,13 @@ def offered(names: Iterable[str], epsilon: float) -> list[Mechanism]:
     return [make(name, epsilon) for name in names]
 
 
-def by_rule(
-    names: tuple[str, ...], ordered: bool = False, forecast: Callable[[Cell], Forecast] | None = None
-) -> Chosen:
+def by_rule(names: tuple[str, ...]) -> Chosen:
     def chosen(cell: Cell) -> str:
         data, k, epsilon = cell
         items = None if names == UNLISTED else len(counts(data))
-        told = None if forecast is None else forecast(cell)
-        return choose(offered(names, epsilon), k, items, ordered, told).name
+        return choose(offered(names, epsilon), k, items).name
 
     return chosen
-
-
-def after_a_release(names: tuple[str, ...]) -> Callable[[Cell], Forecast]:
-    """Forecasts from the noisy counts of one release of the same counts; none is good where they say nothing."""
-
-    def forecast(cell: Cell) -> Forecast:
-        data, k, epsilon = cell
-        bits, named = RandomBits.keyed(f"last {cell}".encode()), IndexedCounts.of(counts(data))
-        first = make(by_rule(names)(cell), epsilon)
-        chosen = named.items(first.prepare(named.histogram).ranks(k, bits))
-        noisy = publish_counts(counts(data), chosen, bits, epsilon, DELTA if names == LISTED else None)
-        if noisy.max() <= 0:
-            return lambda mechanism: 0.0
-        like = Released(noisy.tolist(), len(counts(data)), first.guarantee.answer == "sequence")
-        expected = like.histogram(None, False)
-        return lambda mechanism: look(mechanism, expected, k, FORECAST_DRAWS).recall.value
-
-    return forecast
 
 
 def regrets(cells: list[Cell], names: Iterable[str], chosen: Chosen, recalls: Recalls | OfBounded) -> dict[Cell, float]:
@@ -208,21 +179,6 @@ def table(title: str, cells: list[Cell], names: tuple[str, ...], rules: dict[str
         print(shown(name, regrets(cells, names, chosen, recalls)), flush=True)
 
 
-def left_out(cells: list[Cell], names: tuple[str, ...], recalls: Recalls) -> dict[Cell, float]:
-    """The regret of the rule on each data set, whose threshold is the best of the others."""
-    standing, found = rule.LARGE, {}
-    try:
-        of_threshold = {}
-        for rule.LARGE in THRESHOLDS:
-            of_threshold[rule.LARGE] = regrets(cells, names, by_rule(names), recalls)
-    finally:
-        rule.LARGE = standing
-    for data in dict.fromkeys(cell[0] for cell in cells):
-        best = min(THRESHOLDS, key=lambda at: sum(r for cell, r in of_threshold[at].items() if cell[0] != data))
-        found |= {cell: regret for cell, regret in of_threshold[best].items() if cell[0] == data}
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=there_or_made(DATA), help="as for benchmarks.errors")
@@ -232,23 +188,17 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS_OF_A_RUN)
     arguments = parser.parse_args()
     cells = list(itertools.product(arguments.data, arguments.k, arguments.epsilon))
-    recalls, parts = Recalls(arguments.draws), [arguments.only] if arguments.only else PARTS_OF_A_RUN[:3]
+    recalls, parts = Recalls(arguments.draws), [arguments.only] if arguments.only else PARTS_OF_A_RUN[:2]
     guarantees = {"pure": PURE, "with a delta": LISTED}
     if "listed" in parts:
         for title, names in guarantees.items():
             table(f"a set, {title}", cells, names, {"choose": by_rule(names)}, recalls)
-            print(shown("choose, left out", left_out(cells, names, recalls)), flush=True)
             ordered = tuple(name for name in names if name not in SETS)
-            table(f"a sequence, {title}", cells, ordered, {"choose": by_rule(names, ordered=True)}, recalls)
+            table(f"a sequence, {title}", cells, ordered, {"choose": by_rule(ordered)}, recalls)
     if "unlisted" in parts:
         table("unlisted items", cells, UNLISTED, {"choose": by_rule(UNLISTED)}, recalls)
     if "bounded" in parts:
         of_bounded(arguments.k, arguments.epsilon, arguments.draws)
-    if "last" in parts:
-        for title, names in guarantees.items():
-            told = by_rule(names, forecast=after_a_release(names))
-            print(f"after a release, {title}")
-            print(shown("choose", regrets(cells, names, told, recalls)), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple, TypeVar, cast
 
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.gaussian import Gaussian
 from private_topk.transforms.mechanisms.laplace import Laplace
@@ -22,17 +20,9 @@ from private_topk.transforms.mechanisms.weighted import UNIT, Weighted
 from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
 
-Forecast = Callable[[Mechanism], float]
-"""The share of the top k that a mechanism is expected to find, from public knowledge of the counts."""
-
 AUTO = "auto"
 """In place of the name of a mechanism: one of those that apply is chosen."""
 
-LARGE = 2.0
-"""Without a forecast `canonical` is taken from this epsilon on: between 1 and 3 of `python -m benchmarks.regret`."""
-
-_CAUTION = Fraction(1, 2)  # canonical is all or nothing: it must be ahead with this part of its epsilon too
-_AHEAD = 2 / 3  # what adds less than this part of the noise of k releases is not beaten by canonical
 _WHOLE = 100  # from here on digits behind the point tell nothing
 _BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
 _REACH = {
@@ -45,7 +35,6 @@ _REACH = {
 }
 """How far one noise in a thousand reaches above the median, for a scale of 1: what lifts an item among many others."""
 _T = TypeVar("_T")
-_SETS_NEED = 2  # with k = 1 a set is a sequence, which canonical spends half of epsilon on
 
 
 class Choice(NamedTuple):
@@ -55,22 +44,16 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(
-    offered: Iterable[Mechanism], k: int, items: int | None, ordered: bool, forecast: Forecast | None = None
-) -> Choice:
+def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
     """The mechanism to take of those that apply. A function of its arguments alone: it draws nothing.
 
     The rule: of those that add noise to every count, the one whose noise reaches least far; if the items are not
-    public, of `restricted-gumbel` and `weighted-gaussian`. Where the order is not wanted `canonical` instead, which
-    finds the whole set or next to nothing, if with half of its epsilon it is still forecast to find more; or,
-    without a forecast, if epsilon is at least 2 and no noise reaches much less far than that of k releases.
+    public, of `restricted-gumbel` and `weighted-gaussian`. The answer is a sequence.
 
     Args:
         offered: every mechanism that applies, with one window's share of the budget, bounds and neighbours.
         k: how many items to publish.
         items: of the public domain, or None where it is unknown.
-        ordered: whether the ranks are wanted, and not just the set.
-        forecast: from public counts, such as noisy ones of an earlier release; never from rows.
 
     Raises:
         InvalidArgument: none of those that the rule knows is offered.
@@ -81,14 +64,6 @@ def choose(
         remedy = "name a mechanism that applies"
         raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
     least = min(reaches, key=lambda name: reaches[name])
-    canonical = by_name.get("canonical")
-    if isinstance(canonical, Canonical) and items is not None and not ordered and k >= _SETS_NEED:
-        if forecast is not None:
-            cautious = replace(canonical, epsilon=Fraction(canonical.epsilon) * _CAUTION)
-            if forecast(cautious) > forecast(by_name[least]):
-                return Choice("canonical", f"it is forecast to find more than {least}, even with half of its epsilon")
-        elif _of_releases(canonical, 1) * LARGE <= canonical.cap and reaches[least] >= _AHEAD * _releases(canonical, k):
-            return Choice("canonical", f"epsilon is at least {LARGE:g}, and the order is not wanted")
     rest = [name for name in reaches if name != least]
     if not rest:
         unlisted = "it finds the most of those that need no list of items and apply here"
@@ -139,7 +114,7 @@ def chosen(
             refusals.append(refusal)
     if not answers:
         raise refusals[0]
-    choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items, ordered=True)
+    choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items)
     return answers[choice.name], choice
 
 
@@ -151,15 +126,6 @@ def _reaches(offered: Mapping[str, Mechanism], k: int, items: int | None) -> dic
     table = _UNKNOWN if items is None else _PUBLIC
     reaches = {name: reach(offered[name], k, items or k) for name, reach in table.items() if name in offered}
     return {name: float(f"{reach:.9g}") for name, reach in reaches.items()}
-
-
-def _of_releases(mechanism: Mechanism, k: int) -> float:
-    """The noise's scale in k releases of one item each that share epsilon."""
-    return k * mechanism.sensitivity / float(mechanism.parameter("epsilon"))
-
-
-def _releases(mechanism: Mechanism, k: int) -> float:
-    return _REACH["exponential"] * _of_releases(mechanism, k)
 
 
 def _noisy(mechanism: Mechanism, k: int, items: int) -> float:

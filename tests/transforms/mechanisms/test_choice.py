@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, Zipf
+from private_topk.pipelines.preview import Zipf
 from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
-from private_topk.transforms.mechanisms.choice import Forecast, choose
+from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.spec import TopK
 
 ITEMS = 5000
@@ -43,9 +43,9 @@ def offered(
     return [question.top_k.mechanism for question in questions.values()]
 
 
-def chosen(k: int, epsilon: float, ordered: bool = True, forecast: Forecast | None = None, **asked: Any) -> str:  # noqa: ANN401
+def chosen(k: int, epsilon: float, **asked: Any) -> str:  # noqa: ANN401
     items = None if asked.get("unknown_domain") else ITEMS
-    return choose(offered(k, epsilon, **asked), k, items, ordered, forecast).name
+    return choose(offered(k, epsilon, **asked), k, items).name
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
@@ -71,7 +71,7 @@ def chosen(k: int, epsilon: float, ordered: bool = True, forecast: Forecast | No
 def test_what_is_taken(k: int, epsilon: float, asked: dict[str, Any], name: str, neighbours: str) -> None:
     asked = asked | {"neighbours": neighbours}
     assert chosen(k, epsilon, **asked) == name
-    reason = choose(offered(k, epsilon, **asked), k, None if "unknown_domain" in asked else ITEMS, True).reason
+    reason = choose(offered(k, epsilon, **asked), k, None if "unknown_domain" in asked else ITEMS).reason
     assert reason and "\n" not in reason
 
 
@@ -79,64 +79,29 @@ def test_shares_of_many_windows_decide_and_not_the_total() -> None:
     """Over a year peeling has far more of a total than a one-shot draw, of which less is proved."""
     some = ("canonical", "peeling", "oneshot")
     year = offered(10, 20.0, delta=1e-6, names=some, privacy_unit="user", horizon=52)
-    assert choose(year, 10, ITEMS, False).name == "peeling"
-    assert chosen(10, 20.0, False) == "canonical"
-
-
-def test_a_set_where_epsilon_is_large() -> None:
-    assert chosen(50, 3.0, False) == "canonical"
-    assert chosen(50, 3.0, True) == "oneshot", "a sequence is wanted"
-    assert chosen(50, 1.0, False) == "oneshot", "without a forecast"
-    assert chosen(50, 3.0, False, neighbours="replace-one") == "oneshot", "half of the epsilon"
-    assert chosen(50, 3.0, False, delta=1e-6) == "cdp-peeling", "which has less noise"
-    assert chosen(1, 3.0, False) == "oneshot"
-
-
-def test_a_forecast_decides_for_sets() -> None:
-    steep, flat = PublicCounts(800 * np.arange(ITEMS)), PublicCounts(5 * np.arange(ITEMS))
-
-    def by(expected: PublicCounts) -> str:
-        histogram = expected.histogram(None, False)
-        return chosen(20, 0.02, False, lambda mechanism: look(mechanism, histogram, 20, 100).recall.value)
-
-    assert by(steep) == "canonical"
-    assert by(flat) == "oneshot"
-
-
-def test_canonical_has_to_be_ahead_with_less_than_its_epsilon() -> None:
-    asked: list[Mechanism] = []
-
-    def forecast(mechanism: Mechanism) -> float:
-        asked.append(mechanism)
-        ahead = mechanism.about.name == "canonical" and mechanism.parameter("epsilon") >= 1
-        return 0.9 if ahead else 0.8
-
-    assert chosen(20, 1.9, False, forecast) == "oneshot"
-    assert chosen(20, 2.0, False, forecast) == "canonical"
-    assert {mechanism.about.name for mechanism in asked} == {"canonical", "oneshot"}
-    asked.clear()
-    assert chosen(20, 2.0, True, forecast) == "oneshot" and not asked
+    assert choose(year, 10, ITEMS).name == "peeling"
+    assert chosen(10, 20.0) == "oneshot"
 
 
 def test_amounts_are_ranked_by_the_same_rule() -> None:
     """A cap stretches noise and counts alike, so that it changes nothing; what ranks no amounts is not offered."""
-    for k, epsilon, ordered in itertools.product((5, 50), (0.1, 3.0), (True, False)):
+    for k, epsilon in itertools.product((5, 50), (0.1, 3.0)):
         plain = [one for one in offered(k, epsilon) if one.guarantee.metric == "amounts"]
         capped = [replace(one, cap=700) for one in plain]
-        assert choose(capped, k, ITEMS, ordered).name == choose(plain, k, ITEMS, ordered).name
+        assert choose(capped, k, ITEMS).name == choose(plain, k, ITEMS).name
 
 
 def test_the_order_of_what_is_offered_does_not_matter() -> None:
     some = offered(20, 1.0, delta=1e-6, max_items_per_user=30)
-    assert len({choose(order, 20, ITEMS, False) for order in (some, some[::-1], some[7:] + some[:7])}) == 1
+    assert len({choose(order, 20, ITEMS) for order in (some, some[::-1], some[7:] + some[:7])}) == 1
 
 
 def test_nothing_to_choose_from() -> None:
     only = [MECHANISMS["oneshot"](1.0)]
-    assert choose(only, 10, ITEMS, True).name == "oneshot"
+    assert choose(only, 10, ITEMS).name == "oneshot"
     for some, items in (([], ITEMS), (only, None), ([MECHANISMS["joint"](1.0)], ITEMS)):
         with pytest.raises(InvalidArgument, match="mechanism"):
-            choose(some, 10, items, True)
+            choose(some, 10, items)
 
 
 @pytest.mark.long
@@ -147,6 +112,6 @@ def test_little_is_lost_on_shapes() -> None:
         histogram = Zipf(exponent, ITEMS, users, 10).histogram(None, False)
         some = {name: MECHANISMS[name](epsilon) for name in pure if name != "canonical"}
         found = {name: look(one, histogram, k, 20).recall.value for name, one in some.items()}
-        lost.append(max(found.values()) - found[choose(some.values(), k, ITEMS, True).name])
+        lost.append(max(found.values()) - found[choose(some.values(), k, ITEMS).name])
     print(f"mean {np.mean(lost):.3f}, most {np.max(lost):.3f}")
     assert np.mean(lost) < 0.03 and np.max(lost) < 0.3

@@ -23,10 +23,10 @@ from functools import cache, partial
 import numpy as np
 
 from benchmarks.counts import FOLDER, there_or_made
+from benchmarks.hidden import DELTA
 from benchmarks.mechanisms import make, ours
 from benchmarks.regret import (
     DATA,
-    DELTA,
     LISTED,
     OF_BOUNDED,
     PURE,

@@ -486,7 +486,8 @@ OPTIONS: tuple[Option, ...] = (
         | _both(
             "how many items to publish; without it weighted-gaussian publishes all above its threshold, which "
             "is private partition selection (docs/finding.md)"
-        ),
+        )
+        | {"budget show": "with {remaining}: with which epsilon each may rank the top K by peeling"},
         group=_PRIVACY,
         several=("preview",),
         field="mechanism.k",

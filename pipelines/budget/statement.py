@@ -13,16 +13,18 @@ from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.show.picture import figure_in
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
 
 _DAY = timedelta(days=1)
 
 
-def statement(budget: Budget, books: Books, remaining: int | None = None) -> dict[str, Any]:
+def statement(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> dict[str, Any]:
     """A budget as JSON; with the unit user-window, no more is spent and no less is left in any window.
 
     Args:
         remaining: also what each of so many further releases may spend, if all spend alike.
+        k: also the epsilon of each of these, if it is `peeling` of the top k.
     """
     found = budget_usage(budget, books)
     sums, all_spent = most(budget.unit, found.charges), most(budget.unit, found.all)
@@ -36,7 +38,7 @@ def statement(budget: Budget, books: Books, remaining: int | None = None) -> dic
         "spent": _stated(budget, sums),
         "reserved": {name: _stated(budget, most("user", [charge])) for name, charge in found.reserved.items()},
         "left": _left(budget.left(all_spent)),
-        **({} if remaining is None else {"left_for_each": _left_for_each(budget, all_spent, remaining)}),
+        **({} if remaining is None else {"left_for_each": _left_for_each(budget, all_spent, remaining, k)}),
         **({} if budget.unit == "user" else {"all_windows": _over_all_windows(budget, books)}),
         "used": used,
         "binds": binds if used else None,
@@ -55,11 +57,26 @@ def _left(left: Cost) -> dict[str, float]:
     return {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")}
 
 
-def _left_for_each(budget: Budget, spent: Cost, releases: int) -> dict[str, Any]:
+def _left_for_each(budget: Budget, spent: Cost, releases: int, k: int | None) -> dict[str, Any]:
     """What each of so many further releases may spend, and which sum is full after pure ones of that epsilon."""
     each = budget.left(spent, releases)
-    after = Cost.sum([(1, spent), (releases, Cost(each.epsilon, Fraction(0)))])
-    return {"releases": releases, **_left(each), "binds": budget.binding(after)[1]}
+
+    def after(one: Cost) -> Cost:
+        return Cost.sum([(1, spent), (releases, one)])
+
+    found = {"releases": releases, **_left(each), "binds": budget.binding(after(Cost(each.epsilon)))[1]}
+    if k is None:
+        return found
+
+    def peeling(epsilon: Fraction) -> Cost:
+        return after(Cost.peeled(k, epsilon / k))
+
+    least = Fraction(1, 2**100)
+    epsilon = (
+        largest(lambda epsilon: budget.fits(peeling(epsilon)), least) if budget.fits(peeling(least)) else Fraction(0)
+    )
+    of_k = {"k": k, "mechanism": "peeling", "epsilon": float(epsilon), "binds": budget.binding(peeling(epsilon))[1]}
+    return {**found, "ranking": of_k}
 
 
 def _stated(budget: Budget, sums: Cost) -> dict[str, Fraction]:

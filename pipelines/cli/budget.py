@@ -34,7 +34,7 @@ _EXAMPLES = {
   private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 4 --privacy-unit user""",
     "show": """examples:
   private-topk budget show --ledger sqlite:///budget.db
-  private-topk budget show --ledger sqlite:///budget.db --dataset plays --remaining 47 --json""",
+  private-topk budget show --ledger sqlite:///budget.db --dataset plays --remaining 47 --k 20 --json""",
     "history": """examples:
   private-topk budget history --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
@@ -98,18 +98,20 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")
     if arguments.remaining is not None:
         check_windows(arguments.remaining, "remaining")
+    elif arguments.k is not None:
+        raise InvalidArgument("k", "needs {remaining}: how many rankings of the top {k} there will be")
     books = _read(arguments)
     unfinished = [entry for entry in books.charges if entry.outcome != "released"]
     if arguments.json:
         print_json(
             {
-                "budgets": [statement(budget, books, arguments.remaining) for budget in books.budgets],
+                "budgets": [statement(budget, books, arguments.remaining, arguments.k) for budget in books.budgets],
                 "unfinished": [_charge(entry) for entry in unfinished],
             }
         )
     else:
         for budget in books.budgets:
-            print("\n".join(_lines(budget, books, arguments.remaining)) + "\n")
+            print("\n".join(_lines(budget, books, arguments.remaining, arguments.k)) + "\n")
         for entry in unfinished:
             print(
                 f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
@@ -245,8 +247,8 @@ def _read(arguments: Namespace) -> Books:
     return books
 
 
-def _lines(budget: Budget, books: Books, remaining: int | None = None) -> list[str]:
-    found = statement(budget, books, remaining)
+def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> list[str]:
+    found = statement(budget, books, remaining, k)
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += " and what is reserved" if found["reserved"] else ""
@@ -266,6 +268,10 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None) -> list[s
             f"  each of {remaining:,} further releases may spend epsilon {_floored(each['epsilon'])}"
             f"{rhos if budget.rho else ''}; {each['binds']} binds"
         )
+        if k is not None:
+            of_k = each["ranking"]
+            epsilon = f"epsilon {_floored(of_k['epsilon'])}; {of_k['binds']} binds"
+            lines.append(f"  each may rank the top {k:,} by {of_k['mechanism']} with {epsilon}")
     if budget.unit == "user-window":
         lines.append("  in every window: no more is spent, no less is left")
         if found["all_windows"]["epsilon"]:

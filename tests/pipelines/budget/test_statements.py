@@ -16,6 +16,7 @@ from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.statement import statement
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
+from private_topk.transforms.mechanisms import Peeling
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from tests.pipelines.budget.support import some_period
@@ -160,6 +161,17 @@ def test_so_many_further_releases_fit_and_no_larger_ones(
     assert main(["budget", "show", "--ledger", URL, "--remaining", str(remaining)]) == 0
     said = capsys.readouterr().out
     assert f"each of {remaining} further releases may spend epsilon " in said and f"; {binds} binds" in said
+    assert "may rank" not in said
+    [shown] = told(capsys, "show", "--remaining", str(remaining), "--k", "20")["budgets"]
+    ranking = shown["left_for_each"]["ranking"]
+    assert ranking["epsilon"] >= each["epsilon"] and ranking["binds"] == "rho"
+    for more, fits in ((1 - LITTLE, True), (1 + 10 * LITTLE, False)):
+        one = Peeling(ranking["epsilon"] * more).cost(20)
+        assert budget.fits(Cost.sum([(1, before), (remaining, one)])) == fits
+    assert main(["budget", "show", "--ledger", URL, "--remaining", str(remaining), "--k", "20"]) == 0
+    assert "  each may rank the top 20 by peeling with epsilon " in capsys.readouterr().out
+    assert main(["budget", "show", "--ledger", URL, "--k", "20"]) == 2
+    assert "--k needs --remaining" in capsys.readouterr().err
     assert main(["budget", "show", "--ledger", URL, "--remaining", "0"]) == 2
     assert "--remaining must be at least 1, got 0" in capsys.readouterr().err
 

@@ -785,6 +785,14 @@ OPTIONS: tuple[Option, ...] = (
         same="its own name",
     ),
     Option(
+        "corrections",
+        count,
+        "N",
+        "for how many corrections there is room in the budget that a report asks for, and in what is reserved for it",
+        field="budget.corrections",
+        same="what a budget is opened with, or what of it is set aside",
+    ),
+    Option(
         "period",
         duration,
         "LENGTH",

@@ -244,7 +244,9 @@ def _held(account: Account, options: Options) -> Total:
         return account.budget(unit).total
     except NoBudget as error:
         epsilons, deltas = ("epsilon", "publish_counts", "publish_others"), ("delta", "publish_counts_delta")
-        epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
+        periods = (options.get("horizon") or 1) if unit == "user" else 1
+        room = 1 + Fraction(options.get("corrections", 0), periods)  # what so many releases more than planned need
+        epsilon, delta = (room * sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
         words = {
             "ledger": "URL" if "@" in account.ledger else account.ledger,
             "dataset": account.dataset,

@@ -121,7 +121,7 @@ class ScheduledReport(Periods):
         return Question.of(unread, None if self.account is None else self.account.budget(unit).total)
 
     def reserve(self, give_back: bool = False) -> Account:
-        """Reserve what the whole horizon costs, or give back what of it is not spent; returns the account."""
+        """Reserve what the horizon and its corrections cost, or give back what is not spent; returns the account."""
         with self._pointing():
             periods = self.schedule.horizon or 1
             options, last = self.options(0), self.options(periods - 1)
@@ -137,7 +137,8 @@ class ScheduledReport(Periods):
                 )
             top_k = self.question().top_k
             horizon = Windows.of(Period(options["period_from"], last["period_to"]))
-            asked = Reservation(account.dataset, self.name, horizon, periods * cost_of(top_k))
+            releases = periods + options.get("corrections", 0)
+            asked = Reservation(account.dataset, self.name, horizon, releases * cost_of(top_k))
             account.books.reserve(asked, top_k.mechanism.parameter("neighbours", "add-remove"))
             return account
 

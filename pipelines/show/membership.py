@@ -19,6 +19,8 @@ from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism, param
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 
+MAX_GROUPS = 50
+"""Of more groups nothing is estimated: each takes a tenth of a second."""
 _DRAWS = 60
 _FEWEST, _MOST = 5, 1000
 """Fewer counts say too little of how they fall; of more, draws take long."""
@@ -52,7 +54,7 @@ def estimated(counts: tuple[int, ...], drawn: TopK) -> Outlook | None:
     Args:
         counts: the noisy ones in order of rank, in units of the resolution where they are amounts.
 
-    Cost: a twentieth of a second; some tenths for hundreds of items.
+    Cost: about a tenth of a second; more for hundreds of items.
     """
     if len(counts) != drawn.k or not _FEWEST <= len(counts) <= _MOST or max(counts) <= 0:
         return None

@@ -172,7 +172,8 @@ class PublishedReport:
         for row in self.rows:
             place = row["window_start"], row["window_end"], group_of(row)
             by_window.setdefault(place, []).append(with_item(row, shown(label_in(row, columns_in(row)[1]))))
-        drawn = None if self.manifest is None else membership.drawn_with(self.manifest)
+        few = len({group for _, _, group in by_window}) <= membership.MAX_GROUPS
+        drawn = membership.drawn_with(self.manifest) if self.manifest is not None and few else None
         return [Listing(*place, rows, self._zone, self._steps, drawn) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:

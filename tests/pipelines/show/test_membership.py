@@ -139,6 +139,14 @@ def test_nothing_is_said_where_the_counts_do_not_tell(
     assert "truly among" not in shown and "Nothing in a ranking shows how much of it is noise" in shown
 
 
+@pytest.mark.parametrize("groups", [50, 51])
+def test_of_many_groups_nothing_is_said(groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "lands.txt", "".join(f"land {n}\n" for n in range(groups - 1)) + "DE\n")
+    published(tmp_path, group_column="country", groups="lands.txt")
+    assert ("truly among" in command("show", "r.csv").out) == (groups == 50)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -291,7 +291,9 @@ def _from_secret_manager(name: str) -> bytes:
 def not_here() -> InvalidArgument:
     """The refusal of a key in memory, where workers are other processes."""
     rule = "must be given where workers are other processes: only the process that makes a random one has it"
-    return InvalidArgument("release_key", rule, f"give {_FORMS}, which the workers can read")
+    remedy = f"give {_FORMS}, which the workers can read"
+    in_python = 'to PrivateTopK, as release=Release(ReleaseKey.parse("file:key"), "an id")'
+    return InvalidArgument("release_key", rule, f"{remedy}; {in_python}")
 
 
 def _from_memory(name: str) -> bytes:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from private_topk.pipelines.budget.composition import UNITS
 from private_topk.transforms.composite import Label, Names, published
 from private_topk.transforms.release import Ranking
 
@@ -62,6 +63,11 @@ class Privacy(Budget, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if (self.windows is None) != (self.share_of_a_window is None):
             raise ValueError("a total is of so many windows, each with its share")
+
+    @property
+    def of_all_windows(self) -> bool:
+        """Whether the promise is of a user's rows in all windows together, and not in each."""
+        return self.unit == UNITS["user"]
 
     @property
     def publishes_counts(self) -> bool:

@@ -179,12 +179,8 @@ class ScheduledReport(Periods):
 
     def _series_change(self, report: Report, launch: Launch, number: int) -> Iterator[str]:
         """In what the last published period, of a few before this one, is of another series, if it is."""
-        before = (
-            file
-            for earlier in range(number - 1, number - 1 - _NEARBY, -1)
-            if earlier >= 0
-            for file in self._files(earlier)
-        )
+        nearby = range(number - 1, max(number - 1 - _NEARBY, -1), -1)
+        before = (file for earlier in nearby for file in self._files(earlier)[:1])  # one of a folder tells of all
         last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
         differing = None if last is None else series_difference(last, planned_manifest(report, launch))
         if last is not None and differing is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
-from private_topk.pipelines.release.manifest import Manifest, series_difference
+from private_topk.pipelines.release.manifest import Budget, Manifest, series_difference
 from private_topk.pipelines.release.store import manifest_path, pair_at
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.sinks.formats import RANKING_FORMATS, columns_in, format_of, group_of
@@ -36,11 +36,18 @@ def read_report(*places: str) -> PublishedReport:
 
 
 def _merged(manifests: Sequence[Manifest]) -> Manifest:
-    """The manifest of a series: what all have, and the windows of all. What differs, such as ids, is not shown."""
+    """The manifest of a series: what all have, and the windows of all. What differs, such as ids, is not shown. What a
+    user has in all windows adds up over releases, however many files each has.
+    """
     first, windows = manifests[0], tuple(window for each in manifests for window in each.windows)
     names = {each.name for each in msgspec.structs.fields(Manifest)}
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
-    return msgspec.structs.replace(first, **(dict.fromkeys(differing) | {"windows": windows}))
+    budgets = {each.report: each.all_windows or each.privacy for each in manifests if each.privacy is not None}
+    facts = dict.fromkeys(differing) | {"windows": windows}
+    if len(budgets) > 1 and first.privacy is not None and not first.privacy.of_all_windows:
+        epsilon, delta = (sum(getattr(each, name) for each in budgets.values()) for name in ("epsilon", "delta"))
+        facts["all_windows"] = Budget(epsilon=epsilon, delta=delta)
+    return msgspec.structs.replace(first, **facts)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -72,7 +79,8 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
                     "give one of them: a series has each window once",
                 )
             whose[window] = file
-    windows = None if first is None or first[1].privacy is None else first[1].privacy.windows
+    promised = None if first is None else first[1].privacy
+    windows = promised.windows if promised is not None and promised.of_all_windows else None
     numbers = {window[:2] for window in whose}
     if windows is not None and len(contents) > 1 and len(numbers) > windows:
         raise InvalidArgument(

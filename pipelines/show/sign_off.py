@@ -16,7 +16,7 @@ import yaml
 
 from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.show.words import in_symbols, over_all_windows, parameters, what_is_ranked, who_counts
+from private_topk.pipelines.show.words import in_symbols, parameters, what_is_ranked, who_counts
 from private_topk.transforms.errors import InvalidArgument, printable
 from private_topk.transforms.stated import number
 
@@ -146,9 +146,9 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     if zcdp is not None and zcdp.rho:
         delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
         yield "of each window", f"rho {number(zcdp.rho)} (zCDP){delta}"
-    if everything := over_all_windows(manifest):
-        yield "of a person in all windows", _numbers(everything)
-    if privacy.windows is None and _spans(manifest):
+    if manifest.all_windows is not None:
+        yield "of a person in all windows", _numbers(manifest.all_windows)
+    if not privacy.of_all_windows and _spans(manifest):
         yield (
             "of a person over a year",
             "the budget of a window, times the windows of the year with rows of that person",
@@ -160,11 +160,11 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     yield "not protected", _NOT_PROTECTED
 
 
-def _over_time(manifest: Manifest, privacy: Privacy, everything: Budget | None) -> Iterator[str]:
+def _over_time(manifest: Manifest, privacy: Privacy) -> Iterator[str]:
     """What several windows of a person cost, where each has a budget of its own."""
-    if everything is not None:
-        yield f"A person in all windows: {_numbers(everything)}."
-    if privacy.windows is None and _spans(manifest):
+    if manifest.all_windows is not None:
+        yield f"A person in all windows: {_numbers(manifest.all_windows)}."
+    if not privacy.of_all_windows and _spans(manifest):
         yield "Over a year: the budget of a window, times the windows of the year with rows of a person."
 
 
@@ -212,7 +212,6 @@ def _releases(manifest: Manifest) -> str:
 
 def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
-    everything = over_all_windows(manifest)
     by = f", by Beam's runner {manifest.runner}" if manifest.runner else ""
     how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
     known = {
@@ -226,7 +225,7 @@ def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books:
         "privacy_unit": privacy.unit,
         "privacy_unit_details": f"Adjacent datasets differ by {how} {privacy.unit}. {who_counts(manifest)}",
         "privacy_parameters": {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {}),
-        "privacy_parameters_details": " ".join(_over_time(manifest, privacy, everything)) or None,
+        "privacy_parameters_details": " ".join(_over_time(manifest, privacy)) or None,
         "model_name": "Central",
         "actors": f"A trusted curator runs private-topk over the rows{by}. Whoever reads a ranking and its manifest is "
         "not trusted.",

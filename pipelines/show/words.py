@@ -31,7 +31,7 @@ def in_words(report: PublishedReport) -> list[str]:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
-    if everything := over_all_windows(manifest):
+    if everything := manifest.all_windows:
         sentences.append(
             "Each window has this budget of its own. For a person who is active in several of the "
             f"{windows} windows, the budgets add up: a person in all of them is protected by {_budget(everything)}."
@@ -56,7 +56,7 @@ def _budget(budget: Budget) -> str:
 def _reach(privacy: Privacy, windows: int) -> str:
     if "the one before it" in privacy.unit:
         return "within one window and the one before it"
-    if privacy.windows is not None:
+    if privacy.of_all_windows:
         return f"in all {privacy.windows} windows together"
     return "in the data" if windows <= 1 else "within one window"
 
@@ -101,16 +101,6 @@ def who_counts(manifest: Manifest) -> str:
         "A person is one value of the user column: somebody with two accounts is protected as two people."
         f"{most}{of_groups}{of_windows}"
     )
-
-
-def over_all_windows(manifest: Manifest) -> Budget | None:
-    """What a person has who is in all windows that are shown, where that is not the budget itself; of a series of
-    releases the sum, as their manifests say nothing of each other.
-    """
-    privacy, windows = manifest.privacy, len(manifest.bounds())
-    if manifest.all_windows is not None or privacy is None or privacy.windows is not None or windows <= 1:
-        return manifest.all_windows
-    return Budget(epsilon=windows * privacy.epsilon, delta=windows * privacy.delta)
 
 
 def in_symbols(report: PublishedReport) -> str:

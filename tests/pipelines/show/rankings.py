@@ -50,6 +50,7 @@ def manifest(weeks: int, **changes: Any) -> Manifest:  # noqa: ANN401
                 "unit": "one user's rows within one window",
                 "guarantee": "approximate",
             },
+            "all_windows": {"epsilon": 1.5 * weeks, "delta": 1e-6 * weeks} if weeks > 1 else None,
             "domain": {"kind": "public", "size": 900, "sha256": "00"},
             "versions": {"python": "3.11"},
             "windows": [{"start": a.isoformat(), "end": b.isoformat(), "returned": 5} for a, b in pairwise(ends)],
@@ -102,11 +103,12 @@ PAGES = {
         rows(2, ["a", "b"]),
         manifest(
             2,
+            all_windows=None,
             privacy={
                 "epsilon": 20.0,
                 "delta": 0.0,
                 "neighbours": "replace-one",
-                "unit": "all of one user's rows",
+                "unit": "one user's rows in all windows",
                 "windows": 52,
                 "accounting": "zcdp",
                 "guarantee": "pure",

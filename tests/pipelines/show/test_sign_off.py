@@ -162,6 +162,32 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_a_person_in_all_windows_has_adds_up_over_releases_however_many_files_each_has(apart: bool) -> None:
+    """Two releases of two windows each, epsilon 1 a window. Each alone says 2, and so do all of its files."""
+    for name, (day, end) in {"a": ("03", "05"), "b": ("05", "07")}.items():
+        output = f"all/{name}/" if apart else f"all/{name}.csv"
+        form = {"output_format": "csv"} if apart else {}
+        run(window="1d", from_=f"2026-01-{day}", to=f"2026-01-{end}", output=output, release_id=name, **form)
+    places = ["all/a", "all/b"] if apart else ["all"]
+    said = " ".join(command("show", *places).out.split())
+    assert "active in several of the 4 windows" in said and "is protected by epsilon 4." in said
+    assert "is protected by epsilon 2." in " ".join(command("show", f"all/a{'' if apart else '.csv'}").out.split())
+
+
+def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -> None:
+    """Also where several rankings of a window share one: of two groups of a user, one after the other."""
+    rows = [{**row, "country": country} for row, country in zip(ROWS, "DF" * 150, strict=True)]
+    write(Path("rows.csv"), rows)
+    write(Path("lands.txt"), "D\nF\n")
+    groups = {"group_column": "country", "groups": "lands.txt", "groups_per_user": 2}
+    for day in (5, 6):
+        one = {"window": "1d", "from_": f"2026-01-{day:02}", "to": f"2026-01-{day + 1:02}"}
+        run(**one, **groups, output=f"days/{day}.csv", release_id=str(day))
+    said = " ".join(command("show", "days").out.split())
+    assert "rows within one window been missing" in said and "is protected by epsilon 2." in said
+
+
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     run()
     for words, said in (

@@ -435,7 +435,8 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             polled = time.time()
             batches = reader.read(positions.offsets)
             quiet -= set(batches)
-            if not batches and not self._clock.by_rows:
+            pausing = not batches or time.monotonic() > deadline
+            if pausing and not self._clock.by_rows:
                 positions = self._up_to_date(reader, group, positions, quiet, int((polled - self._log.behind) * 1e6))
             blocks: list[pa.RecordBatch] = []
             for partition, messages in batches.items():
@@ -456,7 +457,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             yield from (TimestampedValue(block, now_of(estimator)) for block in blocks)
             reader.moved(positions.offsets)
             self._clock.advance(estimator, positions.clock())
-            if not batches or time.monotonic() > deadline:
+            if pausing:
                 tracker.defer_remainder(Duration(0 if batches else _QUIET))
                 return
         tracker.try_claim(positions._replace(over=True))

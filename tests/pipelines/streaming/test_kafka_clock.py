@@ -89,6 +89,22 @@ def test_an_aborted_transaction_lets_go(broker: Topics) -> None:
     assert not reading(broker, "aborted", period).to_the_end()
 
 
+def test_an_idle_partition_holds_no_window_while_others_are_busy(broker: Topics) -> None:
+    """Its clock moves, also where every look at the topic finds messages of other partitions."""
+    broker.create("half-idle", 2, **STAMPED)
+
+    class Busy(GroupReader):
+        def read(self, offsets: tuple[int, ...]) -> dict[int, list[Any]]:
+            broker.send("half-idle", 1, [("u", a_row("u"))])
+            while not (found := super().read(offsets)):
+                pass
+            return found
+
+    live = reading(broker, "half-idle", short_windows(time.time() - 1, 3, 2), partitions=2)
+    live._fn._readers[0, 1] = Busy(live._fn._log, (0, 1), timedelta(0))
+    live.until(lambda: live.over, 30)
+
+
 @pytest.mark.parametrize("seed", [1])
 def test_live_equals_replayed_under_hostile_timing(broker: Topics, seed: int) -> None:
     """Three partitions; plain producers, and transactions left open across windows, committed or not; rows late by up

@@ -46,7 +46,7 @@ def chi_square(counts: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("domain", ["public", "unknown"])
-def test_published_counts_of_users_who_could_count_anywhere(domain: str) -> None:
+def test_counts_of_users_active_everywhere_are_uniform_over_places(domain: str) -> None:
     """13,500 users in all of 27 places, each counted in one: an item of a group of a window, 500 in the mean.
 
     Epsilon is so large that rankings and counts are the true ones. The choices are fixed by the key, so this passes or
@@ -77,7 +77,7 @@ def test_published_counts_of_users_who_could_count_anywhere(domain: str) -> None
     assert chi_square(np.array(list(counts.values()))) < 95
 
 
-def test_shards_tell_nothing_of_choices() -> None:
+def test_the_choice_of_a_user_is_independent_of_the_shard() -> None:
     """The same in each of four user shards, which are told by bits of the user's hash: 108 places of 125.
 
     Of independent choices chi-square with 107 degrees of freedom is above 215 three times in 1e9. Caught:

@@ -49,7 +49,7 @@ def test_mix_is_the_published_finaliser() -> None:
 
 
 class TestMakeBlock:
-    def test_five_and_its_text_are_one_user(self) -> None:
+    def test_an_integer_user_equals_its_decimal_text(self) -> None:
         for values in (pa.array([5], pa.int8()), pa.array([5], pa.uint64()), pa.array(["5"])):
             assert as_labels(values).to_pylist() == ["5"]
         assert as_labels(pa.array([5, 5]).dictionary_encode()).to_pylist() == ["5", "5"]
@@ -76,7 +76,7 @@ class TestSortedPairs:
         assert words.tolist() == sorted(set(users))
 
     @pytest.mark.parametrize("seed", range(10))
-    def test_random(self, seed: int) -> None:
+    def test_the_bound_equals_the_reference_on_random_pairs(self, seed: int) -> None:
         draw = random.Random(seed)
         n, some = draw.choice([0, 1, 2, 3, 100, 1000]), draw.choice([1, 5, 10**6])
         users = [plain_mix(draw.randrange(some)) for _ in range(n)]

@@ -67,7 +67,7 @@ def test_the_largest_of_every_window(keep: int | None, many: int, monkeypatch: p
 class TestPreCombining:
     """What a bundle adds up before it is grouped: the same sums."""
 
-    def test_it_is_added_up_by_item_shard_whatever_the_bundles_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_counts_add_up_by_item_shard_for_any_bundles(self, monkeypatch: pytest.MonkeyPatch) -> None:
         layout, state = Partitioning(3 << ITEM_SHARD_BITS), np.random.default_rng(7)
         sent: list[KeyedCounts] = [(key, PartialCounts(some_totals(state, key))) for _ in range(16) for key in range(3)]
         sent += [(0, Receipt.of_user_shard(shard, 0, 5)) for shard in range(16)]

@@ -111,13 +111,15 @@ def repeated(elements: Sequence[Any], times: Sequence[int]) -> list[Any]:
 class TestEveryWayToLoseOrDouble:
     """Each element none, one or two times: only with each of them once a ranking may come out."""
 
-    def test_what_user_shards_emit(self, combiner: Combiner) -> None:
+    def test_a_lost_or_doubled_answer_of_a_user_shard_is_detected(self, combiner: Combiner) -> None:
         sent = of_three_shards(combiner.partitioning)
         assert sum(isinstance(counted, PartialCounts) for _, counted in sent) == 3 and len(sent) == 6
         for times in itertools.product((0, 1, 2), repeat=len(sent)):
             assert passes(combined(repeated(sent, times), combiner)) == (set(times) == {1})
 
-    def test_what_is_combined(self, combiner: Combiner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lost_or_doubled_piece_of_combined_counts_is_detected(
+        self, combiner: Combiner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Also of totals of which the smallest go no further, and of one that is handed on in pieces."""
         labels = pa.array([f"item {n}" for n in range(5)] * 2 + ["item 0", "item 1"], pa.large_string())
         items = labels if combiner is UNKNOWN else np.arange(12, dtype=np.uint32) % 5
@@ -130,14 +132,14 @@ class TestEveryWayToLoseOrDouble:
             came = repeated(whole, times)
             assert passes(came) == passes(came[::-1]) == (set(times) == {1})
 
-    def test_a_shard_that_comes_twice_in_the_place_of_another(self, combiner: Combiner) -> None:
+    def test_a_shard_received_twice_in_place_of_another_is_detected(self, combiner: Combiner) -> None:
         sent = [answers(shard, [], combiner.partitioning) for shard in range(3)]
         assert passes(combined([*sent[0], *sent[1], *sent[2]], combiner))
         assert not passes(combined([*sent[0], *sent[1], *sent[1]], combiner))
         assert [passes(combined(sum(sent, []), combiner), shards) for shards in (2, 4)] == [False, False]
 
 
-def test_a_receipt_or_count_of_another_window_group_or_item() -> None:
+def test_a_receipt_or_count_of_another_window_group_or_item_is_detected() -> None:
     assert not passes([Receipt.of_user_shard(0, 1, 0)], 1) and passes([Receipt.of_user_shard(0, 0, 0)], 1)
     table, other = (make_table(item=[item], count=[3]) for item in (5, 6))
     receipt = Receipt.of_user_shard(0, 0, Fingerprint(KEY).of(table))
@@ -146,7 +148,7 @@ def test_a_receipt_or_count_of_another_window_group_or_item() -> None:
     assert len({Fingerprint(KEY).of(some) for some in windows}) == 2
 
 
-def test_the_message_says_what_and_what_to_do_and_survives_a_worker() -> None:
+def test_the_error_names_the_loss_and_the_remedy_and_survives_pickling() -> None:
     sentence = "0 receipts of 3 user shards.*nothing is published for their window. Run it again"
     with pytest.raises(IncompleteDataError, match=sentence) as caught:
         check_complete(NOTHING, 0, 0, 3, ())
@@ -165,7 +167,7 @@ class TestReaders:
 
     @pytest.mark.parametrize("clock", ["of arrivals", "of rows"])
     @pytest.mark.parametrize("cut", CUTS)
-    def test_its_receipts_are_of_what_is_in_every_window(self, cut: str, clock: str) -> None:
+    def test_receipts_of_a_reader_match_the_rows_of_every_window(self, cut: str, clock: str) -> None:
         for seed in range(4):
             state, period = np.random.RandomState(seed), period_of(cut, timedelta(minutes=40))
             reader = Reader(period)
@@ -179,7 +181,7 @@ class TestReaders:
                 assert receipt.reader == 0 and len(receipt.sums) == 1
                 assert sum(map(checksum_in, reader.pieces[window])) % WHOLE == receipt.sums[0]
 
-    def test_what_it_reads_of_windows_that_it_has_closed_is_late_for_them(self) -> None:
+    def test_rows_read_after_their_window_closed_are_late(self) -> None:
         period = period_of("fixed")
         reader, state = Reader(period), np.random.RandomState(1)
         reader.close(3)
@@ -188,7 +190,7 @@ class TestReaders:
         summed, _ = reader.checksums.add(block_of(state, 1, 72), b"", reader.sent)
         assert closed_in(summed) == 3 and closed_in(block_of(state, 1, 72)) == 0
 
-    def test_every_way_to_lose_or_double_a_piece_or_a_receipt(self) -> None:
+    def test_every_lost_or_doubled_piece_or_receipt_is_detected(self) -> None:
         state = np.random.RandomState(3)
         items = pa.array(["item 1", "item 2", "elsewhere"] * 3)
         blocks = [make_block(pa.array([f"u{n}" for n in state.randint(0, 99, 9)]), items)[0] for _ in range(2)]
@@ -201,7 +203,7 @@ class TestReaders:
         assert [passes(received(pieces, 2), 2, readers) for readers in ([4], [4, 8], [4, 8, 9])] == [False] * 3
 
     @pytest.mark.parametrize("reader", [True, False])
-    def test_pieces_do_not_stand_for_each_other_nor_are_they_missing(self, reader: bool) -> None:
+    def test_a_piece_in_place_of_another_is_detected(self, reader: bool) -> None:
         """Two users with as many rows: one of them lost and the other doubled leaves the number of rows as it was."""
         block = make_block(pa.array([f"u{n}" for n in range(40)]), pa.array(["item 1"] * 40))[0]
         pieces = pieces_of(
@@ -227,7 +229,7 @@ class TestReaders:
         with pytest.raises(IncompleteDataError, match="the counts that user shards sent are not those that came"):
             check_complete(receipt, 5, 0, 2, [])
 
-    def test_what_is_dropped_of_a_bounded_input_keeps_its_checksum(self) -> None:
+    def test_dropped_rows_of_a_bounded_input_stay_in_the_checksum(self) -> None:
         period, state = period_of("fixed"), np.random.RandomState(4)
         number = _NumberDoFn(period)
         outside = make_block(pa.array(["u"]), pa.array(["item 1"]), pa.array([0]))[0]
@@ -251,7 +253,7 @@ def test_shares_add_up_to_their_checksum_and_no_part_of_them_does() -> None:
     assert shares(7, 1) == [7]
 
 
-def test_stretches_are_the_windows_of_their_times() -> None:
+def test_time_slices_have_the_windows_of_their_times() -> None:
     for cut in CUTS:
         period, state = period_of(cut), np.random.RandomState(2)
         times = microseconds(START) + (state.uniform(-9, 90, 300) * 3.6e9).astype(np.int64)
@@ -330,7 +332,9 @@ class TestNoRankingComesOut:
             ("before the draw", "receipts", "delays"),
         ],
     )
-    def test_of_a_stream(self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_loss_in_a_stream_publishes_nothing(
+        self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         sabotage(monkeypatch, hop, PICKS[picked], does)
         with pytest.raises(Exception, match=NOT_WHOLE):
             stream(events_of(ROWS, 72, 600), period_of("fixed"), "direct")
@@ -345,7 +349,9 @@ class TestNoRankingComesOut:
             ("before the draw", "receipts", "doubles"),
         ],
     )
-    def test_of_files(self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_loss_in_a_batch_publishes_nothing(
+        self, hop: str, picked: str, does: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         sabotage(monkeypatch, hop, PICKS[picked], does)
         with pytest.raises(Exception, match=NOT_WHOLE):
             batch(ROWS, period_of("whole"))
@@ -382,7 +388,7 @@ class TestNoRankingComesOut:
 
 
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
-def test_windows_of_the_input_itself_are_guarded_too(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_receipt_fails_the_windows_of_the_input(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = transform(period_of("fixed"))._rank._spec.mechanism
     plain = PrivateTopK(3, mechanism, DOMAIN, release=RELEASE, shards=4, reveal_active_windows=True)
     few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone

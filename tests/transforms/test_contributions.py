@@ -95,7 +95,7 @@ def test_the_state_is_bounded_by_distinct_pairs_and_ends_with_the_window(limit: 
     assert not pairs and counted(list(step.count(0, pairs, held)))[0] == {}, "a late row must not be counted again"
 
 
-def test_shards_are_counted_by_themselves() -> None:
+def test_each_user_shard_is_counted_separately() -> None:
     shards = [
         (shard, [make_table(user=np.arange(shard + 1, dtype=np.uint64), item=np.zeros(shard + 1, np.uint16))])
         for shard in range(9)

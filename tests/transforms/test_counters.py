@@ -38,11 +38,11 @@ def test_one_row_more_shows_nowhere_but_at_an_order_of_magnitude(nulls: int, mor
     assert shown(nulls)[0] == ({} if told is None else {"null": f"{told} or more"})
 
 
-def test_they_are_exact_if_asked() -> None:
+def test_counters_are_exact_on_request() -> None:
     assert shown(1234, exact=True) == ({"null": "1,234"}, {"operator_only_dropped_rows_null": 1234})
 
 
-def test_a_pipeline_of_ones_own_counts_exactly_if_asked() -> None:
+def test_counters_of_an_own_pipeline_are_exact_on_request() -> None:
     """A forgotten `group="country"`, elements that were given no time, and items outside the domain."""
     plays = [{"user": f"u{n}", "item": "tea", "country": "FR"} for n in range(99)]
 
@@ -59,7 +59,7 @@ def test_a_pipeline_of_ones_own_counts_exactly_if_asked() -> None:
     assert dropped([("ana", "cake"), ("bo", None)]) == {"not_in_domain": "1", "null": "1"}
 
 
-def test_there_are_no_other_metrics() -> None:
+def test_only_the_counters_file_uses_metrics() -> None:
     """Whoever adds one has to think of who sees it."""
     for room in ("transforms", "pipelines", "runners"):
         for path in (ROOT / room).rglob("*.py"):

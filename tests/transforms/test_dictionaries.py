@@ -173,7 +173,7 @@ def test_a_stream_counts_what_its_batch_counts(rows: list[Row], asked: Asked, dr
     assert counted(rows, asked, batch) == counted(draw.sample(rows, len(rows)), asked, stream)
 
 
-def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_a_bound_that_depends_on_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """Items kept by how many hold them: the most popular first."""
 
     def popular(ranks, codes, users, words, limit):  # noqa: ANN001, ANN202
@@ -202,7 +202,7 @@ def test_the_look_sees_a_user_who_decides_for_others(monkeypatch: pytest.MonkeyP
 
 @examples(60)
 @given(rows=ROWS, asked=ASKED, path=st.sampled_from(PATHS), keep=st.integers(2, 5))
-def test_what_is_dropped_early_is_not_missed(rows: list[Row], asked: Asked, path: Path, keep: int) -> None:
+def test_counts_dropped_early_are_never_among_the_largest(rows: list[Row], asked: Asked, path: Path, keep: int) -> None:
     """Of an unknown domain each place keeps its largest counts: those of every window and group are among them."""
     asked = asked._replace(unknown=True)
     whole, kept = counted(rows, asked, path), counted(rows, asked, path, keep)

@@ -81,7 +81,7 @@ def test_a_list_is_known_by_its_items_in_order() -> None:
         (pa.array([1.5]), "texts, whole numbers or UUIDs"),
     ],
 )
-def test_bad_lists(items: list, message: str) -> None:
+def test_an_invalid_list_is_refused(items: list, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         PublicDomain.of(items)
 
@@ -244,14 +244,14 @@ def test_a_ranking_is_one_of_its_groups_own_items() -> None:
     assert {group: items for group, (items, _) in swapped.items()} == {"de": ("a", "c", "d"), "fr": ("a", "b", "c")}
 
 
-def test_what_no_list_has_decides_on_no_group() -> None:
+def test_an_unlisted_item_does_not_decide_the_group_of_a_user() -> None:
     """Of a user's rows those drop out first that cannot be ranked: what is left says in which group the user counts."""
     one = [("one", "d", "fr"), ("one", "b", "fr"), *[("one", "b", "de")] * 9]
     without, here = ranked(ROWS), ranked([*ROWS, *one])
     assert {group: sum(here[group][1]) - sum(without[group][1]) for group in here} == {"fr": 1, "de": 0}
 
 
-def test_the_lists_are_part_of_the_draw() -> None:
+def test_the_lists_of_groups_are_part_of_the_seed() -> None:
     """Two releases whose lists differ are two releases, whatever is counted."""
     one, two = ({"fr": ["a", "b"], "de": last} for last in (["a", "b"], ["a", "b", "c"]))
     describe = [TopK(1, LimitDomain(1.0, 1e-6), lists).parameters()["domain"] for lists in (one, two)]
@@ -270,7 +270,7 @@ def test_the_lists_are_part_of_the_draw() -> None:
         (b"abc", None, 1, "domain must be a list of items"),
     ],
 )
-def test_lists_that_are_none_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401
+def test_invalid_lists_by_group_are_refused(lists: Any, groups: Any, k: int, message: str) -> None:  # noqa: ANN401
     with pytest.raises((InvalidArgument, TypeError), match=message):
         TopK(k, Laplace(1.0), lists, groups=groups)
 

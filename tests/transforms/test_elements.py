@@ -133,7 +133,7 @@ def test_a_none_leaves_a_row_out() -> None:
 
 
 @pytest.mark.parametrize("with_times", [False, True])
-def test_texts_that_are_no_unicode_are_dropped_each_by_itself(with_times: bool) -> None:
+def test_an_element_with_invalid_unicode_is_dropped_alone(with_times: bool) -> None:
     """One user's row ends nobody's job. Called by hand: Beam encodes a sample of what flows, and ends at such a text
     if it meets one there.
     """
@@ -162,7 +162,7 @@ def test_texts_that_are_no_unicode_are_dropped_each_by_itself(with_times: bool) 
         ),
     ],
 )
-def test_a_worker_warns_once_where_a_bundle_begins_with_nothing_that_is_read(
+def test_a_worker_warns_once_of_a_bundle_that_begins_unreadable(
     element: Any,  # noqa: ANN401
     names: dict[str, Any],
     fault: str,
@@ -180,7 +180,7 @@ def test_a_worker_warns_once_where_a_bundle_begins_with_nothing_that_is_read(
     assert f"all of the first 1,000 elements of a bundle: {fault}." in warning and SECRET not in warning
 
 
-def test_a_worker_warns_once_whatever_the_bundles(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_warns_once_over_several_bundles(caplog: pytest.LogCaptureFixture) -> None:
     gather = MakeBlocks().gathering()
     for _ in range(3):
         gather.start_bundle()
@@ -190,7 +190,7 @@ def test_a_worker_warns_once_whatever_the_bundles(caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == 1
 
 
-def test_numbers_that_are_none_are_dropped_each_by_itself() -> None:
+def test_an_element_with_an_invalid_number_is_dropped_alone() -> None:
     """One user's row ends nobody's job."""
     assert ElementSchema().values((1 << 20_000, "a")) == ElementSchema().values(("u", -(10**5000))) == "unreadable"
     priced = ElementSchema(amounts=True)
@@ -245,7 +245,7 @@ UNTIL_IT_FLOWS = {
 """Beam's types say nothing of a list's length or of a dict's keys."""
 
 
-def test_every_other_shape_is_dropped_by_itself_and_stops_nobody_else() -> None:
+def test_an_unreadable_element_is_dropped_and_all_others_are_read() -> None:
     """In one pipeline without types: what is read of it is what stands among all that cannot be read."""
     others = [element for elements in REFUSED.values() for element in elements]
     pairs = [element for elements in ROWS.values() for element in elements]
@@ -254,7 +254,7 @@ def test_every_other_shape_is_dropped_by_itself_and_stops_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("elements", [[], [{SECRET: 1}], [("u", "a", "b"), ("u", 1.5), None, "ab", b"ab"]])
-def test_there_is_a_ranking_whatever_the_elements_are(elements: list[Any]) -> None:
+def test_elements_of_any_type_yield_a_ranking(elements: list[Any]) -> None:
     def build(p: beam.Pipeline) -> beam.PCollection:
         rows = p | beam.Create([*elements, None]) | beam.Filter(lambda row: row is not None).with_output_types(Any)
         return rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"]) | beam.Map(lambda ranking: ranking.items)
@@ -263,7 +263,7 @@ def test_there_is_a_ranking_whatever_the_elements_are(elements: list[Any]) -> No
 
 
 @pytest.mark.parametrize("kind", sorted(REFUSED.keys() - UNTIL_IT_FLOWS))
-def test_what_beam_knows_is_refused_before_anything_runs(kind: str) -> None:
+def test_an_element_type_known_to_beam_is_refused_at_construction(kind: str) -> None:
     rows = beam.Pipeline(FnApiRunner()) | beam.Create(REFUSED[kind])
     with pytest.raises(InvalidArgument, match="PrivateTopK takes .* got an? .* type ") as caught:
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"])
@@ -271,7 +271,7 @@ def test_what_beam_knows_is_refused_before_anything_runs(kind: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [[("ana", "5")], [["ana", "5"]], ["ab"], [Play("ana", 5)]])
-def test_pairs_have_no_names(rows: list[Any]) -> None:
+def test_pairs_are_refused_where_field_names_are_given(rows: list[Any]) -> None:
     with pytest.raises(InvalidArgument, match="takes rows or dicts with the fields listener and track, got an element"):
         read_back(rows, ElementSchema("listener", "track"))
     assert read_back(rows, ElementSchema("listener", "track"), untyped=True) == []

@@ -37,7 +37,9 @@ GIVEN = "out/{start}-{{k}}.avro"
         ),
     ],
 )
-def test_every_door_shows_fields_by_its_own_names(refusal: InvalidArgument, plain: str, option: str) -> None:
+def test_a_refusal_shows_fields_by_the_names_of_each_interface(
+    refusal: InvalidArgument, plain: str, option: str
+) -> None:
     """What was given is shown as it is, braces and all; and a refusal travels between processes whole."""
     for same in (refusal, pickle.loads(pickle.dumps(refusal))):
         assert str(same) == plain and same.shown(lambda name: "--" + name.replace("_", "-")) == option
@@ -75,12 +77,12 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("known", "meant"), MEANT)
-def test_slips_are_recognised(known: list[str], meant: dict[str, str]) -> None:
+def test_a_misspelt_name_gets_the_intended_suggestion(known: list[str], meant: dict[str, str]) -> None:
     found = {word: did_you_mean(word, known) for word in meant}
     assert found == {word: f"did you mean {name}?" for word, name in meant.items()}
 
 
 @pytest.mark.parametrize("word", ["zcdp-x", "exponential", "x", "", "-" * 9, "y" * 100_000])
-def test_the_remedy_where_nothing_is_like_it(word: str) -> None:
+def test_an_unlike_name_gets_the_remedy_and_no_suggestion(word: str) -> None:
     assert did_you_mean(word, MECHANISMS, "see the list") == "see the list"
     assert did_you_mean(word, []) == ""

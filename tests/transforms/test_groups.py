@@ -144,7 +144,7 @@ def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period |
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
-def test_what_one_user_tells_is_what_was_paid_for(relation: str) -> None:
+def test_the_rankings_of_two_groups_stay_within_epsilon(relation: str) -> None:
     """Two groups, all user types: the law of both rankings together, on neighbours both ways. Who is replaced may leave
     one and enter the other, for no more than a replacement within one: tests/transforms/mechanisms/test_moves.py has
     the rest.
@@ -226,19 +226,19 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
         (["a"], True, "groups_per_user must be a whole number of at least 1"),
     ],
 )
-def test_lists_that_are_none_are_refused(labels: Any, most: int, message: str) -> None:  # noqa: ANN401
+def test_invalid_lists_of_groups_are_refused(labels: Any, most: int, message: str) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match=message):
         Groups.of(labels, most)
 
 
-def test_no_two_headings_share_a_label() -> None:
+def test_labels_of_windows_and_groups_are_unique() -> None:
     """Whatever the groups are called: the label is part of the seed."""
     bounds = [WindowBounds(), *WEEK.windows()]
     labels = {RankingKey(window, group).label() for window in bounds for group in (None, "", "all", "a|b", "|")}
     assert len(labels) == 5 * len(bounds)
 
 
-def test_the_seed_knows_the_group() -> None:
+def test_groups_of_equal_counts_have_different_noise() -> None:
     """Two groups of equal counts meet other noise; rankings without groups keep their seed."""
     release = Release(ReleaseKey.held(b"a key of enough bytes"), "seeds")
     rows = [(f"u{n}", f"i{n % 40}", "north" if n < 400 else "south") for n in range(800)]

@@ -52,7 +52,7 @@ HARD = [
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_equals_the_definition(kind: pa.DataType) -> None:
+def test_the_hash_equals_its_definition(kind: pa.DataType) -> None:
     texts = HARD + random_texts(1, 300)
     assert hash_labels(pa.array(texts, kind), KEY).tolist() == [plain_hash(text, KEY) for text in texts]
 
@@ -75,7 +75,7 @@ def test_hard_labels_are_told_apart_under_many_keys() -> None:
     assert len(set(hash_labels(pa.array(HARD), KEY).tolist())) == len(set(HARD))
 
 
-def test_the_proof_in_small() -> None:
+def test_labels_collide_exactly_as_often_as_proved_in_a_small_field() -> None:
     """Characters of 3 bits, multipliers of 6, the upper 3 bits kept: every pair of labels, over all multipliers, agrees
     with probability exactly 2**-3.
     """
@@ -105,7 +105,7 @@ def known_pair(number: int) -> tuple[bytes, bytes]:
             return one, other
 
 
-def test_the_known_differences_collide_no_more() -> None:
+def test_known_colliding_pairs_of_the_former_hash_do_not_collide() -> None:
     """64 pairs under 4,000 keys each. The mixer of before collides for one seed in 2**14.2, about 14 times among these:
     with less than 1 in 1,000 by chance, no time.
     """

@@ -176,7 +176,7 @@ def test_the_heads_of_every_window_are_its_largest() -> None:
 @pytest.mark.parametrize(
     ("size", "together"), [(0, 1024), (50, 1024), (1 << 17, 128), ((3 << 20) + 1, 5), (1 << 24, 1)]
 )
-def test_every_window_is_in_one_group_and_every_key_in_one_too(size: int, together: int) -> None:
+def test_every_window_and_every_key_is_in_one_window_group(size: int, together: int) -> None:
     """Of at most 1,024 windows, and 2**24 counts where there is more than one window."""
     for windows in [*range(1, 200), 9_999, 65_537, 100_000]:
         layout = Partitioning(size, windows)

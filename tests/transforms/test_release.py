@@ -23,7 +23,7 @@ def test_file_and_environment_give_the_same_key(key: ReleaseKey, tmp_path: Path)
     assert other.secret() == key.secret() == SECRET.encode() and other.key_id() == key.key_id()
 
 
-def test_purposes_are_apart(key: ReleaseKey) -> None:
+def test_each_purpose_derives_a_key_of_its_own(key: ReleaseKey) -> None:
     purposes = ["user hash", "item hash", "release", "key id", "input fingerprint", "input record"]
     purposes += ["choice of items", "choice of windows", "choice of groups"]
     derived = {key.derive(purpose) for purpose in purposes}
@@ -47,7 +47,7 @@ def test_a_fresh_release_is_a_new_one() -> None:
 @pytest.mark.parametrize(
     "text", [SECRET, "", "file:", "env:", "http://x", "gcp-secret:projects/p/secrets/s", "gcp-secret:x"]
 )
-def test_what_is_no_reference_is_refused_without_being_repeated(text: str) -> None:
+def test_an_invalid_key_reference_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ValueError, match="release_key must") as caught:
         ReleaseKey.parse(text)
     assert not text or text.partition(":")[2] in ("", *str(caught.value).split()) or text not in str(caught.value)
@@ -73,7 +73,7 @@ def test_a_key_of_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, "\x1b[31m"])
-def test_bad_release_ids(key: ReleaseKey, name: str) -> None:
+def test_an_invalid_release_id_is_refused(key: ReleaseKey, name: str) -> None:
     with pytest.raises(ValueError, match="1 to 500 printable"):
         Release(key, name)
 

@@ -71,7 +71,7 @@ def test_a_law_is_the_same_when_all_counts_move_together(name: str) -> None:
     assert all(float(here[answer]) == pytest.approx(float(moved[answer]), rel=1e-9, abs=1e-12) for answer in here)
 
 
-def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_names_the_others() -> None:
+def test_every_translation_invariant_mechanism_is_tested_and_the_page_names_the_rest() -> None:
     offered = {name for name, kind in MECHANISMS.items() if kind.guarantee.translation_invariant}
     assert offered == set(PUBLIC)
     refused = {name for name, kind in MECHANISMS.items() if kind.guarantee.domain == "public"} - offered
@@ -82,7 +82,7 @@ def test_the_laws_below_are_of_every_mechanism_that_is_offered_and_the_page_name
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
+def test_neighbours_by_rises_stay_within_the_stated_cost(name: str, relation: str) -> None:
     """All users of one window, of the other and of both, with one item in each where the proof leans on that."""
     worst = 0.0
     for weight in (Fraction(1), HALF) if relation == "add-remove" else (HALF,):
@@ -94,7 +94,7 @@ def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> 
 
 
 @pytest.mark.parametrize("name", ["peeling", "joint", "gaussian"])
-def test_the_width_is_needed(name: str) -> None:
+def test_the_sensitivity_of_a_single_window_is_too_small_for_risers(name: str) -> None:
     """At the sensitivity of a single window a user who changes from one item to another is seen."""
     mechanism = mechanism_of(name, cap=1, **{"max_items_per_user": 1, "delta": 1e-3} if name == "gaussian" else {})
     with pytest.raises(AssertionError):
@@ -187,7 +187,7 @@ WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
     ways=st.tuples(WAYS, WAYS),
     draw=st.randoms(use_true_random=False),
 )
-def test_one_user_moves_scores_as_is_said(others, mine, period, risers, limit, of, ways, draw) -> None:  # noqa: ANN001
+def test_one_user_moves_scores_within_the_stated_bounds(others, mine, period, risers, limit, of, ways, draw) -> None:  # noqa: ANN001
     """Each by -p to q; the scores those of dictionaries, whichever way they are counted."""
     groups, amounts = of
     there = [(user, *row) for user, row in others]
@@ -234,7 +234,7 @@ def test_rankings_are_by_rise() -> None:
     assert ranked(rise(), week, Risers(1)) == [["a", "b", "c"]], "all of it was a week ago, by 3, 4 and 9 users"
 
 
-def test_an_item_that_nobody_holds_stands_between() -> None:
+def test_an_unheld_item_ranks_between_rising_and_falling_items() -> None:
     """Its score is 0, above those that fall, in whichever item shard it is."""
     rows = [("u", "c", "", 0), ("v", "c", "", DAY), ("v", "b", "", DAY)]
     assert ranked(rows, ONE_DAY, Risers(1))[0][0] == "b"
@@ -256,7 +256,7 @@ def test_scores_below_0_are_ranked_and_named(scores: list[int]) -> None:
     assert named == sorted(range(6), key=lambda item: (-scores[item], item))
 
 
-def test_a_rise_of_none_is_no_count_however_many_cells_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rise_of_0_yields_no_row_in_dense_and_sparse_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [([0, 1], [2, 1]), ([0], [-2])]
     tables = [make_table(item=np.array(items, np.uint32), count=np.array(counts)) for items, counts in pairs]
     for cells in (1 << 20, 0):
@@ -264,7 +264,7 @@ def test_a_rise_of_none_is_no_count_however_many_cells_there_are(monkeypatch: py
         assert counting.add_up_codes(0, tables, Partitioning(3)).to_pylist() == [{"item": 1, "count": 1}]
 
 
-def test_which_window_is_the_one_before() -> None:
+def test_the_window_before_has_the_calendar_length_of_its_period() -> None:
     months = Period.of("2026-03-01", "2026-05-01", "month", time_zone="Europe/Berlin")
     assert [str(window.start)[:10] for window in months.with_one_before().windows()] == [
         "2026-01-31", "2026-02-28", "2026-03-31",
@@ -282,7 +282,7 @@ def test_which_window_is_the_one_before() -> None:
         Period.of("2026-01-12", "2026-01-30", "7d", slide="1d").with_one_before()
 
 
-def test_what_it_costs() -> None:
+def test_risers_cost_both_windows_that_they_compare() -> None:
     """Of a window and the one before it two rankings are paid for; of a user in all of them, all."""
     for period, unit, relation, share in [
         (ONE_DAY, "user-window", "add-remove", 1),
@@ -324,14 +324,14 @@ class OwnTranslationInvariant(Joint):
         ({"risers": 0.5}, "risers must be Risers"),
     ],
 )
-def test_what_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_options_of_risers_are_refused(change: dict[str, Any], message: str) -> None:
     asked: dict[str, Any] = {"mechanism": Joint(1.0), "domain": ITEMS, "period": DAYS, "risers": Risers(HALF), **change}
     with pytest.raises((ValueError, TypeError), match=message):
         PrivateTopK(2, **asked)
 
 
 @pytest.mark.parametrize("weight", [-0.5, 1.5, "nan", float("inf"), True, "half", Fraction(1, 1001)])
-def test_weights_that_are_none_are_refused(weight: Any) -> None:  # noqa: ANN401
+def test_an_invalid_weight_is_refused(weight: Any) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match="against_weight must"):
         Risers(weight)
 
@@ -341,7 +341,7 @@ def test_a_weight_is_the_decimal_that_is_written() -> None:
     assert Risers(0).width == 1 and Risers(1).width == 2  # type: ignore[arg-type]
 
 
-def test_streams_are_refused() -> None:
+def test_risers_of_a_stream_are_refused() -> None:
     stream = test_stream.TestStream().add_elements([TimestampedValue(("a", "b"), 0)]).advance_watermark_to_infinity()
     with pytest.raises(ValueError, match="against needs a window and the one before at once"):
         beam.Pipeline() | stream | PrivateTopK(1, Laplace(1.0), ITEMS, period=DAYS, risers=Risers(1))

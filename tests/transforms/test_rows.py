@@ -35,7 +35,7 @@ def test_blocks_travel_as_they_are() -> None:
     assert beam.coders.registry.get_coder(pa.RecordBatch).__class__ is BlockCoder
 
 
-def test_to_know_its_size_no_block_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimating_the_size_of_a_block_does_not_encode_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beam asks for the size of many elements, for its metrics."""
     block = make_block(pa.array(["a", "é", ""]), pa.array([1, 2, 3]))[0]
     monkeypatch.setattr(BlockCoder, "encode", lambda *_: pytest.fail("encoded"))
@@ -97,7 +97,7 @@ def split(found: Iterable[pa.RecordBatch], domain: Domain, together: int, cores:
 
 @pytest.mark.parametrize("together", [0, SHARDS << 14])
 @pytest.mark.parametrize("domain", [KNOWN, PublicDomain.of(["another"])])
-def test_what_a_reader_has_sent_is_what_the_shards_receive(together: int, domain: Domain) -> None:
+def test_shards_receive_exactly_the_pieces_that_a_reader_sent(together: int, domain: Domain) -> None:
     """And no piece can take the place of another: their shares differ. Also where nobody's item is in the list."""
     pieces = split(blocks(), domain, together)
     assert sum(receipt_in(piece) is not None for _, piece in pieces) == 1
@@ -120,7 +120,9 @@ def test_a_piece_is_never_larger_than_a_block_though_all_rows_are_of_one_user(mo
 
 
 @pytest.mark.parametrize(("together", "most"), [(SHARDS * ROWS // 2, 1 << 25), (SHARDS << 14, 60_000)])
-def test_what_waits_is_bounded_by_rows_and_by_bytes(together: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffered_rows_are_bounded_by_rows_and_by_bytes(
+    together: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 4 shards 2,000 rows, two blocks; of blocks of some 31,000 bytes two: 5 times, of 9 blocks."""
     assert 30_000 < blocks()[0].nbytes < 35_000
     monkeypatch.setattr(rows_module, "_BYTES_TOGETHER", most)

@@ -63,7 +63,7 @@ def totals_of(layout: Partitioning, shard: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tables_of_the_shards_say_what_one_vector_does(name: str) -> None:
+def test_tables_of_shards_equal_one_vector_of_counts(name: str) -> None:
     layout = LAYOUTS[name]
     spec = TopK(1, Joint(1.0), RangeDomain(0, layout.size))
     tables = [totals_of(layout, shard) for shard in range(layout.item_shards)]
@@ -92,7 +92,7 @@ def test_other_counts_or_items_have_another_digest() -> None:
     assert one != other
 
 
-def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None:
+def test_the_largest_counts_of_an_unknown_domain_do_not_depend_on_the_shards() -> None:
     """In the order of the labels' bytes, and cut to what the mechanism looks at: more of a shard changes nothing."""
     keep = HIDDEN.head()
     assert keep is not None
@@ -116,7 +116,7 @@ def test_an_unknown_domain_is_its_largest_counts_whoever_hands_them_on() -> None
 
 
 @pytest.mark.parametrize("size", [1, 10, 1 << 40])
-def test_nothing_at_all_is_all_zeros(size: int) -> None:
+def test_no_counts_are_a_histogram_of_zeros(size: int) -> None:
     found = WindowCounts.of(TopK(1, Joint(1.0), RangeDomain(0, size)), [])
     assert found.histogram.values.tolist() == [0] and found.histogram.sizes.tolist() == [size]
     assert found.items(np.array([size - 1])).tolist() == [size - 1]
@@ -244,7 +244,7 @@ class _ReadOnce:
         return iter(elements)
 
 
-def test_counts_that_are_lost_between_two_readings_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_lost_between_two_readings_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "MOST_HELD", 2)
     spec = TopK(1, Joint(1.0), RangeDomain(0, 99))
     draw = _SelectDoFn(spec, RELEASE, plan(spec, Execution(1), HOURS, True, True), HOURS)

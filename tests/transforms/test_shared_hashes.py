@@ -85,7 +85,7 @@ def test_the_delta_of_a_shared_hash_is_enough_for_groups_and_half_of_it_is_not()
 
 
 @pytest.mark.parametrize("bounds", [{"groups": ["a", "b"]}, {"max_items_per_user": 3}, {"max_windows_per_user": 2}])
-def test_of_two_who_replace_each_other_either_may_share_one(bounds: dict[str, object]) -> None:
+def test_under_replace_one_either_user_may_share_a_hash(bounds: dict[str, object]) -> None:
     """Of hashes a x + b y, for so many pairs (a, b) one of the two, or the other, shares that of a third user."""
     keys = list(itertools.product(range(HASHES), repeat=2))
     bad = sum(a == 0 or b == 0 for a, b in keys) / len(keys)  # the labels (1, 0) and (0, 1) beside (0, 0)

@@ -10,7 +10,7 @@ from private_topk.transforms.columnar import numbered, sorted_with_order, sorted
 
 @pytest.mark.parametrize("kind", [np.uint64, np.int64])
 @pytest.mark.parametrize("size", [0, 1, 100, 20_000])
-def test_few_words_and_many_are_sorted(size: int, kind: type) -> None:
+def test_words_of_any_number_and_type_are_sorted(size: int, kind: type) -> None:
     bounds = np.iinfo(kind)
     words = np.random.default_rng(size).integers(bounds.min, bounds.max, size, kind, endpoint=True)
     before = words.copy()
@@ -24,7 +24,7 @@ class TestSortedWithOrder:
     @pytest.mark.parametrize("size", [0, 3, 20_000])
     @pytest.mark.parametrize("tops", [1, 3, 150, 1 << 60])
     @pytest.mark.parametrize("lows", [1, 64])
-    def test_words_that_agree_in_their_top_bits(self, size: int, tops: int, lows: int) -> None:
+    def test_words_that_agree_in_their_top_bits_are_sorted(self, size: int, tops: int, lows: int) -> None:
         """Some, all or none of those that the packed sort cannot tell apart; in order here and out of order there."""
         draw = np.random.default_rng([size, lows])
         words = (draw.integers(0, tops, size, np.uint64) * np.uint64(0x10001) << np.uint64(6)) + draw.integers(
@@ -32,7 +32,7 @@ class TestSortedWithOrder:
         )
         self.check(words if tops < 1 << 60 else np.flip(np.sort(words)))
 
-    def test_a_single_one_out_of_order(self) -> None:
+    def test_a_single_word_out_of_order_is_sorted(self) -> None:
         for bad in range(49):
             words = np.arange(50, dtype=np.uint64) << np.uint64(40)
             words[bad : bad + 2] = words[bad] + np.uint64(1), words[bad]

@@ -51,7 +51,7 @@ def test_rounding_is_of_the_same_draw_and_within_what_is_said(step: int) -> None
     assert rounded.noise == plain.noise._replace(within_95=plain.noise.within_95 + step // 2)
 
 
-def test_what_is_said_of_the_noise_does_not_depend_on_counts() -> None:
+def test_the_stated_noise_does_not_depend_on_counts() -> None:
     assert draw(PLAIN).noise == draw(PLAIN, COUNTS[::-1].copy()).noise == noise_size(3, CountBudget(0.5))
     assert draw(replace(PLAIN, publish_counts=None)).noise is None
     bounded = replace(PLAIN, max_items_per_user=1, mechanism=Joint(epsilon=9.0, neighbours="replace-one"))
@@ -73,7 +73,7 @@ OTHERS = CountBudget(0.5, others=0.25)
 BOUNDED = replace(PLAIN, max_items_per_user=4, publish_counts=OTHERS)
 
 
-def test_the_others_are_the_sum_of_all_counts_that_are_not_published() -> None:
+def test_the_sum_of_others_is_that_of_all_unpublished_counts() -> None:
     """Off by noise for a user who is in it `max_items_per_user` times; nothing else of the draw changes."""
     off, alike, plain = [], [], replace(PLAIN, max_items_per_user=4)
     for number in range(300):
@@ -94,7 +94,7 @@ def test_the_others_are_the_sum_of_all_counts_that_are_not_published() -> None:
     assert draw(plain).noisy_others is None and plain.others(None) is None
 
 
-def test_the_others_are_rounded_and_measured_like_the_counts() -> None:
+def test_the_sum_of_others_is_rounded_and_measured_like_the_counts() -> None:
     tens = replace(BOUNDED, publish_counts=replace(OTHERS, round_to=10))
     rounded, plain = draw(tens).noisy_others, draw(BOUNDED).noisy_others
     assert rounded == plain, "before it is shown"
@@ -106,7 +106,7 @@ def test_the_others_are_rounded_and_measured_like_the_counts() -> None:
     assert sums is not None and sums.within_95 == pytest.approx(60 * within.within_95, rel=0.01)
 
 
-def test_others_that_a_column_cannot_hold_are_the_nearest_that_it_can() -> None:
+def test_a_sum_of_others_beyond_int64_is_clipped() -> None:
     tiny = replace(BOUNDED, publish_counts=CountBudget(1e-20, others=1e-20))
     draws = draw(tiny)
     shown = tiny.others(draws.noisy_others)
@@ -115,7 +115,7 @@ def test_others_that_a_column_cannot_hold_are_the_nearest_that_it_can() -> None:
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-def test_no_user_moves_the_others_by_more_than_their_noise_is_for(neighbours: Neighbours) -> None:
+def test_no_user_moves_the_sum_of_others_by_more_than_its_noise_covers(neighbours: Neighbours) -> None:
     """Every user of four items, and whatever is published; with two rankings one may leave one and enter the other."""
     kinds = [user for n in range(3) for user in combinations(range(4), n)]
     pairs = [(user, other) for user in kinds for other in (kinds if neighbours == "replace-one" else [()])]
@@ -150,7 +150,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_seed_and_a_ledger_know_every_field() -> None:
+def test_every_field_is_part_of_the_seed_and_of_the_ledger() -> None:
     assert CHANGES.keys() == {field.name for field in fields(TopK)}
     specs = [PLAIN, replace(PLAIN, publish_counts=None), *(replace(PLAIN, **change) for change in CHANGES.values())]
     for known in (lambda spec: spec.parameters(), identity_of):
@@ -170,7 +170,7 @@ def test_numbers_of_any_kind_and_what_may_stand_for_a_domain_are_one_specificati
     assert len({json.dumps(spec.parameters()) for spec in specs}) == 1 and len(set(specs)) == 1
 
 
-def test_what_a_mechanism_says_of_itself_is_taken_over() -> None:
+def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
     restricted = Restricted(Laplace(1.0, max_items_per_user=2), 1.0, 1e-3)
     assert TopK(3, restricted, UnknownDomain()).max_items_per_user == 2
     spec = TopK(3, WEIGHTED, UnknownDomain())
@@ -208,6 +208,6 @@ def test_what_a_mechanism_says_of_itself_is_taken_over() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:  # noqa: ANN401
+def test_options_that_exclude_each_other_are_refused(make: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(InvalidArgument, match=message):
         make()

@@ -54,7 +54,7 @@ def held() -> dict[str, list[Any]]:
     return found
 
 
-def test_five_rows_from_stage_to_stage() -> None:
+def test_five_rows_pass_through_every_stage() -> None:
     found = held()
     (placed,) = (block.to_pydict() for block in found["placed"])
     assert placed["first"] == [0, 0, 0, 1, 1] and "time" not in placed, "windows are numbers"

@@ -22,14 +22,14 @@ BUDGETS = st.one_of(
     ("given", "written"),
     [("0.3", 0.3), ("1e-6", 1e-6), ("2", 2.0), ("0.30000000000000001", 0.30000000000000004), ("0", 0.0)],
 )
-def test_what_was_given_is_written_if_a_float_does(given: str, written: float) -> None:
+def test_a_stated_number_is_written_as_given_if_a_float_holds_it(given: str, written: float) -> None:
     assert stated(Fraction(given)) == written
     assert stated(0.1) == 0.1 and number(Fraction(0.1)) == "0.1"
 
 
 @examples(300)
 @given(value=BUDGETS)
-def test_never_less_and_hardly_more(value: Fraction | float) -> None:
+def test_a_stated_number_is_rounded_up_by_very_little(value: Fraction | float) -> None:
     exact, written = Fraction(value), stated(value)
     assert max(Fraction(written), Fraction(repr(written))) >= exact
     assert Fraction(written) <= exact * (1 + Fraction(1, 2**51))

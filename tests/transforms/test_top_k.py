@@ -84,7 +84,7 @@ def rankings(pairs: Pairs, *beam_options: str, **arguments: Any) -> list[list[An
     return sorted(ranking for _, ranking in found)
 
 
-def test_equals_the_plain_call_on_the_counts_of_sets() -> None:
+def test_a_ranking_equals_the_plain_call_on_the_counts() -> None:
     pairs = random_pairs(1)
     held = set_counts(pairs)
     counts = np.array([held.get(item, 0) for item in ITEMS])
@@ -138,7 +138,7 @@ def test_a_domain_is_a_column_a_frame_of_one_or_a_path(
         PrivateTopK(10, JOINT, "items.csv")
 
 
-def test_a_file_of_this_machine_is_none_of_googles(tmp_path: Path) -> None:
+def test_a_local_domain_file_is_refused_on_dataflow(tmp_path: Path) -> None:
     (tmp_path / "menu.txt").write_text("tea\ncake")
     key = ReleaseKey.parse("gcp-secret:projects/p/secrets/s/versions/1")
     rank = PrivateTopK(1, JOINT, tmp_path / "menu.txt", release=Release(key, "weekly"))
@@ -215,7 +215,7 @@ class TestOneDraw:
         assert first == rankings(pairs, "--direct_num_workers=2", "--direct_running_mode=multi_threading", shards=64)
 
     @pytest.mark.long
-    def test_whatever_the_answer_depends_on_changes_it(self) -> None:
+    def test_every_input_of_the_draw_changes_the_answer(self) -> None:
         """Over 200 equal counts any two independent draws of 10 agree with probability below 1e-22."""
         pairs = flat_pairs()
         others = [
@@ -234,7 +234,7 @@ class TestOneDraw:
         assert len(set(answers)) == len(others)
         assert tuple(rankings(pairs, k=9)[0][1]) != answers[0][:9]
 
-    def test_windows_draw_apart(self) -> None:
+    def test_windows_have_independent_draws(self) -> None:
         period = Period(START, START + timedelta(days=4), timedelta(days=1))
         answers = [tuple(items) for _, items, *_ in rankings([], period=period)]
         assert len(set(answers)) == 4
@@ -248,7 +248,7 @@ class TestDeclaredPeriod:
     """`period` cuts a PCollection with event times as the command line cuts files."""
 
     @pytest.mark.parametrize("start", [START, START + timedelta(milliseconds=123), START - timedelta(days=30_000)])
-    def test_rows_meet_in_the_window_that_holds_their_time(self, start: datetime) -> None:
+    def test_rows_are_counted_in_the_window_that_holds_their_time(self, start: datetime) -> None:
         period = Period(start, start + timedelta(seconds=25), timedelta(seconds=10))
         edges = {edge for bounds in period.windows() for edge in (microseconds(bounds.start), microseconds(bounds.end))}
         times = sorted({edge + step for edge in edges for step in (-1, 0, 1)})
@@ -266,7 +266,7 @@ class TestDeclaredPeriod:
             inside = {str(t) for t in times if microseconds(bounds.start) <= t < microseconds(bounds.end)}
             assert 3 <= len(inside) <= 4 and inside <= found[bounds.label()]
 
-    def test_bounds_show_the_end_of_the_period(self) -> None:
+    def test_the_last_window_ends_with_the_period(self) -> None:
         period = Period(START, START + timedelta(hours=30), timedelta(days=1))
         assert [label for label, *_ in rankings([], period=period)] == [
             "20260101T000000Z--20260102T000000Z",
@@ -315,7 +315,7 @@ class TestStreams:
         )
         assert found == {0: [["a", "b"]], 10: [["c", "d"]]}
 
-    def test_whoever_accepts_it_gets_the_windows_that_somebody_was_active_in(self) -> None:
+    def test_active_windows_are_published_if_revealing_them_is_accepted(self) -> None:
         found = stream(
             lambda s: s.add_elements(
                 many("a", 1) + many("b", 1, 20) + many("c", 31) + many("d", 31, 20)
@@ -343,7 +343,7 @@ FIRES_TWICE = {
 
 
 @pytest.mark.parametrize("case", FIRES_TWICE)
-def test_what_could_fire_twice_is_refused_at_construction(case: str) -> None:
+def test_triggers_that_may_fire_twice_are_refused_at_construction(case: str) -> None:
     arguments = {"accumulation_mode": AccumulationMode.DISCARDING, **FIRES_TWICE[case]}
     rows = beam.Pipeline(BundleBasedDirectRunner()) | beam.Create([("u", "a")])
     windowed = rows | beam.WindowInto(FixedWindows(10), **arguments)
@@ -372,7 +372,7 @@ def test_windows_of_the_input_are_refused_unless_what_they_tell_is_accepted(wind
     rows | "accepted" >> PrivateTopK(1, JOINT, ["a"], reveal_active_windows=True)
 
 
-def test_a_period_has_nothing_to_accept() -> None:
+def test_revealing_active_windows_is_refused_with_a_period() -> None:
     with pytest.raises(InvalidArgument, match="reveal_active_windows does not go with period"):
         PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)), reveal_active_windows=True)
 
@@ -426,11 +426,13 @@ class TestArguments:
             ({"shards": True}, ValueError, "power of two"),
         ],
     )
-    def test_each_is_checked_before_any_work(self, change: dict[str, Any], error: type, message: str) -> None:
+    def test_every_invalid_argument_is_refused_at_construction(
+        self, change: dict[str, Any], error: type, message: str
+    ) -> None:
         with pytest.raises(error, match=message):
             PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **change})
 
-    def test_k_may_be_d_and_d_may_be_one(self) -> None:
+    def test_k_may_equal_the_size_of_the_domain_even_of_one_item(self) -> None:
         assert rankings([("u", 5)], domain=[5], k=1) == [["all", ["5"], 1, "sequence"]]
         assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
 
@@ -449,7 +451,7 @@ def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 2])
-def test_many_item_shards_of_a_large_range(limit: int | None) -> None:
+def test_items_of_a_large_range_are_ranked_over_many_shards(limit: int | None) -> None:
     """Items in 64 shards, most of which nobody holds anything in; a bound of 2 on users who hold more."""
     items = [n * ((1 << 32) // 50) for n in range(50)]
     pairs = [(user, items[n]) for n in range(50) for user in range(10 * n)]

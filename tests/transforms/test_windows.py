@@ -150,7 +150,7 @@ def test_windows_lie_in_the_period(period: Period, windows: list[WindowBounds]) 
     ],
     ids=["days follow the clock", "a day that a zone left out is no window", "a length is a length"],
 )
-def test_days_of_zones(period: Period, hours: list[int]) -> None:
+def test_days_of_a_time_zone_have_23_to_25_hours(period: Period, hours: list[int]) -> None:
     assert [(w.end - w.start) // HOUR for w in period.windows()] == hours
     assert all(w.start.utcoffset() == timedelta(0) for w in period.windows())
 
@@ -163,7 +163,7 @@ def test_days_of_zones(period: Period, hours: list[int]) -> None:
         ("Europe/Berlin", []),
     ],
 )
-def test_days_that_a_zone_left_out(zone: str, skipped: list[date]) -> None:
+def test_days_skipped_by_a_time_zone_are_known(zone: str, skipped: list[date]) -> None:
     assert skipped_days(ZoneInfo(zone)) == tuple(skipped)
 
 
@@ -229,7 +229,7 @@ def test_a_last_window_of_another_length_is_refused(texts: tuple[str, str, str],
         Period.of(*texts, time_zone=zone)
 
 
-def test_labels_are_of_utc_and_exact() -> None:
+def test_labels_of_windows_are_exact_moments_in_utc() -> None:
     berlin = START.astimezone(BERLIN)
     assert WindowBounds(berlin, START + DAY).label() == "20260105T000000Z--20260106T000000Z"
     assert WindowBounds().label() == "all"
@@ -274,7 +274,7 @@ def test_labels_are_of_utc_and_exact() -> None:
         (lambda: Period(START, START + 7 * DAY, CalendarWindows("week", "Europe/Berlin")), "weeks of Europe/B"),
     ],
 )
-def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) -> None:
+def test_an_invalid_period_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         make()
 
@@ -296,7 +296,7 @@ def test_what_is_no_period_is_refused(make: Callable[[], object], message: str) 
         ),
     ],
 )
-def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -> None:
+def test_a_period_is_read_from_its_texts(texts: tuple, others: dict, period: Period) -> None:
     assert Period.of(*texts, **others) == period
 
 
@@ -317,7 +317,7 @@ def test_a_period_as_it_is_written(texts: tuple, others: dict, period: Period) -
         (("2026-01-11", "2026-01-01"), {}, ""),
     ],
 )
-def test_what_is_no_period_is_told_by_its_field(texts: tuple, others: dict, field: str) -> None:
+def test_an_invalid_period_is_refused_by_its_field(texts: tuple, others: dict, field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Period.of(*texts, **others)
     assert caught.value.field == field

@@ -165,7 +165,7 @@ def look(without: Counts, here: Counts, most: int, limit: int | None, cap: int) 
 
 
 @pytest.mark.parametrize("period", [DAYS, SLIDING])
-def test_the_look_sees_users_who_count_in_every_window(period: Period, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_users_who_count_in_every_window(period: Period, monkeypatch: pytest.MonkeyPatch) -> None:
     everywhere = [("the one user", item, "north", day * DAY) for item in ITEMS for day in range(5)]
     here = counted(everywhere, period, 2)
     look({}, here, 2, None, 1)
@@ -196,7 +196,7 @@ def test_rows_within_a_stretch_change_no_more_than_a_ledger_says(
     assert changed <= charge.reached(overlapping) if overlapping else changed == 0
 
 
-def test_a_reach_is_met_by_somebody() -> None:
+def test_the_bound_of_windows_that_one_user_moves_is_tight() -> None:
     """The bound of a ledger is tight: one window's rows move two windows."""
     windows = Windows.of(DAYS)
     assert Charge(windows, Cost(1, 0), 1).reached(1) == 2 and Charge(windows, Cost(1, 0), 1).reached(0) == 0
@@ -205,7 +205,7 @@ def test_a_reach_is_met_by_somebody() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 4, 5, 9])
-def test_who_is_replaced_pays_for_as_many_windows_as_count_or_for_all_that_change(most: int) -> None:
+def test_a_replaced_user_pays_for_counted_or_changed_windows_by_mechanism(most: int) -> None:
     """By whether a window that is left and one that is entered cost one draw together."""
     together, apart = Peeling(1.0, neighbours="replace-one"), TopStable(1.0, 1e-6, neighbours="replace-one")
     assert [windows_of_a_user(5, most, of) for of in (together, apart)] == [min(most, 5), min(2 * most, 5)]
@@ -229,7 +229,7 @@ def chosen_of(active: set[int], most: int) -> set[int]:
     ("relation", "most", "changed"),
     [("add-remove", 1, 1), ("add-remove", 2, 2), ("replace-one", 1, 1), ("replace-one", 2, 2)],
 )
-def test_what_one_user_tells_is_what_was_paid_for(relation: str, most: int, changed: int) -> None:
+def test_the_rankings_of_several_windows_stay_within_epsilon(relation: str, most: int, changed: int) -> None:
     """Three windows, all user types: the law of the three rankings together, on neighbours both ways, at the share."""
     spec = bounded(relation, most, 3)
     assert spec.privacy.windows == changed and spec.privacy.of == 3
@@ -315,7 +315,7 @@ def test_rankings_count_as_many_users_as_the_bound_lets_through() -> None:
         ({"period": None}, "max_windows_per_user needs a declared period: a user counts in so many of its windows"),
     ],
 )
-def test_what_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_options_with_bounded_windows_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         (
             beam.Pipeline()
@@ -324,7 +324,7 @@ def test_what_is_refused(change: dict[str, Any], message: str) -> None:
         )
 
 
-def test_streams_are_refused() -> None:
+def test_bounded_windows_of_a_stream_are_refused() -> None:
     stream = test_stream.TestStream().add_elements([TimestampedValue(("a", "b"), 0)]).advance_watermark_to_infinity()
     with pytest.raises(ValueError, match="max_windows_per_user needs all windows at once"):
         beam.Pipeline() | stream | PrivateTopK(1, Laplace(1.0), ITEMS, period=DAYS, max_windows_per_user=2)

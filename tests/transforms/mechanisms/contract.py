@@ -19,6 +19,6 @@ class Contract:
         if "mechanism" in metafunc.fixturenames:
             metafunc.parametrize("mechanism", self.mechanisms, ids=repr)
 
-    def test_contract(self, mechanism: Mechanism) -> None:
+    def test_the_mechanism_meets_its_contract(self, mechanism: Mechanism) -> None:
         check_contract(mechanism)
         assert MECHANISMS[mechanism.about.name] is type(mechanism)

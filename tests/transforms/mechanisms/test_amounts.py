@@ -46,7 +46,7 @@ def test_draws_are_those_of_counts_of_users(name: str) -> None:
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> None:
+def test_neighbours_by_amounts_stay_within_the_stated_cost(name: str, relation: str) -> None:
     """Of users who add anything up to the cap to every item: no proof leans on counts that move by 0 or 1."""
     cap = CAP if relation == "add-remove" else 2
     mechanism = mechanism_of(name, relation, cap)
@@ -56,7 +56,7 @@ def test_no_neighbour_tells_more_than_was_paid_for(name: str, relation: str) -> 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_no_neighbour_tells_more_where_items_appear_and_vanish(name: str, relation: str) -> None:
+def test_neighbours_by_amounts_stay_within_the_cost_in_an_unknown_domain(name: str, relation: str) -> None:
     """A count of 0 is an item that does not exist. Among the moves are those of levels in both directions at once."""
     cap = CAP if relation == "add-remove" else 2
     mechanism, worst = mechanism_of(name, relation, cap), 0.0
@@ -119,7 +119,7 @@ class Silent(Mechanism):
         raise NotImplementedError
 
 
-def test_a_mechanism_that_does_not_speak_of_amounts_is_refused() -> None:
+def test_a_mechanism_without_support_for_amounts_is_refused() -> None:
     with pytest.raises(ValueError, match="mechanism silent does not rank amounts: .*: rank without amounts"):
         replace(Silent(), cap=2)
     inheriting = dataclass(frozen=True)(type("Own", (Laplace,), {"about": replace(Laplace.about, name="own")}))

@@ -68,7 +68,9 @@ def chosen(k: int, epsilon: float, **asked: Any) -> str:  # noqa: ANN401
         (10, 1.0, {"delta": 1e-6, "unknown_domain": True, "max_items_per_user": 5}, "weighted-gaussian"),
     ],
 )
-def test_what_is_taken(k: int, epsilon: float, asked: dict[str, Any], name: str, neighbours: str) -> None:
+def test_the_expected_mechanism_is_chosen_and_gives_its_reason(
+    k: int, epsilon: float, asked: dict[str, Any], name: str, neighbours: str
+) -> None:
     asked = asked | {"neighbours": neighbours}
     assert chosen(k, epsilon, **asked) == name
     reason = choose(offered(k, epsilon, **asked), k, None if "unknown_domain" in asked else ITEMS).reason
@@ -96,7 +98,7 @@ def test_the_order_of_what_is_offered_does_not_matter() -> None:
     assert len({choose(order, 20, ITEMS) for order in (some, some[::-1], some[7:] + some[:7])}) == 1
 
 
-def test_nothing_to_choose_from() -> None:
+def test_a_choice_among_no_applicable_mechanisms_is_refused() -> None:
     only = [MECHANISMS["oneshot"](1.0)]
     assert choose(only, 10, ITEMS).name == "oneshot"
     for some, items in (([], ITEMS), (only, None), ([MECHANISMS["joint"](1.0)], ITEMS)):
@@ -105,7 +107,7 @@ def test_nothing_to_choose_from() -> None:
 
 
 @pytest.mark.long
-def test_little_is_lost_on_shapes() -> None:
+def test_the_choice_loses_little_recall_on_unseen_shapes() -> None:
     """Of the recall of the best in hindsight, on shapes that nothing was measured on. Draws of a preview have a key."""
     pure, lost = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot"), []
     for exponent, users, k, epsilon in itertools.product((0.6, 1.0, 1.4), (10**4, 10**6), (5, 20), (0.1, 1.0)):

@@ -66,7 +66,7 @@ HELD = [
 
 
 @pytest.mark.parametrize("mechanism", HELD, ids=repr)
-def test_no_law_breaks_what_is_stated(mechanism: Mechanism) -> None:
+def test_no_law_exceeds_its_stated_cost(mechanism: Mechanism) -> None:
     for k in (1, 2, 3, 4, 7, 10):
         for kinds in pairs_of_kinds(mechanism, k):
             if len(kinds) < 3 or k <= (2 if isinstance(mechanism, Oneshot | Laplace | Gaussian) else 7):
@@ -104,7 +104,7 @@ STATED = [
 
 
 @pytest.mark.parametrize(("mechanism", "k", "cost"), STATED, ids=str)
-def test_what_is_proved_is_stated(mechanism: Mechanism, k: int, cost: Cost) -> None:
+def test_each_mechanism_states_the_cost_that_is_proved(mechanism: Mechanism, k: int, cost: Cost) -> None:
     """Exponential mechanisms with their range, others as pure releases; what a set or an order costs for any k."""
     assert mechanism.cost(k) == cost
 
@@ -123,7 +123,7 @@ def test_permute_and_flip_peeling_has_no_bounded_range() -> None:
     assert mechanism.cost(4).bounded_range is None
 
 
-def test_peeling_has_no_range_of_epsilon_either() -> None:
+def test_the_range_of_peeling_exceeds_epsilon() -> None:
     """Two draws of half the budget: the second one's normaliser depends on the first, and the ranges do not add up."""
     pair = pair_of(Peeling(1.0), (Kind(0, 1, 2), Kind(0, 0, 2)), 2)
     assert 1.16 < log_ratio_range(*pair) < 1.17 <= float(Peeling(1.0).cost(2).bounded_range)

@@ -44,7 +44,7 @@ def test_a_relation_that_is_not_offered_is_refused(name: str) -> None:
     assert caught.value.field == "neighbours"
 
 
-def test_what_one_user_changes() -> None:
+def test_sensitivity_is_1_for_add_remove_and_2_for_replace_one() -> None:
     assert (sensitivity("add-remove"), sensitivity("replace-one")) == (1, 2)
 
 
@@ -123,7 +123,7 @@ def test_a_mechanism_of_one_s_own_answers_with_different_items(answer: object) -
         Broken()([5, 4, 3], 2, RandomBits.keyed(b"ranks"))
 
 
-def test_fewer_may_come_of_an_unknown_domain_only() -> None:
+def test_an_unknown_domain_mechanism_may_return_fewer_than_k() -> None:
     for size in range(4):
         ANSWER[0] = np.arange(size)
         hiding, bits = Hiding(epsilon=1.0, delta=1e-3), RandomBits.keyed(b"ranks")
@@ -135,12 +135,12 @@ def test_fewer_may_come_of_an_unknown_domain_only() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int32])
-def test_any_integers_are_ranks(dtype: type) -> None:
+def test_ranks_of_any_integer_type_are_accepted(dtype: type) -> None:
     ranks = np.array([2, 0, 1], dtype)
     assert check_ranks(ranks, 3, 3, "any") is ranks and len(check_ranks(ranks[:0], 3, 0, "any", fewer=True)) == 0
 
 
-def test_what_is_proved_of_a_built_in_one_is_not_audited_of_one_that_derives_from_it() -> None:
+def test_a_derived_mechanism_is_not_audited_for_its_parent_s_proof_about_amounts() -> None:
     """That amounts are offered is said by the class that draws: of another there is nothing to audit."""
     of = {name: {case.of for case in cases_of([name])} for name in ("limit-domain", f"{__name__}:Hiding")}
     assert of == {"limit-domain": {"users", "amounts", "groups"}, f"{__name__}:Hiding": {"users", "groups"}}

@@ -70,7 +70,7 @@ OTHERS = (
 )
 
 
-def test_all_that_are_said_to_move_as_one_are_here() -> None:
+def test_every_mechanism_whose_replacement_costs_one_draw_is_tested() -> None:
     assert {kind for kind in MECHANISMS.values() if kind.guarantee.replacement_costs_one_draw} == {
         *map(type, TYPED),
         *OTHERS,
@@ -178,7 +178,7 @@ def both_ways(mechanism: Mechanism, k: int, step: int) -> Iterator[tuple[Law, La
         yield pair_of(mechanism, (Kind(3, 3 + step, moved), Kind(3, 3 - step, moved), Kind(3, 3, k)), k)
 
 
-def test_the_budget_is_used_up_and_half_of_the_noise_would_not_do() -> None:
+def test_moves_use_the_budget_and_half_of_the_noise_exceeds_it() -> None:
     """The look's power: draws calibrated to users who come or go, twice, are twice over the budget."""
     assert hold(Peeling(1.0, "replace-one"), 1) > 0.5
     assert hold(Laplace(1.0, 2, "replace-one"), 5) > 0.6
@@ -223,7 +223,7 @@ class _SaysNothing(Peeling):
     guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
 
 
-def test_a_mechanism_that_does_not_say_what_moves_pays_for_both_rankings() -> None:
+def test_a_mechanism_without_a_stated_move_pays_for_both_rankings() -> None:
     assert (
         _SaysNothing(1.0, "replace-one").rankings_moved(3)
         == 6

@@ -114,7 +114,7 @@ def test_noise_grows_with_the_most_that_a_user_adds_to_a_count(delta: float | No
     assert float(seven / once) == pytest.approx(49, rel=0.001)
 
 
-def test_gaussian_counts_state_their_rho_and_pure_ones_nothing_more() -> None:
+def test_gaussian_counts_state_their_rho_and_pure_counts_no_delta() -> None:
     cost = CountBudget(EPSILON, DELTA).cost()
     assert float(cost.rho or 0) == pytest.approx(1 / (2 * float(gaussian_scale(EPSILON, DELTA, Fraction(1))) ** 2))
     assert (cost.epsilon, cost.delta) == (EPSILON, DELTA)
@@ -193,7 +193,7 @@ def test_two_noises_follow_their_joint_law(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_said_of_one_noise_is_its_law(kind: str) -> None:
+def test_the_stated_deviation_and_width_of_count_noise_follow_its_law(kind: str) -> None:
     noise, sizes = KINDS[kind][0], np.abs(np.arange(-REACH, REACH + 1))
     for law in (LAWS[kind].sum(axis=0), LAWS[kind].sum(axis=1)):
         assert noise.stddev() == pytest.approx(math.sqrt((law * sizes**2).sum()), rel=1e-3)
@@ -214,7 +214,7 @@ FAR = [
 
 
 @pytest.mark.parametrize("noise", FAR, ids=repr)
-def test_draws_are_as_far_off_as_it_is_said(noise: CountNoise) -> None:
+def test_drawn_noise_has_the_stated_deviation_and_width(noise: CountNoise) -> None:
     bits, size = RandomBits.keyed(b"how far"), getattr(noise, "size", 7)
     drawn = np.array([noise.sample(size, bits.draw()) for _ in range(2_000)])
     # The mean of a square has a relative deviation below sqrt(5 / 2,000) here: four of them.

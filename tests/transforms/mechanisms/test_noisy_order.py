@@ -59,11 +59,11 @@ class ItemByItem(Contract):
         """P(answer) for every sequence of k indices, from the definition and the papers' formulas."""
         raise NotImplementedError
 
-    def test_follows_its_law(self) -> None:
+    def test_the_order_follows_its_law(self) -> None:
         first = self.mechanisms[0]
         check_law(first, partial(self.law, first), COUNTS, self.drawn, smallest_error=0.08)
 
-    def test_keeps_its_promises_on_all_neighbours(self, mechanism: Mechanism) -> None:
+    def test_the_order_meets_its_stated_cost_on_all_neighbours(self, mechanism: Mechanism) -> None:
         """Epsilon or delta, the bounded range and rho, as `cost` states them."""
         law = partial(self.law, mechanism)
         check_neighbours(mechanism, law, [counts for counts in self.grid if len(counts) < 5])
@@ -78,7 +78,7 @@ class ItemByItem(Contract):
                 assert [order[i] for i in found] == answer, (order, seed)
 
     @pytest.mark.parametrize("epsilon", [1e-300, 1e300])
-    def test_any_epsilon_works(self, mechanism: Mechanism, epsilon: float) -> None:
+    def test_tiny_and_huge_epsilons_give_a_valid_answer(self, mechanism: Mechanism, epsilon: float) -> None:
         parameters = {**{name: getattr(mechanism, name) for name in mechanism.parameters()}, "epsilon": epsilon}
         answer = type(mechanism)(**parameters)(np.array(COUNTS), 3, RandomBits.keyed(b"any"))
         assert epsilon < 1 or answer.tolist() == [0, 3, 1]
@@ -118,7 +118,7 @@ class TestPeeling(NoisyOrder):
     def noise_and_scale(self, mechanism: Peeling, d: int, k: int) -> tuple[str, Fraction]:
         return "gumbel", (k if mechanism.neighbours == "add-remove" else 2 * k) / Fraction(mechanism.epsilon)
 
-    def test_its_rounds_are_gumbel_noise_drawn_once(self) -> None:
+    def test_peeling_in_rounds_equals_gumbel_noise_drawn_once(self) -> None:
         product = laws.peeling(COUNTS, 3, Fraction(1, 3))
         quadrature = laws.noisy_order(COUNTS, 3, "gumbel", Fraction(3))
         assert all(abs(product[s] - quadrature[s]) < 1e-12 for s in product)
@@ -263,7 +263,7 @@ class TestGamma(ItemByItem):
             counts = np.arange(30) * 7 % 31
             assert Gamma(1.0)(counts, 5, one).tolist() == Gamma(2.0, "replace-one")(counts, 5, two).tolist()
 
-    def test_either_of_a_swaps_draws_costs_half(self) -> None:
+    def test_leaving_or_entering_a_ranking_costs_half_of_a_swap(self) -> None:
         """A user who leaves one ranking and enters another changes both as one who comes or goes."""
         mechanism = Gamma(1.0, "replace-one")
         for counts in [(2, 1), (3, 3, 3), (4, 3, 1, 0)]:
@@ -281,7 +281,7 @@ class TestPnfPeeling(ItemByItem):
             counts, k, Fraction(mechanism.epsilon) / (k if mechanism.neighbours == "add-remove" else 2 * k)
         )
 
-    def test_many_equal_scores(self) -> None:
+    def test_permute_and_flip_follows_its_law_among_many_equal_scores(self) -> None:
         """The trap: as an alternating sum the law of permute-and-flip is garbage beyond 40 equal scores."""
         equal, p = 60, math.exp(-2)
         # The leader is met after j of the others, all of which were passed over: a geometric sum.

@@ -23,7 +23,7 @@ MODULE, CHECKS, _ = re.findall(r"```python\n(.*?)```", PAGE, re.S)
         ("np.delete(np.arange(len(counts)), chosen)", "np.arange(len(counts))", "must answer with"),
     ],
 )
-def test_the_checks_see_a_mistake(
+def test_the_checks_find_a_mistake_in_an_own_mechanism(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, said: str
 ) -> None:
     assert right in MODULE

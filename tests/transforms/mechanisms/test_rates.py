@@ -312,7 +312,7 @@ def test_the_noise_of_weighted_gaussian() -> None:
     assert np.abs(found - noise * scale).max() < 0.02 < np.abs(found - noise * scale * (1 + OFF)).max()
 
 
-def test_every_mechanism_is_here() -> None:
+def test_the_rate_of_every_mechanism_is_tested() -> None:
     kinds = {type(made) for made, *_ in (*WHOLE, *NOISY)} | {kind for kind, *_ in TESTED}
     kinds |= {PnfPeeling, Gamma, LimitDomain, WeightedGaussian}
     assert kinds == {*MECHANISMS.values()}

@@ -59,23 +59,23 @@ def test_near_names_are_suggested(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("name", [None, 3, ["joint"], Joint(1.0), Joint])
-def test_what_is_no_name_is_refused(name: object) -> None:
+def test_a_mechanism_name_that_is_not_text_is_refused(name: object) -> None:
     said = f"mechanism must be a name such as joint, got {type(name).__name__}"
     assert str(refused(name, epsilon=1.0)) == said  # type: ignore[arg-type]
 
 
-def test_braces_in_what_was_given_name_no_field() -> None:
+def test_braces_in_user_input_are_not_expanded_in_messages() -> None:
     assert "got '{k} {{k}}'" in str(refused("{k} {{k}}")) and "to {noise}" not in str(refused("{noise}:A"))
     assert str(refused("joint", epsilon=1, noise="{k}")).endswith("got '{k}'")
     assert str(refused("joint", epsilon="{k}")).endswith("got '{k}'")
 
 
-def test_a_parameter_that_is_none_of_its_is_refused() -> None:
+def test_a_parameter_of_another_mechanism_is_refused() -> None:
     assert str(refused("joint", epsilonn=1)) == "epsilonn does not apply to joint: did you mean epsilon?"
     assert str(refused("peeling", epsilon=1, gamma=1)) == "gamma does not apply to peeling: leave it out"
 
 
-def test_what_is_missing_is_named() -> None:
+def test_a_missing_parameter_is_named_with_a_remedy() -> None:
     refusal = refused("gaussian", epsilon=1)
     assert refusal.field == "delta" and refusal.rule == "must be given for gaussian"
     assert refused("laplace-limit-domain", epsilon=1).shown() == (
@@ -166,6 +166,6 @@ def test_a_mechanism_of_one_s_own() -> None:
         ("some_package_of_mine:Joker", "must have a name of its own: joint is a built-in one's"),
     ],
 )
-def test_what_is_no_mechanism_is_refused(name: str, said: str) -> None:
+def test_a_name_that_leads_to_no_mechanism_is_refused(name: str, said: str) -> None:
     with pytest.raises(InvalidArgument, match=f"mechanism .*{said}"):
         mechanism_by_name(name)

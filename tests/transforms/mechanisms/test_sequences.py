@@ -136,7 +136,7 @@ def test_no_neighbour_tells_more_than_epsilon_of_fast_joint(epsilon: float, rela
 
 
 @pytest.mark.parametrize(("d", "k"), [(1, 1), (5, 2), (1000, 10), (166_049, 200)])
-def test_tau(d: int, k: int) -> None:
+def test_tau_of_fast_joint_equals_its_definition(d: int, k: int) -> None:
     for epsilon in (0.1, 1.0, 3.0):
         for relation in ("add-remove", "replace-one"):
             for beta in (2.0**-10, 0.3):

@@ -61,7 +61,7 @@ class SetContract(Contract):
             answer = mechanism(named.vector, 3, RandomBits.keyed(b"%d" % number))
             assert answer.tolist() == sorted(named.items(ranks).tolist())
 
-    def test_frequencies(self) -> None:
+    def test_drawn_sets_follow_the_law(self) -> None:
         mechanism, counts, k = self.small
         check_law(mechanism, partial(self.law, mechanism), counts, [1, k], smallest_error=0.1)
 
@@ -84,7 +84,7 @@ class SetContract(Contract):
             assert met > 2.7
 
     @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
-    def test_privacy(self, relation: str) -> None:
+    def test_neighbouring_sets_stay_within_epsilon(self, relation: str) -> None:
         """No log-probability moves by more than epsilon; some by more than half: a lost factor 2 would show."""
         grid = SMALL_COUNTS if relation == "add-remove" else SMALL_COUNTS[:-1]
         for parameters in self.private:
@@ -123,7 +123,7 @@ class TestJointSet(SetContract):
     def regions(self, mechanism: JointSet, histogram: Histogram, k: int) -> tuple[Fraction, list[Region]]:
         return self.rate(mechanism, k), [race.LossInterval.of_all(sets.SetLosses(histogram, k))]
 
-    def test_frequencies_on_a_larger_domain(self) -> None:
+    def test_drawn_sets_follow_the_law_on_a_larger_domain(self) -> None:
         """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
         counts = (20, 9, 31, 17, 26, 20, 40, 4, 30)
         losses = laws.set_losses(counts, 4)
@@ -186,7 +186,7 @@ class TestCanonical(SetContract):
         rate = Fraction(mechanism.epsilon) / (sensitivity * mechanism.gamma.denominator)
         return rate, [TopK(k), Classes(histogram, k, mechanism.gamma, rate).everything()]
 
-    def test_frequencies_of_classes_on_a_larger_domain(self) -> None:
+    def test_drawn_classes_follow_the_law_on_a_larger_domain(self) -> None:
         """All (h, t) of 10 ranks, so that rectangles are cut many times and sets drawn inside them."""
         counts = (20, 9, 31, 17, 26, 20, 40, 4, 20, 15)
         order = sorted(range(10), key=lambda i: (-counts[i], i))
@@ -224,7 +224,9 @@ def test_astronomical_numbers_of_sets(noise: str) -> None:
 
 
 @pytest.mark.parametrize("counts", [np.zeros(500, int), 10**6 * np.arange(500), np.arange(500) // 3], ids=range(3))
-def test_an_easy_draw_splits_as_often_as_others_half(counts: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_easy_draw_takes_at_least_half_the_splits_of_others(
+    counts: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Made-up classes are split where the counts leave little to decide, since the time of a draw can be seen."""
     splits, run = [0], race.Race.run
 

@@ -105,7 +105,7 @@ DRAWS = [(LimitDomain(0.4, 0.1, 4, neighbours=relation), 2) for relation in RELA
 
 @pytest.mark.parametrize("step", [4, nightly(1)])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.about.name)
-def test_but_for_unstable_items_slots_are_zcdp(kind: type[UnknownDomainMechanism], step: int) -> None:
+def test_slots_without_unstable_items_satisfy_zcdp(kind: type[UnknownDomainMechanism], step: int) -> None:
     """By day on every fourth of the counts, where as much of rho shows."""
     worst = 0.0
     for mechanism, k in KINDS[kind].private:
@@ -135,7 +135,7 @@ def test_moves_of_a_part_of_what_one_user_adds_tell_no_more(kind: type[UnknownDo
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.about.name)
-def test_a_rest_that_is_left_out_is_seen(kind: type[UnknownDomainMechanism]) -> None:
+def test_the_check_finds_a_rest_left_out_of_the_cost(kind: type[UnknownDomainMechanism]) -> None:
     for mechanism, k in KINDS[kind].private:
         planted = replace(mechanism.cost(k), zcdp_delta=mechanism.cost(k).zcdp_delta / 4)
         with pytest.raises(AssertionError, match="unstable items come out"):
@@ -144,7 +144,7 @@ def test_a_rest_that_is_left_out_is_seen(kind: type[UnknownDomainMechanism]) -> 
 
 
 @pytest.mark.parametrize(("mechanism", "k"), DRAWS, ids=repr)
-def test_a_draw_that_is_left_out_is_seen(mechanism: LimitDomain, k: int) -> None:
+def test_the_check_finds_a_draw_left_out_of_the_cost(mechanism: LimitDomain, k: int) -> None:
     planted = replace(mechanism.cost(k), rho=(k - 1) * mechanism.share(k) ** 2 / 8)
     with pytest.raises(AssertionError, match="an order exceeds"):
         for pair in pairs(mechanism, k, [EQUAL]):

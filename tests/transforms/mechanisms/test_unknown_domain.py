@@ -111,7 +111,7 @@ class UnknownContract(Contract):
             assert set(order[of_top]) == set(answer), "the pipeline hands over the largest kbar + 1 in order"
             assert of_changed.tolist() == answer.tolist()
 
-    def test_what_is_not_there_never_comes_out(self, mechanism: UnknownDomainMechanism) -> None:
+    def test_items_without_users_are_never_released(self, mechanism: UnknownDomainMechanism) -> None:
         """No item, items not seen, fewer than k; and what one user brings, with probability at most delta."""
         bits = RandomBits.keyed(b"none")
         for counts in ([], [0], [0] * 500):
@@ -226,7 +226,7 @@ def _count(counts: tuple[int, ...], item: object) -> int:
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-9, 1e-6, 0.01, 0.5, 0.9])
-def test_largest_delta_q(delta: float) -> None:
+def test_largest_delta_q_is_the_largest_that_meets_delta(delta: float) -> None:
     q = largest_delta_q(Fraction(delta))
 
     def bound(x: Fraction) -> arb:
@@ -374,7 +374,7 @@ class TestTopStable(UnknownContract):
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
-def test_named_ones_are_the_framework_over_a_public_mechanism(neighbours: str) -> None:
+def test_named_restricted_mechanisms_equal_the_framework_over_their_inner_one(neighbours: str) -> None:
     counts = np.array([50, 3, 80, 80, 0, 61, 12] * 30)
     pairs = [
         (RestrictedPnf(4.0, 0.1, 50, neighbours), PnfPeeling(3.0, neighbours)),
@@ -398,7 +398,7 @@ def test_the_bound_of_the_mechanism_inside_is_the_bound_to_enforce() -> None:
     assert len(seeds) == 2, "the mechanism inside is a parameter"
 
 
-def test_refuses_what_adds_no_noise_to_counts() -> None:
+def test_the_framework_refuses_a_mechanism_without_noise_on_counts() -> None:
     defaults = {"delta": 1e-6, "max_items_per_user": 3, "beta": 0.1}
     for name, kind in MECHANISMS.items():
         needed = {f: v for f, v in defaults.items() if f in kind.__dataclass_fields__}
@@ -413,7 +413,7 @@ def test_refuses_what_adds_no_noise_to_counts() -> None:
 
 
 @pytest.mark.parametrize(("name", "told"), [("my-peeling", "my-peeling"), ("peeling", f"Mine of {__name__}")])
-def test_takes_no_mechanism_of_ones_own_inside_whatever_its_name(name: str, told: str) -> None:
+def test_the_framework_refuses_an_own_mechanism_inside(name: str, told: str) -> None:
     @dataclass(frozen=True)
     class Mine(Peeling):
         __qualname__ = "Mine"
@@ -473,7 +473,7 @@ class TestRestrictedGumbel(FrameworkContract):
     @pytest.mark.parametrize(
         ("epsilon", "delta"), nightly_but(product((0.01, 1.0, 8.0), (1e-12, 1e-3)), (0.01, 1e-3), (8.0, 1e-12))
     )
-    def test_never_over_budget(self, epsilon: float, delta: float) -> None:
+    def test_restricted_gumbel_never_exceeds_its_budget(self, epsilon: float, delta: float) -> None:
         """As published the tests take 4 shares: over the whole budget for k <= 3, all of it at k = 4."""
         whole, half = Fraction(epsilon), Fraction(delta) / 2
         for k in [*range(1, 12), 40, 100, 1000]:

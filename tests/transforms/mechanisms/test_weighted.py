@@ -60,7 +60,7 @@ def test_no_more_items_count_wholly_than_a_user_may_have(kind: type[Weighted]) -
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("whole", [0, -1, 1.5, True, "20"])
-def test_what_is_no_number_of_items_is_refused(kind: type[Weighted], whole: object) -> None:
+def test_an_invalid_number_of_whole_items_is_refused(kind: type[Weighted], whole: object) -> None:
     with pytest.raises(InvalidArgument, match="whole_items must be a whole number of at least 1"):
         kind(1.0, 1e-6, 50, whole_items=whole)
     with pytest.raises(InvalidArgument, match=f"must be at most 1000000 for {kind.about.name}"):
@@ -147,7 +147,7 @@ class TestWeightedGaussian(Contract):
     ]
 
     @pytest.mark.parametrize("k", [1, 3])
-    def test_follows_its_law(self, k: int) -> None:
+    def test_weighted_gaussian_follows_its_law(self, k: int) -> None:
         mechanism = WeightedGaussian(1.0, 0.2, 3, whole_items=2)
         bar = mechanism.threshold()
         weights = (bar, bar + UNIT, bar - UNIT, 0, mechanism.tau())
@@ -233,7 +233,7 @@ class TestWeightedGaussian(Contract):
         assert (0.01 if len(listed) == 3 else 0.05) < worst <= 0.2, "where all are listed the order alone tells"
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-    def test_but_for_what_one_user_alone_holds_it_is_zcdp(self, neighbours: str) -> None:
+    def test_without_items_of_a_lone_user_the_release_satisfies_zcdp(self, neighbours: str) -> None:
         """The law given that no item comes out which only one of two neighbours has above tau: rho, and no delta."""
         mechanism = WeightedGaussian(1.0, 0.2, 3, 2, neighbours)
         cost, near, rare = mechanism.cost(3), round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
@@ -272,7 +272,7 @@ class TestWeightedGaussian(Contract):
         assert kstest(noises, ndtr).pvalue > 1e-4 and np.std(noises) == pytest.approx(1, abs=0.15)
         assert 400 < seen < 1600, "some pass, some do not"
 
-    def test_without_a_k_all_come_out_that_any_k_lets_out(self) -> None:
+    def test_without_a_k_every_item_above_the_threshold_is_released(self) -> None:
         """With weights as exact arithmetic rounds them."""
         mechanism = WeightedGaussian(1.0, 1e-3, 10, 5)
         bar, scale = mechanism.threshold(), mechanism.scale()
@@ -316,7 +316,7 @@ class TestWeightedGaussian(Contract):
         assert 0.05 < worst <= 0.2
 
     @pytest.mark.parametrize(("epsilon", "part"), [(1.0, 15 / 16), (0.01, 1 / 2)])
-    def test_a_lone_user_with_the_worst_number_of_items_comes_out_with_delta_2(
+    def test_items_of_the_worst_lone_user_are_released_with_probability_delta_2(
         self, epsilon: float, part: float
     ) -> None:
         mechanism = WeightedGaussian(epsilon, 0.02, 50, whole_items=4)
@@ -327,7 +327,7 @@ class TestWeightedGaussian(Contract):
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
     @pytest.mark.parametrize(("epsilon", "delta", "whole", "limit"), SPLITS)
-    def test_new_items_and_others_share_one_user_s_weight(
+    def test_new_and_existing_items_share_the_weight_of_one_user(
         self, neighbours: str, epsilon: float, delta: float, whole: int, limit: int
     ) -> None:
         """For every number of items t of a user, of which j are new: q + (1 - q) h, with nothing but the definitions.

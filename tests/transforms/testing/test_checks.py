@@ -27,7 +27,7 @@ def test_a_right_law_passes_and_a_wrong_one_fails() -> None:
 
 
 @pytest.mark.parametrize(("times", "smallest_error"), [(1.3, 0.08), pytest.param(1.1, 0.03, marks=pytest.mark.long)])
-def test_what_check_law_is_documented_to_see(times: float, smallest_error: float) -> None:
+def test_check_law_catches_the_documented_error(times: float, smallest_error: float) -> None:
     """Of docs/own-mechanism.md: a mechanism that spends a little more than its epsilon."""
     with pytest.raises(AssertionError, match="chi-square"):
         check_law(Peeling(times), peeling(1.0), ks=(1,), smallest_error=smallest_error)
@@ -46,7 +46,7 @@ def test_delta_is_compared_where_there_is_one() -> None:
         check_neighbours(CdpPeeling(1.0, 0.01), peeling(4.0), ks=(2,))
 
 
-def test_each_part_of_a_cost_is_held() -> None:
+def test_each_part_of_a_cost_is_checked() -> None:
     here, there = laws.peeling((0, 0, 0), 1, Fraction(1)), laws.peeling((1, 0, 0), 1, Fraction(1))
     check_pair(Cost.exponential(Fraction(1)), here, there)
     held = partial(check_pair, here=here, there=there)

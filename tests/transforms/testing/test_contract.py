@@ -56,5 +56,5 @@ def test_a_broken_mechanism_is_caught(mechanism: Mechanism, said: str) -> None:
         check_contract(mechanism)
 
 
-def test_a_sound_one_passes() -> None:
+def test_a_sound_mechanism_passes_the_contract() -> None:
     check_contract(Peeling(1.0))

@@ -20,7 +20,7 @@ EVEN = {(i,): Fraction(1, 4) for i in range(4)}
 
 
 @pytest.mark.parametrize("freedom", [1, 7, 200])
-def test_tails_are_scipy_s(freedom: int) -> None:
+def test_chi_square_tails_equal_those_of_scipy(freedom: int) -> None:
     for x in (0.5, freedom, 3 * freedom + 30.0):
         assert chi_square_tail(x, freedom) == pytest.approx(special.chdtrc(freedom, x), rel=1e-9)
         for shift in (1.0, 90.0):
@@ -28,7 +28,7 @@ def test_tails_are_scipy_s(freedom: int) -> None:
             assert noncentral_tail(x, freedom, shift) == pytest.approx(expected, rel=1e-6, abs=1e-10)
 
 
-def test_frequencies_that_follow_pass_and_others_do_not() -> None:
+def test_frequencies_of_the_law_pass_and_others_fail() -> None:
     assert_follows(Counter({(0,): 1010, (1,): 990, (2,): 985, (3,): 1015}), EVEN, 0.1)
     with pytest.raises(AssertionError, match="chi-square"):
         assert_follows(Counter({(0,): 1200, (1,): 800, (2,): 1000, (3,): 1000}), EVEN, 0.1)
@@ -44,7 +44,7 @@ def test_an_impossible_answer_is_an_error() -> None:
         assert_follows(Counter({(9,): 1}), EVEN, 0.1)
 
 
-def test_seeded_draws_repeat() -> None:
+def test_draws_with_one_seed_are_repeatable() -> None:
     first, second = (frequencies(Peeling(1.0), (2, 1, 0), 2, 50, b"seed") for _ in range(2))
     assert first == second and sum(first.values()) == 50
 

@@ -14,7 +14,7 @@ P = {(0,): Fraction(1, 2), (1,): Fraction(1, 4), (2,): Fraction(1, 4)}
 Q = {(0,): arb(1) / 4, (1,): 0.25, (2,): Fraction(1, 2)}
 
 
-def test_distances_by_hand() -> None:
+def test_distances_equal_values_computed_by_hand() -> None:
     assert total(P).contains(1) and total(Q).overlaps(1)
     assert max_log_ratio(P, Q) == pytest.approx(math.log(2))
     assert log_ratio_range(P, Q) == pytest.approx(2 * math.log(2))

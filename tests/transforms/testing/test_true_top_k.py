@@ -19,7 +19,7 @@ from private_topk.transforms.testing import TrueTopK, fixed_release
 from tests.pipelines.support import command, write
 
 
-def test_it_is_the_true_answer_for_all_small_counts() -> None:
+def test_true_top_k_is_exact_for_all_small_counts() -> None:
     grid = np.stack(np.meshgrid(*[np.arange(4)] * 4), axis=-1).reshape(-1, 4)
     for counts in grid:
         true = sorted(range(4), key=lambda n: (-counts[n], n))
@@ -28,7 +28,7 @@ def test_it_is_the_true_answer_for_all_small_counts() -> None:
             assert TrueTopK()(counts, k, RandomBits.fresh()).tolist() == true[:k], counts
 
 
-def test_no_name_leads_to_it() -> None:
+def test_true_top_k_is_refused_as_a_mechanism_name() -> None:
     for name in ("private_topk.transforms.testing:TrueTopK", "private_topk.transforms.testing.true_top_k:TrueTopK"):
         with pytest.raises(
             InvalidArgument, match="protects nobody: it is for tests of pipelines: choose one of joint,"
@@ -46,7 +46,7 @@ def test_no_name_leads_to_it() -> None:
         ["audit"],
     ],
 )
-def test_every_command_refuses_it(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_refuses_true_top_k(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "rows.csv", "user,item\na,tea\n")
     write(tmp_path / "items.txt", "tea\n")
@@ -57,7 +57,7 @@ def test_every_command_refuses_it(words: list[str], tmp_path: Path, monkeypatch:
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_no_budget_covers_it() -> None:
+def test_no_budget_covers_true_top_k() -> None:
     with pytest.raises(InvalidArgument, match="mechanism true-top-k protects nobody, so no budget covers it"):
         TrueTopK().cost(1)
 
@@ -71,7 +71,7 @@ def test_no_budget_covers_it() -> None:
         (Joint(epsilon=1.0), Release.fresh(), True),
     ],
 )
-def test_every_manifest_says_so(mechanism: Mechanism, release: Release, private: bool) -> None:
+def test_a_manifest_says_whether_the_ranking_is_private(mechanism: Mechanism, release: Release, private: bool) -> None:
     spec = Question(TopK(1, mechanism, PublicDomain.of(["a"])), release=release)
     facts = json.loads(manifest_of(spec, "direct").encode())
     assert facts.get("private", True) is private and ("privacy" in facts) is private

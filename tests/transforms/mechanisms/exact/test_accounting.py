@@ -65,7 +65,7 @@ def test_no_law_of_a_bounded_range_diverges_further(share: float, order: float) 
 
 
 @pytest.mark.parametrize(("k", "gain"), [(3, 1.05), (5, 1.16), (10, 1.07), (52, 1.01)])
-def test_it_is_more_than_zcdp_or_basic_composition_prove(k: int, gain: float) -> None:
+def test_the_share_is_larger_than_zcdp_or_basic_composition_prove(k: int, gain: float) -> None:
     epsilon, delta = Fraction(1), Fraction(1, 10**6)
     before = max(1 / k, math.sqrt(8 * rho_within(epsilon, delta) / k))
     assert per_round_epsilon(epsilon, delta, k) > gain * before
@@ -88,7 +88,7 @@ def test_the_step_search_of_the_published_code_is_not_precise_enough() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "delta", "k"), [(0.1, 1e-3, 10), (1.0, 1e-6, 20), (4.0, 1e-6, 50), (1.0, 0.05, 100)]
 )
-def test_draws_at_the_share_keep_the_budget_and_a_quarter_more_would_not(epsilon: float, delta: float, k: int) -> None:
+def test_draws_at_the_share_keep_the_budget_and_a_quarter_more_overspends(epsilon: float, delta: float, k: int) -> None:
     """The exact divergence of k draws from two items whose scores move apart by all of the share, t of it up."""
 
     def told(share: float) -> float:

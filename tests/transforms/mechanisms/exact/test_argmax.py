@@ -85,7 +85,7 @@ def test_the_t_th_largest_of_many_is_what_it_says(monkeypatch: pytest.MonkeyPatc
             assert abs(float(descents._score(0, turn, 4)().mid()) - 4 - score) <= error
 
 
-def test_few_noises_are_read_whatever_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_noises_read_is_small_for_any_shape_of_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     original = _Descents._exponentials
 
@@ -102,7 +102,7 @@ def test_few_noises_are_read_whatever_the_counts(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "laplace"])
-def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_octaves_read_at_once_changes_no_answer(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Octave by octave, or far too many at once: few blocks, many, and one that is read to its end."""
     crowd = Histogram(np.arange(400)[::-1] * 3, np.full(400, 30))
     cases = [(CROWDED, k, Fraction(3)) for k in (1, 12, 312)] + [(crowd, k, Fraction(200)) for k in (10, 300)]
@@ -117,7 +117,7 @@ def test_how_far_is_read_at_once_changes_no_answer(noise: str, monkeypatch: pyte
         assert answers() == before
 
 
-def test_lanes_are_apart() -> None:
+def test_lanes_of_one_draw_have_independent_noise() -> None:
     draw = RandomBits.keyed(b"lanes").draw()
     first, second = (noisy_ranks(CROWDED, Fraction(1000), "gumbel", 30, draw, lane).tolist() for lane in (0, 1))
     assert first != second
@@ -187,7 +187,7 @@ def test_noises_of_the_rarest_words_are_ordered_as_real_numbers(noise: str, digi
         assert (winner[0] == place) == (expected == 0), (number, count)
 
 
-def test_absurd_scales() -> None:
+def test_extreme_noise_scales_give_a_valid_answer() -> None:
     counts = np.array([2**62, 2**62 - 1, 7, 0, 0])
     for scale in (Fraction(1, 10**300), Fraction(10**300)):
         answer = noisy_ranks(Histogram.of(counts), scale, "laplace", 3, RandomBits.keyed(b"absurd").draw())
@@ -228,7 +228,7 @@ def test_octaves_read_at_once_give_what_they_give_one_by_one() -> None:
     assert np.concatenate(rows, axis=1).tolist() == np.concatenate(some, axis=1).tolist()
 
 
-def test_how_others_are_read_changes_nobody() -> None:
+def test_a_block_reads_the_same_numbers_alone_and_among_others() -> None:
     sizes = np.array([30, 8, 500])
     alone, together = (Shuffles(sizes, RandomBits.keyed(b"apart").draw(), 0) for _ in range(2))
     for octave in range(2):

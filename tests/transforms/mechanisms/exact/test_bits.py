@@ -42,7 +42,7 @@ def test_draws_do_not_overlap_and_come_in_order() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 3, 10])
-def test_below_is_uniform(n: int) -> None:
+def test_integers_below_a_bound_are_uniform(n: int) -> None:
     draw, law = RandomBits.keyed(b"below").draw(), {(i,): Fraction(1, n) for i in range(n)}
     seen = Counter((draw.below(n),) for _ in range(draws_to_see(law, 0.06)))
     assert_follows(seen, law, 0.06)

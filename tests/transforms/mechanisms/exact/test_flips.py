@@ -38,7 +38,7 @@ def test_rounds_are_permute_and_flip_s_among_what_is_left(rate: Fraction, before
     assert_follows(seen, expected, 0.1)
 
 
-def test_different_counts_of_one_block_are_weighed_by_themselves() -> None:
+def test_items_of_one_block_win_by_their_own_counts() -> None:
     """At this rate 8, 5, 3 and 0 are proposed as one block of 1 + 2 + 3 + 4 items, below the one item of count 9."""
     table, rate = Histogram(np.array([9, 8, 5, 3, 0]), np.array([1, 1, 2, 3, 4])), Fraction(1, 40)
     bits = RandomBits.keyed(b"block")
@@ -49,7 +49,7 @@ def test_different_counts_of_one_block_are_weighed_by_themselves() -> None:
     assert_follows(seen, law, 0.09)
 
 
-def test_all_items_come_out_once_and_equal_ones_in_any_order() -> None:
+def test_every_item_wins_once_and_equal_counts_in_uniform_order() -> None:
     draw = RandomBits.keyed(b"all").draw
     assert sorted(winners(TABLE, Fraction(1, 7), 250, draw())) == list(range(250))
     table = Histogram(np.array([3]), np.array([3]))
@@ -133,7 +133,7 @@ def test_work_does_not_follow_the_counts(monkeypatch: pytest.MonkeyPatch) -> Non
             assert len(proposed) < 3 * 300, (counts[:3], rate)
 
 
-def test_absurd_rates() -> None:
+def test_extreme_rates_give_a_valid_answer() -> None:
     table = Histogram(np.array([2**62, 2**62 - 9, 5, 0]), np.array([1, 1, 1, 1]))
     for rate in (Fraction(1, 10**300), Fraction(1, 2**62), Fraction(10**300)):
         answer = winners(table, rate, 4, RandomBits.keyed(b"absurd").draw())

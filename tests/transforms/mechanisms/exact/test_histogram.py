@@ -71,7 +71,7 @@ def test_a_histogram_answers_what_sorted_counts_do(counts: np.ndarray) -> None:
         ([3, 2], [1, 0], "sizes of at least 1"),
     ],
 )
-def test_what_is_no_histogram_is_refused(values: list[int], sizes: list[int], message: str) -> None:
+def test_an_invalid_histogram_is_refused(values: list[int], sizes: list[int], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Histogram(np.array(values, np.int64), np.array(sizes, np.int64))
     with pytest.raises(TypeError, match="integers"):
@@ -131,12 +131,12 @@ def test_blocks_cover_the_ranks_and_bound_their_counts(counts: np.ndarray, round
             assert both[0].sizes.tolist() == both[1].sizes.tolist()
 
 
-def test_the_example() -> None:
+def test_blocks_of_the_documented_example() -> None:
     blocks = Blocks.of(Histogram.of(CUT[0]), 2, [1, 4])
     assert blocks.bounds.tolist() == [9, 7, 5, 2] and blocks.sizes.tolist() == [1, 2, 2, 1] and blocks.exact == 2
 
 
-def test_cuts() -> None:
+def test_even_and_rising_cuts_at_known_values() -> None:
     assert even_cuts(Fraction(3, 2), 4, 100) == [2, 3, 5, 6] and even_cuts(Fraction(10), 9, 25) == [10, 20, 30]
     assert even_cuts(Fraction(1, 10**300), 3, 9) == [1, 1, 1] and even_cuts(Fraction(10**300), 3, 9) == [10**300]
     assert rising_cuts(Fraction(1, 9), Fraction(4)) == (1, 2, 3, 4)

@@ -75,7 +75,7 @@ def test_a_race_may_be_run_some_splits_at_a_time() -> None:
     assert whole.winner().least_loss == some.winner().least_loss and whole.splits == some.splits
 
 
-def test_a_uniform_of_a_small_word_is_known_as_well() -> None:
+def test_the_ball_of_a_small_uniform_is_precise_and_above_0() -> None:
     """Its ball has to lie above 0, however small it is: its logarithm is taken."""
     draw = RandomBits.keyed(b"u").draw()
     for index, word in enumerate(draw.words(0, 0, 50).tolist()):

@@ -105,7 +105,7 @@ def test_numbers_of_long_sequences_are_products_of_whole_numbers(k: int) -> None
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("k", [10, 200])
-def test_work_hardly_follows_the_counts(k: int, epsilon: float) -> None:
+def test_the_amount_of_work_reveals_little_about_the_counts(k: int, epsilon: float) -> None:
     """`pad` makes up for less than half of what the hardest counts take: the time would tell of the counts."""
     ranks, asked = np.arange(1, 20_001), []
     for counts in (0 * ranks + 3, 10**6 // ranks, ranks * 10**9, ranks, np.minimum(ranks, 3)):
@@ -120,7 +120,7 @@ def test_work_hardly_follows_the_counts(k: int, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 10**300), Fraction(1, 10**9), Fraction(10**9), Fraction(10**300)])
-def test_absurd_rates_take_no_absurd_time(rate: Fraction) -> None:
+def test_extreme_rates_take_a_bounded_number_of_splits(rate: Fraction) -> None:
     losses = losses_of((2**62, 2**62 - 9, 5, 0), 2, SKEWS[0])
     race = Race([LossInterval.of_all(losses)], rate, "gumbel", RandomBits.keyed(b"absurd").draw())
     assert race.winner().least_loss >= 0 and race.splits < 200

@@ -114,7 +114,7 @@ def test_intervals_partition_the_losses() -> None:
     ],
     ids=["steps", "equal", "cliffs", "wide", "tied", "all but one"],
 )
-def test_around_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
+def test_around_returns_the_nearest_losses_of_sets(counts: list[int]) -> None:
     """Against all losses of sets, listed: at every loss, or where there are too many of them, beside those of sets."""
     k = 3
     of_sets = sorted(set(set_losses(counts, k).values()))
@@ -125,7 +125,7 @@ def test_around_are_the_nearest_losses_of_sets(counts: list[int]) -> None:
         assert losses.around(loss) == nearest, loss
 
 
-def test_from_the_largest_loss_on_all_sets_count() -> None:
+def test_at_the_largest_loss_the_number_is_that_of_all_sets() -> None:
     """The number that is not counted but known is the one that counting gives just below and would give at it."""
     counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
     losses = SetLosses(Histogram.of(counts), 3)
@@ -177,7 +177,7 @@ def test_the_ball_holds_the_number_of_all_paths_and_is_narrow(kind: str, k: int)
     ],
     ids=["too small", "too large"],
 )
-def test_so_it_is_where_weights_are_beyond_the_range_of_doubles(outer: np.ndarray) -> None:
+def test_the_ball_is_narrow_for_weights_beyond_the_range_of_doubles(outer: np.ndarray) -> None:
     """Of a segment with thousands of members."""
     with precision(96):
         ball = number_in_band(*segments(outer))
@@ -186,7 +186,7 @@ def test_so_it_is_where_weights_are_beyond_the_range_of_doubles(outer: np.ndarra
         assert ball.contains(SetsBetween(outer).number())
 
 
-def test_what_is_left_out_stays_below_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_outside_the_band_are_covered_by_the_width_of_the_ball(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bands that are far too narrow the ball still holds the number, and says that it is wide."""
     monkeypatch.setattr(module, "_LEFT_OUT", -math.inf)
     narrow = {"_DOWN": (3, 1), "_UP": (3, 1), "_ACROSS": (3, 1)}

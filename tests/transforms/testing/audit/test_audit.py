@@ -40,14 +40,14 @@ class Responses(Sampler):
         return [(Answer((int((self._draw.random() < truth) == there),), None),) for _ in numbers]
 
 
-def test_a_loss_of_what_is_declared_is_never_taken_for_more() -> None:
+def test_a_loss_of_the_declared_epsilon_passes() -> None:
     """At a risk of one half: for more than 20 seeds of 24 once in a thousand."""
     wrong = sum(not audit_case(CASE, Responses(2.0, seed), 200, 0.5).holds for seed in range(24))
     assert wrong <= 20
     assert all(audit_case(CASE, Responses(2.0, seed), 200, 1e-5).holds for seed in range(10))
 
 
-def test_twice_what_is_declared_is_found() -> None:
+def test_a_loss_of_twice_the_declared_epsilon_is_found() -> None:
     """At a risk of 1e-5, with the draws of a default audit."""
     for seed in range(2):
         found = audit_case(CASE, Responses(4.0, seed), 2000, 1e-5)

@@ -84,11 +84,11 @@ def test_every_window_of_every_path_holds_all_rows(path: Path, public: bool) -> 
         assert found == {"A": 4, "a": 1, "a ": 3, "a\u0301": 1} and len(window.held) == 4
 
 
-def test_nothing_is_wrong_with_the_counts() -> None:
+def test_counts_of_every_dataset_are_right() -> None:
     assert list(wrong_counts(Sampler())) == []
 
 
-def test_a_choice_that_hangs_on_the_order_of_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_that_depends_on_the_order_of_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by the code of an item, which in an unknown domain is the order of arrival."""
     real = user_shards.kept_pairs
     monkeypatch.setattr(

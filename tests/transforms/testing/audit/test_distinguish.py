@@ -128,7 +128,7 @@ def test_the_bound_of_guesses_is_wrong_at_most_as_often_as_said(delta: float) ->
         assert found <= risk, (wrong_one, found)
 
 
-def test_what_is_certain_shows_without_end_and_what_delta_explains_not_at_all() -> None:
+def test_certain_events_bound_epsilon_and_events_within_delta_do_not() -> None:
     found = [epsilon_at_least(Tally(n, n), Tally(0, n), 0.01, 1e-6) for n in (100, 1000, 10_000)]
     assert found[0] < found[1] < found[2] > 6 and epsilon_of(1000, 0, 1000, 0.0, 1e-6) > 4
     assert epsilon_at_least(Tally(5, 1000), Tally(0, 1000), 0.01, 1e-6) == 0

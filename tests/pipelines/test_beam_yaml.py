@@ -19,7 +19,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "top_tracks.yaml"
 ROWS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), (None, "cake")]
 
 
-def test_rows_in_rows_out() -> None:
+def test_beam_yaml_ranks_rows_with_named_fields() -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         rows = pipeline | beam.Create([beam.Row(who=user, what=item) for user, item in ROWS])
         domain = ["cake", "tea"]
@@ -85,12 +85,12 @@ def test_declared_windows_are_published_empty_or_not() -> None:
         ({"from": "2026-01-05", "to": "2026-02-02", "window": "a while"}, "period.window must be a number and one of"),
     ],
 )
-def test_what_is_wrong_with_a_period_is_told_by_its_field(period: dict[str, str], message: str) -> None:
+def test_an_invalid_period_is_refused_by_its_field(period: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], period=period)
 
 
-def test_bad_arguments() -> None:
+def test_invalid_arguments_of_beam_yaml_are_refused() -> None:
     with pytest.raises(ValueError, match="mechanism must be one of joint, .*got 'best'"):
         RankRows(k=1, mechanism="best", epsilon=1.0, domain=["a"])
     for more, message in BAD:

@@ -205,7 +205,7 @@ def test_another_question_has_a_snapshot_of_its_own(cloud: Cloud) -> None:
     assert len(places) == 3 and of(["who", "item"]) in places and len(cloud.service.jobs) == 3
 
 
-def test_what_a_failed_export_has_left_is_never_read(cloud: Cloud) -> None:
+def test_files_of_a_failed_export_are_not_read(cloud: Cloud) -> None:
     place = f"{SNAPSHOT}/failing"
     cloud.service.outcome.update({"errorResult": {"reason": "accessDenied", "message": "no"}})
     with pytest.raises(Exception, match="no"):
@@ -228,7 +228,7 @@ def test_a_load_that_failed_is_tried_anew(cloud: Cloud) -> None:
     assert cloud.service.loaded == [rows] and len(cloud.service.jobs) == 2
 
 
-def test_what_is_wrong_is_one_sentence(cloud: Cloud, report: list[str]) -> None:
+def test_invalid_bigquery_options_are_refused_in_one_line(cloud: Cloud, report: list[str]) -> None:
     table = ["--input", PLAYS, "--output", RANKINGS]
     there = [*table, "--snapshot", SNAPSHOT]
     for words, said in (

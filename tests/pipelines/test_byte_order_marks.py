@@ -59,7 +59,9 @@ def test_no_row_of_csv_becomes_another_user_or_swallows_one(
 
 @pytest.mark.parametrize("first", [MARK + "m,cake", MARK + '"m,cake', MARK, MARK + '"', '"' + MARK + 'm",cake', ","])
 @pytest.mark.parametrize(("last", "newline"), [nightly("", "\r\n"), ('",cake', "\n")])
-def test_one_user_behind_the_header_moves_nobody(tmp_path: Path, first: str, last: str, newline: str) -> None:
+def test_one_user_s_byte_order_mark_changes_no_count_of_others(
+    tmp_path: Path, first: str, last: str, newline: str
+) -> None:
     write(tmp_path / "items.txt", "tea\ncake\n")
     others = [f"u{n},tea" for n in range(1000)]
     write(tmp_path / "rows.csv", newline.join(["user,item", first, *others, last, ""]))
@@ -100,7 +102,7 @@ def test_files_that_were_joined_keep_the_marks_within(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
-def test_a_mark_before_an_object_is_none_of_json_but_at_the_start_of_a_file(tmp_path: Path, ending: str) -> None:
+def test_a_mark_before_a_json_object_is_skipped_only_at_the_start_of_a_file(tmp_path: Path, ending: str) -> None:
     good, marked = '{"user": "a", "item": "x"}', f'{{"user": "{MARK}a", "item": "x{MARK}"}}'
     content = "\n".join([MARK + good, MARK + good, marked, MARK, good]).encode()
     path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.endswith("gz") else content)
@@ -108,7 +110,7 @@ def test_a_mark_before_an_object_is_none_of_json_but_at_the_start_of_a_file(tmp_
 
 
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".jsonl", ".txt.gz"])
-def test_a_mark_at_the_start_of_a_list_is_none_of_its_items(tmp_path: Path, ending: str) -> None:
+def test_a_mark_at_the_start_of_a_list_is_not_part_of_its_first_item(tmp_path: Path, ending: str) -> None:
     write(tmp_path / "rows.csv", f"user,item,land\na,tea,N\nb,{MARK}cake,N\nc,{MARK}cake,{MARK}S\n")
     content = {
         ".txt": f"{MARK}tea\n{MARK}cake\n",

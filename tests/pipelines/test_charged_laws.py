@@ -166,7 +166,7 @@ def test_of_two_windows_two_rankings_are_paid_for_and_told(folder: Path, name: s
 
 
 @pytest.mark.parametrize(("name", "least"), [("sliding, bounded", 1.3), ("a fortnight across risers", 0.7)])
-def test_what_is_refused_would_tell_more_than_it_cost(name: str, least: float) -> None:
+def test_refused_releases_would_exceed_their_charge(name: str, least: float) -> None:
     """What a ledger would have charged: sliding three times 0.3, risers and a window 0.3 each."""
     _, asked, _ = CASES[name]
     assert worst(asked) > least > float(EPSILON) * (3 if name == "sliding, bounded" else 2)

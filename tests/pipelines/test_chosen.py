@@ -76,7 +76,7 @@ def as_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("asked", "name"), CELLS)
-def test_every_road_chooses_the_same(asked: dict[str, Any], name: str) -> None:
+def test_every_interface_chooses_the_same_mechanism(asked: dict[str, Any], name: str) -> None:
     told = facts(asked)
     assert told["mechanism"].startswith(f"{name}, chosen since ") and told["draw"].startswith(f"{name} ")
     assert facts(asked, mechanism="auto") == told
@@ -168,7 +168,7 @@ def test_a_notebook_is_charged_once() -> None:
     assert len(Ledger("sqlite:///b.db").read("d").charges) == 1
 
 
-def test_rows_have_no_say() -> None:
+def test_the_choice_of_mechanism_does_not_depend_on_the_rows() -> None:
     for asked, _ in CELLS:
         one, other = facts(asked), facts(asked, input="others.csv")
         assert one["mechanism"] == other["mechanism"] and one["draw"] == other["draw"]
@@ -177,7 +177,7 @@ def test_rows_have_no_say() -> None:
     assert found[0].mechanism == found[1].mechanism == "laplace"
 
 
-def test_a_name_is_told_by_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mechanism_given_by_name_is_not_reported_as_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     named = {"k": 3, "epsilon": 1, "mechanism": "oneshot"}
     assert "mechanism" not in facts(named)
     assert "chosen" not in command("run", *words(named)).err
@@ -206,7 +206,7 @@ def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.Lo
         ({"k": 3, "epsilon": 1, "domain": None}, "domain must be a list of items or UnknownDomain"),
     ],
 )
-def test_what_is_refused_in_python(asked: dict[str, Any], said: str) -> None:
+def test_invalid_choices_are_refused_in_python(asked: dict[str, Any], said: str) -> None:
     given = {"domain": RangeDomain(0, ITEMS), **asked}
     with pytest.raises(InvalidArgument, match=said):
         rank(pl.read_csv("rows.csv"), **given)

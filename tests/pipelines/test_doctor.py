@@ -58,7 +58,7 @@ def test_the_version_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sa
     assert states("flink")["java"] == state
 
 
-def test_a_key_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_key_readable_by_others_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no program is asked for its version
     place = tmp_path / "key"
     place.write_text("a secret of more than sixteen bytes")

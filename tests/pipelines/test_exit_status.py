@@ -205,7 +205,7 @@ def test_a_table_without_a_row_that_can_be_read_is_ranked(table: Any) -> None:  
     assert list(found.items) == ["tea"]
 
 
-def test_a_column_of_nulls_alone_has_whatever_type_is_wanted() -> None:
+def test_a_column_of_only_nulls_is_accepted_for_any_type() -> None:
     """Writers that guess a type from the rows give such a column one of its own."""
     write(Path("rows.parquet"), to_parquet([dict.fromkeys(GOOD)] * 3))
     assert ended("rows.parquet", Path("rows.parquet").read_bytes(), "--quiet").status == 0

@@ -55,7 +55,7 @@ def test_an_earlier_ranking_tells_its_counts(folder: Path, ending: str) -> None:
     assert isinstance(expected_of(f"out.{ending}", None, None)[""], Released)
 
 
-def test_the_last_window_is_the_one(folder: Path) -> None:
+def test_the_counts_of_the_last_window_with_items_are_used(folder: Path) -> None:
     windows = {"window": "7d", "from": "2026-01-05", "to": "2026-01-19", "privacy_unit": "user-window"}
     more = [{**row, "item": "item 7", "time": "2026-01-13"} for row in ROWS[:50]]
     write(folder / "rows.csv", ROWS + more)
@@ -94,7 +94,7 @@ def test_a_set_has_no_order(folder: Path) -> None:
         ("rank1=4%,rank9=1%", "{items}, {users} must be given too"),
     ],
 )
-def test_what_tells_nothing_is_refused(folder: Path, like: str, said: str) -> None:
+def test_an_invalid_shape_is_refused_with_the_rule(folder: Path, like: str, said: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         expected_of(like, None, None)
     assert said in refused.value.shown(lambda name: f"{{{name}}}")
@@ -120,7 +120,7 @@ def test_rankings_that_tell_no_counts_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("reaches", [{1: 0.04, 50: 0.005}, {3: 0.9, 4: 0.2}, {1: 0.5, 2: 0.5}, {10: 0.01, 7000: 1e-6}])
-def test_two_reaches_fix_a_shape_that_has_them(reaches: dict[int, float]) -> None:
+def test_a_shape_of_two_reaches_has_both(reaches: dict[int, float]) -> None:
     users = 10**9
     counts = Zipf.of_reaches(reaches, 9000, users).histogram(None, False)
     falling = np.repeat(counts.values, counts.sizes)
@@ -128,7 +128,7 @@ def test_two_reaches_fix_a_shape_that_has_them(reaches: dict[int, float]) -> Non
         assert falling[rank - 1] / users == pytest.approx(reach, rel=1e-6, abs=1e-9)
 
 
-def test_reaches_in_words() -> None:
+def test_a_shape_is_read_from_users_and_reaches() -> None:
     shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 300, 10_000)
     assert expected_of("users=1e4, rank1=4%, rank50=0.005", 300, None) == {"": shape}
     groups = expected_of("users=9000,1000 rank1=4% rank50=.5%", 300, None)

@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("none/a.csv", []),
     ],
 )
-def test_patterns(folder: Path, pattern: str, found: list[str]) -> None:
+def test_patterns_match_files_or_are_refused(folder: Path, pattern: str, found: list[str]) -> None:
     assert [file.path for file in match_any(pattern)] == found
     if not found:
         said = (
@@ -53,21 +53,21 @@ def test_patterns(folder: Path, pattern: str, found: list[str]) -> None:
             match(pattern)
 
 
-def test_what_is_known_of_a_file(folder: Path) -> None:
+def test_a_matched_file_has_its_size_and_time_of_writing(folder: Path) -> None:
     os.utime("a.csv", ns=(0, 1_700_000_000_123_456_789))
     (file,) = match("a.csv")
     assert (file.size, file.written) == (5, 1_700_000_000_123_456)
     assert exists("a.csv") and not exists("z.csv") and names_in("sub") == {"d.csv"} and names_in("none") == set()
 
 
-def test_places_as_addresses() -> None:
+def test_a_file_url_is_converted_to_a_path_or_refused() -> None:
     assert as_path("file:///a%20b/c.csv", "input") == "/a b/c.csv" and as_path("x.csv", "input") == "x.csv"
     for place in ("file://host/x", "file:///"):
         with pytest.raises(InvalidArgument, match="^output must be a path or file:///PATH"):
             as_path(place, "output")
 
 
-def test_what_a_store_says_is_found_inside() -> None:
+def test_the_cause_of_a_storage_error_is_unwrapped() -> None:
     inner = BeamIOError("exists() failed", {"s3://b/x": AssertionError("Missing boto3 requirement.")})
     assert why(BeamIOError("Match failed", {"s3://b/x": inner})) == "Missing boto3 requirement"
     assert "not installed" in why(NameError("name 'BlobServiceClient' is not defined"))
@@ -121,7 +121,7 @@ def test_a_stream_is_read_whole_or_refused(hurt: str, tmp_path: Path, monkeypatc
             assert found is None, number
 
 
-def test_no_bytes_are_no_stream_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_file_is_not_an_empty_gzip_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was begun and not written; a stream of nothing has 20 bytes."""
     monkeypatch.chdir(tmp_path)
     Path("rows.csv.gz").write_bytes(b"")
@@ -134,7 +134,7 @@ def test_no_bytes_are_no_stream_of_nothing(tmp_path: Path, monkeypatch: pytest.M
     ("ask", "method"),
     [(files.match_any, "match"), (files.names_in, "match"), (files.exists, "exists"), (files.open_file, "open")],
 )
-def test_who_asks_a_silent_store_is_told_so(
+def test_a_storage_service_that_does_not_answer_is_reported(
     ask: Any,  # noqa: ANN401
     method: str,
     monkeypatch: pytest.MonkeyPatch,

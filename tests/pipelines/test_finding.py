@@ -64,7 +64,7 @@ def test_without_a_k_all_above_the_threshold_are_published(folder: Path) -> None
 
 
 @pytest.mark.parametrize("mechanism", ["limit-domain", "joint"])
-def test_who_ranks_needs_a_k(folder: Path, mechanism: str) -> None:
+def test_ranking_mechanisms_need_a_k(folder: Path, mechanism: str) -> None:
     asked = {"mechanism": mechanism, "delta": 1e-6 if mechanism == "limit-domain" else None, "max_items_per_user": None}
     if mechanism == "joint":
         write(folder / "items.txt", "item 0\n")
@@ -95,7 +95,7 @@ def test_python_and_beam_yaml_take_no_k(folder: Path) -> None:
 JOINT = {"mechanism": "joint", "k": 3, "epsilon": 2}
 
 
-def test_what_was_found_is_ranked_beside_a_catalogue(folder: Path) -> None:
+def test_found_items_are_ranked_together_with_a_catalogue(folder: Path) -> None:
     """Each item once, in the order of the lists, whatever the windows and groups that it was found in."""
     groups = {
         "group_column": "group",
@@ -122,7 +122,7 @@ def test_what_was_found_is_ranked_beside_a_catalogue(folder: Path) -> None:
     assert ranked["group"].to_list() == ["a"] * 3 + ["b"] * 3 and set(ranked["item"]) >= {"item 0"}
 
 
-def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: Path) -> None:
+def test_listed_items_are_ranked_together_with_unknown_ones(folder: Path) -> None:
     """By the same draw in any layout; what is not listed comes out as without a list, but for a border of one item."""
     write(folder / "catalogue.txt", "item 9\na thing that nobody has\n")
     find = {**FIND, "unknown_domain": True, "domain": folder / "catalogue.txt"}
@@ -162,7 +162,7 @@ def test_listed_items_are_ranked_beside_unknown_ones_whoever_holds_them(folder: 
         UnknownDomain({"a": ["item 9"], "b": ["item 8"]})  # type: ignore[arg-type]
 
 
-def test_a_list_beside_an_unknown_domain_is_a_path_whatever_else_is_imported(folder: Path) -> None:
+def test_a_path_beside_an_unknown_domain_is_read_without_further_imports(folder: Path) -> None:
     said = f"from private_topk import UnknownDomain; print(UnknownDomain({str(folder / 'rows.csv')!r}))"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
     assert "every item once" in done.stderr, "it is read"
@@ -172,7 +172,7 @@ def window_options(words: dict[str, object]) -> dict[str, object]:
     return {{"period_from": "from_", "period_to": "to"}.get(name, name): value for name, value in words.items()}
 
 
-def test_lists_that_nobody_may_take_are_refused(folder: Path) -> None:
+def test_invalid_found_lists_are_refused(folder: Path) -> None:
     assert run(folder, "found.csv", **FIND).status == 0
     found = folder / "found.csv"
     for changes, message in [

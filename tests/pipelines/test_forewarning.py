@@ -196,7 +196,7 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
         forewarned(spec(1), "sample")
 
 
-def test_of_rises_nothing_is_known() -> None:
+def test_the_recall_of_risers_is_not_forecast() -> None:
     period = declared_period(
         {"window": timedelta(days=7), "period_from": moment("2026-01-12"), "period_to": moment("2026-02-02")}
     )

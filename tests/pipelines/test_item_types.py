@@ -108,7 +108,7 @@ STRINGS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("case", STRINGS)
-def test_what_is_not_declared_as_integers_stays_a_text(case: str) -> None:
+def test_items_not_declared_as_integers_stay_text(case: str) -> None:
     write(Path("named.txt"), "".join(f"{item}\n" for item in [*IDS, "tea"]))
     write(Path("padded.txt"), "".join(f"{item}\n" for item in [*IDS, "007"]))
     write(Path("plays.csv"), ROWS), write(Path("plays.jsonl"), ROWS)
@@ -136,7 +136,7 @@ def test_integers_of_parquet_of_any_width_are_int64(kind: pa.DataType) -> None:
         {"domain": None, "domain_range": "-9:99"},
     ],
 )
-def test_where_nobody_holds_a_list_the_rows_alone_say_it(more: dict[str, object]) -> None:
+def test_without_a_list_the_rows_decide_the_item_type(more: dict[str, object]) -> None:
     assert all(isinstance(item, int) for item in items(published("r.avro", **more)))
 
 

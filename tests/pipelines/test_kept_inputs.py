@@ -309,7 +309,7 @@ def test_a_file_in_the_way_of_the_output_after_the_charge_is_a_failure() -> None
     assert run("rows.csv").status == 0 and outcomes() == ["released"]
 
 
-def test_a_report_says_so_too() -> None:
+def test_a_report_fails_if_its_input_is_gone_after_the_charge() -> None:
     content = to_csv([{**row, "time": "2026-01-06"} for row in ROWS])
     path = write(Path("rows.csv"), content)
     write(Path("weekly.yaml"), f"{WEEKLY}ledger:\n  url: {LEDGER}\n  dataset: d\n")

@@ -125,7 +125,7 @@ def outcomes() -> list[str]:
     ("name", "sent", "after", "twice"),
     [("run", signal.SIGKILL, 0.4, True), ("run", signal.SIGTERM, 0.8, False), ("report", signal.SIGKILL, 1.5, False)],
 )
-def test_what_was_ended_is_begun_again_and_ends_in_the_same(
+def test_a_killed_command_run_again_ends_with_the_same_rankings(
     name: str, sent: signal.Signals, after: float, twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -93,9 +93,7 @@ def published(path: Path) -> list[str]:
     ("read", "written"),
     [(".jsonl", ".csv"), (".avro", ".jsonl"), (".parquet", ".avro"), (".jsonl", ".parquet"), (".csv", ".csv")],
 )
-def test_what_is_published_is_the_same_from_every_format_and_can_be_found_again(
-    tmp_path: Path, read: str, written: str
-) -> None:
+def test_published_labels_are_the_same_in_every_format_and_read_back(tmp_path: Path, read: str, written: str) -> None:
     """A line feed is no part of a line of CSV, and a bare carriage return in quotes is."""
     schema = avro_schema(user="string", item="string")
     write(tmp_path / f"rows{read}", to_avro(rows(), schema) if read == ".avro" else rows())

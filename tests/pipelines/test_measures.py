@@ -213,7 +213,9 @@ def test_a_report_file_publishes_what_a_run_does(measure: str, folder: Path) -> 
         ("groups:\n  column: group", "report.yaml:5: groups.column needs groups.file"),
     ],
 )
-def test_a_report_file_that_asks_by_half_is_refused_with_its_line(measure: str, message: str, folder: Path) -> None:
+def test_an_incomplete_measure_in_a_report_file_is_refused_with_its_line(
+    measure: str, message: str, folder: Path
+) -> None:
     Path("report.yaml").write_text(REPORT.format(measure=measure))
     done = command("report", "report.yaml", "--dry-run")
     assert done.status == 2 and message in done.err, done.err
@@ -271,7 +273,7 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     assert manifest()["parameters"]["epsilon"] == 0.5 and manifest()["groups"]["per_user"] == 2
 
 
-def test_of_three_risers_two_are_charged_for_a_window_and_the_one_before(folder: Path) -> None:
+def test_risers_are_charged_for_a_window_and_the_one_before(folder: Path) -> None:
     open_books(4, "user", "user-window")
     charged("risers", "25.0%", privacy_unit="user")
     shown = command("budget", "show", "--ledger=sqlite:///b.db").out

@@ -173,7 +173,7 @@ BY_DAY = [*zip(("pandas", "pandas by category", "polars", "pandas", "polars, laz
 
 
 @pytest.mark.parametrize(("holder", "role"), nightly_but(READERS, *BY_DAY))
-def test_whatever_stands_in_a_row_the_others_are_read_as_without_it(holder: str, role: str) -> None:
+def test_any_value_in_a_row_leaves_other_rows_as_without_it(holder: str, role: str) -> None:
     """And the hostile row itself means the same in front of them, behind them, and in every library."""
     make = HOLDERS[holder]
     honest, nothing = read(make(HONEST))
@@ -205,7 +205,7 @@ def counted(rows: object, **changes: Any) -> dict[Any, float]:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("holder", nightly_but(HOLDERS, "pandas by category", "polars, lazily"))
-def test_hostile_rows_move_no_count_of_others(holder: str) -> None:
+def test_hostile_rows_change_no_count_of_other_users(holder: str) -> None:
     """Whatever may stand in a row stands in one of each column at once."""
     asked = {"period": PERIOD, "amounts": Amounts.of(100), "groups": ["1", "2"]}
     days = [datetime(2026, 1, day, tzinfo=UTC) for day in (6, 7)]
@@ -262,7 +262,7 @@ PRICED: dict[str, Callable[[list[Any]], Any]] = {
 @pytest.mark.parametrize(
     "holder", nightly_but(PRICED, "pandas", "polars", "Arrow", "Arrow, of 256 bits", "Arrow, of halves", "DuckDB")
 )
-def test_a_finer_amount_moves_no_tie_of_others(holder: str) -> None:
+def test_a_finer_amount_changes_no_sum_of_other_users(holder: str) -> None:
     asked: dict[str, Any] = {"amounts": Amounts.of(10), "domain": ["tea", "mine"], "k": 2}
     expected = {(None, None, "tea"): 6 * USERS}
     assert counted(PRICED[holder]([*AMOUNTS, FINE]), **asked) == expected

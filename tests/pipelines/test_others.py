@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("ending", RANKING_FORMATS)
-def test_the_others_are_published_beside_the_ranking_and_charged(ending: str) -> None:
+def test_the_sum_of_others_is_published_with_the_ranking_and_charged(ending: str) -> None:
     ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
     assert command("budget", "create", *options(**ledger, epsilon=200)).status == 0
     done = command("run", *options(**RUN, **ledger, output=f"r{ending}"))
@@ -57,7 +57,7 @@ def test_the_others_are_published_beside_the_ranking_and_charged(ending: str) ->
     assert said.capitalize() in Path("r.html").read_text("utf-8")
 
 
-def test_they_are_published_from_a_total_of_all_windows_too() -> None:
+def test_the_sum_of_others_is_published_from_a_total_over_all_windows() -> None:
     shared = {"privacy_unit": "user", "horizon": 2, "output": "r.parquet"}
     assert command("run", *options(**RUN, **shared)).status == 0
     shown = json.loads(command("show", "r.parquet", "--json").out)
@@ -65,7 +65,7 @@ def test_they_are_published_from_a_total_of_all_windows_too() -> None:
     assert counts["others"] == 30 and all(abs(row["noisy_others"]) <= 33 for row in shown["rows"])
 
 
-def test_each_group_has_its_own_and_amounts_have_theirs() -> None:
+def test_each_group_has_its_sum_of_others_in_users_or_amounts() -> None:
     grouped = {"group_column": "group", "groups": "groups.txt", "output": "g.csv"}
     assert command("run", *options(**RUN, **grouped)).status == 0
     rows = json.loads(command("show", "g.csv", "--json").out)["rows"]
@@ -90,7 +90,7 @@ def test_each_group_has_its_own_and_amounts_have_theirs() -> None:
     assert first["noisy_others"] == pytest.approx(500, abs=3) and first["others_95"] % 0.5 == 0
 
 
-def test_what_is_not_asked_for_is_not_there() -> None:
+def test_the_sum_of_others_is_published_only_on_request() -> None:
     asked = {name: value for name, value in RUN.items() if name != "publish_others"}
     assert command("run", *options(**asked, output="r.csv")).status == 0
     assert "others" not in Path("r.csv").read_text() + command("show", "r.csv").out

@@ -87,7 +87,7 @@ def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
     assert done.status == 2 and "--neighbours must be replace-one where windows overlap" in done.err
 
 
-def test_counts_want_a_word(folder: Path) -> None:
+def test_exact_counts_need_a_declaration_that_they_are_public(folder: Path) -> None:
     write(folder / "counts.csv", "item,count\na,5\nb,3\n")
     given = {"counts": "counts.csv"}
     with pytest.raises(
@@ -116,7 +116,7 @@ def test_counts_want_a_word(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_to_be_previewed(folder: Path, asked: dict, given: dict, said: str) -> None:
+def test_an_invalid_source_of_expected_counts_is_refused(folder: Path, asked: dict, given: dict, said: str) -> None:
     write(folder / "rows.csv", rows_of([2, 1], 1))
     write(folder / "c.csv", "count\n5\n")
     with pytest.raises(InvalidArgument) as refused:
@@ -164,7 +164,7 @@ def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     "rows", [pl.DataFrame({"user": ["secret"], "item": ["x"]}), "sample", None, {}, {"DE": "sample"}]
 )
-def test_what_says_nothing_of_the_counts_is_refused(rows: object) -> None:
+def test_invalid_expected_counts_are_refused_without_showing_them(rows: object) -> None:
     """Rows above all; and no value of them is shown."""
     with pytest.raises(
         InvalidArgument, match="^expected must say what is publicly known of the counts, got "

@@ -91,7 +91,7 @@ atexit.register(hit)
     ],
     ids=["sent again", "looked for", "another error", "with a state", "cleared away"],
 )
-def test_what_a_library_makes_of_a_signal_ends_the_command_all_the_same(
+def test_a_signal_that_a_library_converts_still_ends_the_command(
     body: str, sent: signal.Signals, shown: str, state: str
 ) -> None:
     done = run(body, sent)
@@ -100,7 +100,7 @@ def test_what_a_library_makes_of_a_signal_ends_the_command_all_the_same(
     assert done.stderr == f"private-topk: {word}{state}\n"
 
 
-def test_a_signal_when_all_is_told_ends_the_process_at_once() -> None:
+def test_a_signal_after_the_last_message_ends_the_process_at_once() -> None:
     done = run(AT_THE_END, signal.SIGTERM)
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
 
@@ -119,7 +119,7 @@ print("kept", file=sys.stderr)
 """
 
 
-def test_what_libraries_say_while_their_servers_end_is_not_shown() -> None:
+def test_library_messages_during_shutdown_are_not_shown() -> None:
     """Errors of workers may hold data."""
     assert run(COMPLAINTS, signal.SIGTERM).stderr == "kept\n"
 
@@ -143,7 +143,7 @@ hit()
 """
 
 
-def test_what_threads_say_while_the_end_is_told_is_not_shown() -> None:
+def test_thread_messages_during_shutdown_are_not_shown() -> None:
     """Beam's workers print what was raised in them, though the command is ending."""
     assert run(MEANWHILE, signal.SIGTERM).stderr == "private-topk: terminated\n"
 
@@ -199,7 +199,7 @@ def told(text: str) -> list[tuple[str, str]]:
     return [(one["level"], one["message"]) for one in found]
 
 
-def test_lines_of_anybody_become_objects_and_parts_of_lines_wait(capsys: pytest.CaptureFixture) -> None:
+def test_lines_of_stderr_become_json_objects_once_complete(capsys: pytest.CaptureFixture) -> None:
     with as_json():
         print("private-topk: half", end=" ", file=sys.stderr)
         print('a line, "quoted" \x1b[31m\u00e9', file=sys.stderr)
@@ -213,7 +213,7 @@ def test_lines_of_anybody_become_objects_and_parts_of_lines_wait(capsys: pytest.
     assert found[-1] == ("info", "reading  [### ]"), "of a bar that is drawn over and over its last state"
 
 
-def test_what_is_there_before_is_there_again() -> None:
+def test_stderr_is_restored_after_json_output() -> None:
     before = sys.stderr, sys.__stderr__
     with pytest.raises(KeyError), as_json():
         raise KeyError

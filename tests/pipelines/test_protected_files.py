@@ -83,7 +83,7 @@ def test_another_ranking_keeps_its_manifest() -> None:
     assert command("run", *options(**QUESTION, output="ranking.avro")).status == 0
 
 
-def test_streams_and_reports_are_held_to_it_too() -> None:
+def test_streams_and_reports_refuse_outputs_that_are_read_or_kept() -> None:
     os.mkdir("out")
     name = "out/20260105T000000Z--20260112T000000Z.csv"
     Path("done.csv").rename(name)
@@ -110,7 +110,7 @@ sink: {{output: "out/{{start}}.csv", overwrite: true}}
     assert done.status == 2 and contents() == before, done.err
 
 
-def test_pages_and_pictures_are_held_to_it_too() -> None:
+def test_pages_and_plots_refuse_to_replace_inputs_and_ledgers() -> None:
     assert command("run", *options(**QUESTION, output="ranking.csv")).status == 0
     before = contents()
     for html in ("ranking.csv", "./ranking.manifest.json"):
@@ -242,7 +242,7 @@ def test_no_raw_escapes_are_printed() -> None:
         assert done.status == 0 and "\x1b" not in done.out + done.err, (done.out, done.err)
 
 
-def test_whoever_waits_for_another_publisher_says_so_and_ends(
+def test_waiting_for_a_locked_output_is_reported_and_limited(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A publisher that is suspended keeps the lock on its folder."""

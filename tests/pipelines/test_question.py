@@ -34,7 +34,7 @@ def test_a_question_has_one_window_s_share() -> None:
     assert spec.top_k.mechanism.parameter("epsilon") == pytest.approx(0.25) and spec.privacy.windows == 4
 
 
-def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> None:
+def test_the_cost_over_all_windows_is_stated_where_the_unit_is_one_window() -> None:
     """On the terminal of --dry-run, in the manifest and in words: of a total there is nothing more to say."""
     assert asked(period=WEEKS).over_all_windows == (4, 0)
     assert asked().over_all_windows is None and asked(period=WEEKS, privacy_unit="user").over_all_windows is None
@@ -81,7 +81,7 @@ def test_what_all_windows_tell_of_a_user_is_said_where_it_is_not_the_unit() -> N
         ({"spare_delta": "x", "privacy_unit": "user", "period": WEEKS}, "delta"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_by_its_field(changes: dict[str, Any], field: str) -> None:
+def test_an_invalid_question_is_refused_by_its_field(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         asked(**changes)
     assert caught.value.field == field

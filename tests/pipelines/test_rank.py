@@ -169,7 +169,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize(
     "question", nightly_but(QUESTIONS, "sliding, counted, bounded", "a list for each group", "unknown domain")
 )
-def test_it_publishes_what_run_publishes(question: str, tmp_path: Path, release: Release) -> None:
+def test_rank_publishes_the_same_as_the_run_command(question: str, tmp_path: Path, release: Release) -> None:
     arguments, words = QUESTIONS[question]
     ROWS.write_parquet(tmp_path / "rows.parquet")
     (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
@@ -240,7 +240,7 @@ def read(rows: object) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_whoever_holds_the_rows_they_are_the_same(holder: str) -> None:
+def test_rows_of_every_table_library_are_read_the_same(holder: str) -> None:
     assert read(HOLDERS[holder]()) == read(ROWS) and len(read(ROWS)) == 600
 
 
@@ -251,7 +251,7 @@ def test_users_are_counted_and_not_rows(release: Release) -> None:
     assert rank(twice, 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release) == wanted
 
 
-def test_many_rows_come_in_parts() -> None:
+def test_a_large_table_is_read_in_parts() -> None:
     rows = pl.concat([ROWS] * 300)
     frame = Frame(table_of(rows, Columns(**NAMES, time="time")), Columns(**NAMES, time="time"))
     assert [len(part.columns["listener"]) for part in frame.rows(PERIOD)] == [1 << 17, 180_000 - (1 << 17)]
@@ -293,7 +293,7 @@ def test_the_same_rows_are_one_table_however_they_came_about() -> None:
         assert Frame(table_of(changed.drop("index"), columns), columns).digest != mine.digest
 
 
-def test_a_table_is_there_as_long_as_anybody_reads_it() -> None:
+def test_a_shared_table_is_kept_while_any_call_reads_it() -> None:
     """Two calls over the same rows on two threads: the one that ends first takes nothing from the other."""
     columns = Columns(**NAMES, time="time", time_unit="s")
     mine = Frame(table_of(ROWS, columns), columns)
@@ -373,7 +373,7 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_what_is_wrong_is_told_by_its_argument(mistake: str) -> None:
+def test_invalid_input_of_rank_is_refused_by_its_argument(mistake: str) -> None:
     rows, changes, field, message = MISTAKES[mistake]
     with pytest.raises(InvalidArgument) as caught:
         rank(rows, **{"k": 3, "mechanism": Joint(1.0), "domain": ITEMS, **NAMES, **changes})
@@ -552,7 +552,7 @@ def ranked(periodic: bool = False, counts: float | None = None) -> Rankings:
     )
 
 
-def test_rows_for_other_tools() -> None:
+def test_rankings_convert_to_other_table_libraries() -> None:
     found = ranked(periodic=True, counts=0.5)
     frame = found.to_polars()
     assert frame.height == 4 and frame["rank"].to_list() == [1, 2] * 2
@@ -607,7 +607,7 @@ rank(polars.DataFrame({"user": ["ana"], "item": ["tea"]}), k=1, mechanism=Joint(
 
 
 @pytest.mark.long
-def test_it_runs_in_a_kernel_without_pandas() -> None:
+def test_rank_runs_in_a_notebook_kernel_without_pandas() -> None:
     pytest.importorskip("ipykernel")
     client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     cell = nbformat.v4.new_code_cell(NOTEBOOK)
@@ -617,7 +617,7 @@ def test_it_runs_in_a_kernel_without_pandas() -> None:
     assert sorted(shown["data"]) == ["text/html", "text/plain"], shown
 
 
-def test_who_reads_along_is_told_of_dropped_rows(
+def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a notebook's kernel by itself, elsewhere if asked, and never if not; the ranking is the same."""
@@ -644,7 +644,7 @@ def test_who_reads_along_is_told_of_dropped_rows(
         told(others, "yes")
 
 
-def test_beam_sees_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_hides_the_notebook_from_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its part for notebooks needs an old pandas, and has the notebook load scripts from elsewhere."""
     shell = SimpleNamespace(get_ipython=lambda: "a shell")
     monkeypatch.setitem(sys.modules, "IPython", shell)

@@ -517,7 +517,7 @@ cli.main(sys.argv[1:])"""
     ],
     indirect=["url"],
 )
-def test_what_was_killed_goes_on_at_no_cost(url: str, door: str, moment: str, place: Path) -> None:
+def test_a_killed_run_or_report_resumes_without_charge(url: str, door: str, moment: str, place: Path) -> None:
     """Without --overwrite: what stands there is its own. The ranking does not depend on ledger or kill."""
     words = {"run": words_of_run, "report": words_of_report}[door](url)
     killed(moment, words)

@@ -171,7 +171,7 @@ PINNED = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_a_ledger_knows_stays_what_it_is(folder: Path, name: str) -> None:
+def test_fingerprints_of_requests_are_pinned(folder: Path, name: str) -> None:
     """A name of a class or a field is free to change; under another fingerprint a repeat would be charged anew."""
     request = report(*ASKED[name]).request()
     held = json.dumps([request.fingerprint, request.question, request.windows.plain()])
@@ -243,7 +243,9 @@ def test_a_watched_folder_is_named_by_where_it_is(folder: Path, place: str) -> N
     assert known(report(True, spelled)) == known(report(True, FOLDER))
 
 
-def test_other_draws_are_another_release(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_draws_is_charged_as_another_release(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A version that draws otherwise would give a second answer over the same data for the charge of the first."""
     ledger = Ledger("sqlite:///b.db")
     entry = ledger.charge(report(False, BASE).request()).entry

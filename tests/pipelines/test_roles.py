@@ -63,7 +63,7 @@ def test_a_column_of_times_that_is_not_read_may_be_of_users(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("one", "other"), [("user", "item"), ("time", "user"), ("time", "item"), ("value", "time")])
-def test_frames_are_refused_too(one: str, other: str) -> None:
+def test_one_column_in_two_roles_is_refused_for_data_frames(one: str, other: str) -> None:
     period = Period.of("2026-01-05", "2026-01-06", "1d")
     frame = pd.DataFrame({"same": [7], **{role: [7] for role in ROLES}})
     names = {"time": "time", one: "same", other: "same"}

@@ -147,7 +147,7 @@ def test_a_runner_that_is_not_there(runner: str) -> None:
     assert str(caught.value).endswith("did you mean flink?") == (runner == "flnk")
 
 
-def test_a_word_that_beam_does_not_know() -> None:
+def test_an_unknown_beam_option_gets_a_suggestion() -> None:
     with pytest.raises(UnknownArgument) as caught:
         check_words("direct", ["--direct_num_worker=2"])
     assert "--direct_num_workers" in caught.value.known

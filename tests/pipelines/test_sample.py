@@ -36,7 +36,7 @@ DIGEST = "c3e9d1276ffc81b5"
 """Integers alone make the plays, so this holds on every machine; a change of the generator changes it."""
 
 
-def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+def test_a_sample_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = command("sample", "--folder", tmp_path / "file")
     assert done.status == 2 and "cannot be written" in done.err

@@ -63,7 +63,7 @@ def test_csv_with_and_without_items(tmp_path: Path, text: str, items: str | None
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_every_mechanism(tmp_path: Path, name: str) -> None:
+def test_every_mechanism_selects_with_its_own_parameters_only(tmp_path: Path, name: str) -> None:
     """With its own parameters only: what it needs is told, what it lacks is refused."""
     path = write(tmp_path / "counts.npy", npy([900, 800, 700, *range(20)]))
     own = {field.name for field in fields(MECHANISMS[name])}
@@ -83,7 +83,7 @@ def test_every_mechanism(tmp_path: Path, name: str) -> None:
         assert refused.status == 2 and f"--{parameter} does not apply to {name}" in refused.err
 
 
-def test_edges(tmp_path: Path) -> None:
+def test_select_takes_a_single_count_and_all_ties(tmp_path: Path) -> None:
     assert indices(select(write(tmp_path / "one.npy", npy([7])), k=1)) == [0]
     assert sorted(indices(select(write(tmp_path / "ties.npy", npy([0, 0, 0])), k=3))) == [0, 1, 2]
 
@@ -118,7 +118,9 @@ def test_edges(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("keyed", [False, True])
-def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: str, keyed: bool) -> None:
+def test_invalid_counts_are_refused_without_showing_them(
+    tmp_path: Path, name: str, content: bytes | str, message: str, keyed: bool
+) -> None:
     repeat = {"release_key": "env:PRIVATE_TOPK_TEST_KEY", "release_id": "r"} if keyed else {}
     done = select(write(tmp_path / name, content), k=1, **repeat)
     assert done.status == 2 and done.out == "" and done.err.count("\n") == 1
@@ -127,7 +129,7 @@ def test_bad_counts(tmp_path: Path, name: str, content: bytes | str, message: st
     assert not any(word in said for word in ("917", "apple")), "a message that shows data"
 
 
-def test_is_the_plain_call(tmp_path: Path) -> None:
+def test_select_equals_the_plain_call_of_the_mechanism(tmp_path: Path) -> None:
     """At an epsilon where only one answer is left, whatever the bits."""
     path = write(tmp_path / "counts.npy", npy([5, 500, 50, 5000]))
     plain = Joint(epsilon=100.0)(np.array([5, 500, 50, 5000]), 3, RandomBits.fresh())

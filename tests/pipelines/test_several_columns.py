@@ -125,7 +125,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("ending", "output"), FORMS)
-def test_one_answer_whatever_the_formats(ending: str, output: str) -> None:
+def test_items_of_several_columns_rank_the_same_in_every_format(ending: str, output: str) -> None:
     assert run(output="once.jsonl").status == 0
     path, rows = Path(f"in{ending}"), rows_of(PAIRS)
     if ending == ".avro":
@@ -436,7 +436,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_before_any_work(case: str) -> None:
+def test_invalid_lists_of_columns_are_refused_before_any_work(case: str) -> None:
     change, said = REFUSED[case]
     Path("items.txt").write_text("a\nb\n")
     Path("g.csv").write_text("Window,x\n1,2\n1,3\n1,4\n1,5\n1,6\n")
@@ -459,7 +459,7 @@ def test_a_name_that_is_none_in_avro_is_refused_for_avro_alone() -> None:
     assert published("one.csv")[0]["item"] == "a", "quotes name one column with a comma"
 
 
-def test_in_python_what_cannot_be_is_refused() -> None:
+def test_invalid_lists_of_columns_are_refused_in_python() -> None:
     rows = pl.DataFrame(rows_of(PAIRS))
     refused: list[tuple[dict[str, Any], Any, str]] = [
         ({"item": ["country", "rank"]}, PAIRS, "item has a column rank"),
@@ -597,7 +597,7 @@ def test_a_ranking_without_its_manifest_is_shown_all_the_same() -> None:
     assert '"a,b", c' in command("show", "out.csv").out
 
 
-def test_streams_of_files() -> None:
+def test_a_stream_of_files_ranks_items_of_several_columns() -> None:
     pairs = PAIRS[:4]
     write(Path("list.csv"), [{"country": country, "title": title} for country, title in pairs])
     Path("in").mkdir()
@@ -668,7 +668,7 @@ def test_published_columns_keep_what_looks_like_a_number() -> None:
     assert [field["name"] for field in table_schema(shape)["fields"]] == list(rows[0])
 
 
-def test_no_name_of_what_is_published_beside_them_is_free() -> None:
+def test_a_column_named_like_a_published_field_is_refused() -> None:
     everything = Shape(grouped=True, weighed=True, others=True)
     for name in {*fields_of(everything), *json.loads(message_of(Ranking(WindowBounds(), (), 1, "set"), "r"))}:
         for role in {"item", "group"} - {name}:
@@ -676,7 +676,7 @@ def test_no_name_of_what_is_published_beside_them_is_free() -> None:
                 Columns(**{"item": "other", role: (name, "x")})
 
 
-def test_a_single_column_is_as_it_was() -> None:
+def test_a_list_of_one_column_equals_a_single_column() -> None:
     """Also where its texts look like those of several columns, and under a list of one name."""
     items = ['["a","b"]', "a, b", '"a"']
     rows = pl.DataFrame([{"user": f"u{n} {m}", "item": item} for n, item in enumerate(items) for m in range(9 - 2 * n)])
@@ -695,7 +695,7 @@ def test_unknown_items_of_several_columns() -> None:
     assert set(found.items) == set(PAIRS[:3])
 
 
-def test_windows_are_declared_with_several_columns_too() -> None:
+def test_windows_are_declared_with_items_of_several_columns() -> None:
     days = Period.of("2026-01-05", "2026-01-07", "1d")
     rows = pl.DataFrame({"user": ["u", "v"], "a": ["x", "x"], "b": ["y", "y"], "time": ["2026-01-05", "2026-01-06"]})
     found = rank(rows, 1, "joint", [("x", "y")], epsilon=1, item=["a", "b"], period=days)

@@ -72,7 +72,7 @@ def run(*more: str) -> Done:
     )
 
 
-def test_nothing_is_looked_at_or_charged_before_the_input_is_said_to_be_complete(folder: Path) -> None:
+def test_nothing_is_read_or_charged_before_the_success_file_exists(folder: Path) -> None:
     """The input is no CSV, which nobody sees before the marker is there."""
     (folder / "plays" / "2026-01-05.csv").write_bytes(b"\xff\xfe half of an upload")
     done = run("--success-file", "plays/_SUCCESS")

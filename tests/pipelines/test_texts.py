@@ -22,7 +22,7 @@ def test_numbers_are_the_decimals_that_are_written(text: str, value: Fraction) -
 
 
 @pytest.mark.parametrize("text", NOT_NUMBERS)
-def test_what_is_no_number(text: str) -> None:
+def test_a_text_that_is_not_a_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a number"):
         number(text)
     with pytest.raises(ValueError, match="must be a whole number"):
@@ -35,12 +35,12 @@ def test_numbers_without_an_end_stay_for_the_rules_to_refuse() -> None:
 
 
 @pytest.mark.parametrize("text", ["1.0", "1e3", "9" * 19, "1.", "0b1"])
-def test_what_is_no_whole_number(text: str) -> None:
+def test_a_text_that_is_not_a_whole_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a whole number"):
         whole(text)
 
 
-def test_fractions() -> None:
+def test_fractions_are_read_exactly_or_refused() -> None:
     assert [fraction(text) for text in ("3/5", "0.6", " 1 ", "0", "-1/2")] == [
         Fraction(3, 5),
         Fraction(3, 5),
@@ -53,7 +53,7 @@ def test_fractions() -> None:
             fraction(text)
 
 
-def test_lengths() -> None:
+def test_durations_and_calendar_lengths_are_read_or_refused() -> None:
     assert [duration(text) for text in ("7d", "90m", "1 h", "2w", "1s")] == [
         timedelta(7),
         timedelta(minutes=90),
@@ -81,7 +81,7 @@ def test_lengths() -> None:
         ("2026-01-05+01:00", datetime(2026, 1, 4, 23, tzinfo=UTC)),
     ],
 )
-def test_moments(text: str, value: datetime) -> None:
+def test_dates_and_times_are_read_with_their_time_zone(text: str, value: datetime) -> None:
     assert moment(text) == value and (moment(text).tzinfo is None) == (value.tzinfo is None)
 
 
@@ -108,12 +108,12 @@ def test_moments(text: str, value: datetime) -> None:
         "２026-01-05",
     ],  # noqa: RUF001
 )
-def test_what_is_no_moment_on_any_python(text: str) -> None:
+def test_a_text_that_is_not_a_date_or_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a date or time such as 2026-01-05"):
         moment(text)
 
 
-def test_words_and_texts() -> None:
+def test_choices_and_printable_texts_are_checked() -> None:
     assert OneOf("s", "ms")("ms") == "ms" and printable_text("a b") == "a b"
     with pytest.raises(ValueError, match="must be one of s, ms; got 'S'"):
         OneOf("s", "ms")("S")

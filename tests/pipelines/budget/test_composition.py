@@ -126,7 +126,7 @@ def test_gaussians_chosen_by_earlier_ones_are_one_gaussian() -> None:
         assert float(gaussian_epsilon(2 * Fraction(rho), Fraction(stated))) == pytest.approx(epsilon, rel=1e-6)
 
 
-def test_a_share_of_gaussians_is_of_all_that_is_gaussian() -> None:
+def test_the_gaussian_share_covers_mechanism_and_counts_if_both_are_gaussian() -> None:
     """Of weighted-gaussian with its rest; of counts beside it that are; and of nothing else."""
     total = Total(Fraction(1), MICRO)
 
@@ -141,7 +141,7 @@ def test_a_share_of_gaussians_is_of_all_that_is_gaussian() -> None:
     assert "gaussian" not in {*shared("gaussian", CountBudget(1)), *shared("restricted-normal")}
 
 
-def test_exponential_mechanisms_get_more() -> None:
+def test_exponential_mechanisms_get_a_larger_share_than_other_pure_ones() -> None:
     total = Total(Fraction(1), MICRO)
     joint, flipped = shares(ranged, total, 52), shares(pure, total, 52)
     assert best_share(joint).accounting == "zcdp" and best_share(flipped).accounting == "optimal"
@@ -240,7 +240,7 @@ def test_dp_accounting_agrees() -> None:
     assert one.self_compose(windows).get_epsilon_for_delta(1e-6) == pytest.approx(1, abs=0.02)
 
 
-def test_fractions_of_delta_are_spent_once() -> None:
+def test_half_of_delta_covers_the_deltas_that_add_up() -> None:
     """Half of the total pays for what of the n deltas adds up: all of them, but under zCDP no more than the rests."""
     kind, edge = MECHANISMS["limit-domain"], 1 + Fraction(1, 2**50)
     for price in (lambda e, d: kind(e, d).cost(3), Cost):

@@ -80,7 +80,7 @@ def test_a_decimal_names_the_same_draw_as_its_float() -> None:
 
 
 @pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e999999999", "1e-999999999", "0", "-0", "1" * 400])
-def test_what_no_float_reaches_stays_a_float(text: str) -> None:
+def test_a_decimal_beyond_all_floats_stays_a_float(text: str) -> None:
     assert isinstance(decimal(text), float)
 
 
@@ -115,7 +115,7 @@ def test_shares_never_sum_to_more_than_the_decimal(epsilon: str, windows: int, h
         assert (shared.mechanism, shared.counts) == (JOINT(total), counts), "the total itself"
 
 
-def test_the_others_have_their_part_of_every_share() -> None:
+def test_the_sum_of_others_gets_its_part_of_every_share() -> None:
     shared = share_out(JOINT(4), 3, CountBudget(2, others=1), composition=Composition("user", 4))
     assert shared.privacy.total == Total(Fraction(7))
     assert (shared.mechanism, shared.counts) == (JOINT(1.0), CountBudget(0.5, others=0.25))
@@ -127,7 +127,7 @@ def test_the_others_have_their_part_of_every_share() -> None:
 @pytest.mark.parametrize("epsilon", ["1e-100", "1e6"])
 @pytest.mark.parametrize("delta", ["0.999999", "1e-100"])
 @pytest.mark.parametrize("windows", [1, 100, 10**15])
-def test_arithmetic_ends_at_every_edge(epsilon: str, delta: str, windows: int) -> None:
+def test_shares_are_found_at_extreme_budgets_and_numbers_of_windows(epsilon: str, delta: str, windows: int) -> None:
     mechanism = JOINT(Fraction(epsilon))
     split = Split(mechanism, 3, None, Fraction(delta))
     found = shares(split.price, split.spendable, windows)

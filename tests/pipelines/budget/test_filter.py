@@ -95,7 +95,7 @@ def test_no_adversary_of_many_costs_more_than_the_budget(epsilon: str, delta: st
     assert not budget.total.delta or max(costs) > budget.total.delta / 4, "or this means nothing"
 
 
-def test_releases_that_add_up_take_the_better_sum_and_others_their_rhos() -> None:
+def test_pure_releases_fit_by_the_better_sum_and_others_by_rho() -> None:
     budget = Budget("plays", "user", Total(Fraction(1), Fraction("1e-6"), Fraction("5e-7")))
     assert budget.rho == rho_within(Fraction(1), Fraction("5e-7"))
     large, small = Cost(Fraction(1), Fraction(0)), Cost(Fraction(1, 20), Fraction(0), Fraction(1, 3200))

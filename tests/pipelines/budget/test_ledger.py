@@ -37,7 +37,7 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     assert [entry.release_id for entry in ledger.read("plays").charges] == ["a", "b", "c", "d"]
 
 
-def test_what_is_read_is_what_was_charged(url: str) -> None:
+def test_a_charge_reads_back_as_it_was_made(url: str) -> None:
     ledger, before = Ledger(url), datetime.now(UTC).replace(microsecond=0)
     ledger.create(budget("1", "1e-6", "user", neighbours="replace-one"))
     asked = request(
@@ -165,7 +165,7 @@ def test_neighbours_are_not_mixed(url: str) -> None:
         ledger.charge(request("a"))
 
 
-def test_what_is_missing_is_named(url: str) -> None:
+def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
     ledger = Ledger(url)
     with pytest.raises(InvalidArgument, match="budget create"):
         ledger.read()
@@ -241,7 +241,7 @@ def test_no_default_isolation_lets_a_charge_read_what_is_stale(
     assert at_once(given) == ["1", "1/2"] + ["over 2"] * 6
 
 
-def test_urls_that_are_none_and_passwords_that_stay_hidden(tmp_path: object) -> None:
+def test_invalid_database_urls_are_refused_and_passwords_hidden(tmp_path: object) -> None:
     with pytest.raises(InvalidArgument, match="ledger must be a database URL"):
         Ledger("budget.db")
     with pytest.raises(InvalidArgument, match="its driver is not installed"):

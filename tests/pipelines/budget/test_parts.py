@@ -94,7 +94,7 @@ def test_a_ledger_refuses_windows_that_cut_through_those_of_bounded_users(
     books.charge(request("again", WEEKS, bounds[1]))
 
 
-def test_windows_within_others_are_refused_by_whose_users_are_bounded(tmp_path: Path) -> None:
+def test_nested_windows_are_refused_if_users_of_the_outer_are_bounded(tmp_path: Path) -> None:
     """Of a week's rows the month holds them all: the month is cut by the week, and not the week by the month."""
     books = ledger(tmp_path)
     books.charge(request("weekly", WEEKS, 2))
@@ -114,7 +114,7 @@ def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path)
         books.charge(replace(request("sliding", sliding, 2), unit="user"))
 
 
-def test_swap_covers_it(tmp_path: Path) -> None:
+def test_replace_one_allows_windows_that_cut_through_each_other(tmp_path: Path) -> None:
     books = ledger(tmp_path, "replace-one")
     for report, windows in (("weekly", WEEKS), ("across", CUTTING), ("month", MONTH)):
         books.charge(request(report, windows, 2, "replace-one"))

@@ -54,7 +54,7 @@ def span(start: datetime, end: datetime) -> Windows:
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
 @pytest.mark.parametrize("seed", nightly_but(range(6), 0, 1))
-def test_what_is_reserved_can_be_spent_and_all_stays_within_the_budget(tmp_path: Path, seed: int, delta: str) -> None:
+def test_reservations_can_be_spent_and_totals_stay_within_the_budget(tmp_path: Path, seed: int, delta: str) -> None:
     """Reports and others in any order, each asking until nothing is left, with a renewal in between."""
     state = np.random.RandomState(seed)
     kinds = list(KINDS.values())[: 5 if Fraction(delta) else 2]

@@ -54,7 +54,7 @@ def test_a_dataset_is_read_as_by_its_first_charge(ledger: Ledger, field: str) ->
     assert len(ledger.read().charges) == 2 and dict(ledger.read().charges[0].rows) == ROWS
 
 
-def test_what_the_first_charge_left_open_is_settled_by_the_next(ledger: Ledger) -> None:
+def test_columns_left_open_by_the_first_charge_are_fixed_by_the_next(ledger: Ledger) -> None:
     """All rows at once need no time column, and a job of one's own may name none."""
     ledger.charge(request("a job"))
     ledger.charge(request("all rows", {"user_column": "user"}))

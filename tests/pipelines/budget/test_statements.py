@@ -35,7 +35,7 @@ def some_costs(state: np.random.RandomState, adding: bool) -> list[Cost]:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
-def test_what_is_spent_is_the_least_budget_that_lets_it_through(seed: int, delta: str) -> None:
+def test_the_stated_spending_is_the_least_sufficient_budget(seed: int, delta: str) -> None:
     state = np.random.RandomState(seed)
     budget = Budget.of("plays", 9, Fraction(delta), unit="user")
     if not budget.rho:
@@ -51,7 +51,7 @@ def test_what_is_spent_is_the_least_budget_that_lets_it_through(seed: int, delta
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_left_fits_and_no_more(seed: int) -> None:
+def test_the_stated_rest_fits_and_no_more(seed: int) -> None:
     budget = Budget.of("plays", 2, Fraction("1e-6"), unit="user")
     spent = Cost.sum((1, cost) for cost in some_costs(np.random.RandomState(seed), adding=bool(seed % 2)))
     left = budget.left(spent)
@@ -121,7 +121,7 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
 
 
-def test_what_a_user_of_all_windows_has_is_the_sum_over_windows_and_periods(
+def test_the_cost_over_all_windows_adds_up_over_releases_and_renewals(
     place: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Of one release it is what its manifest says; of two, and across a renewal, both, by zCDP where that is less."""
@@ -142,7 +142,7 @@ def test_what_a_user_of_all_windows_has_is_the_sum_over_windows_and_periods(
 
 
 @pytest.mark.parametrize(("remaining", "binds"), [(1, "epsilon"), (47, "rho")])
-def test_so_many_further_releases_fit_and_no_larger_ones(
+def test_the_stated_share_of_further_releases_is_the_largest_that_fits(
     remaining: int, binds: str, place: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """By adding up one is largest, by zCDP many are; what is said of each is spent so many times, and no more."""

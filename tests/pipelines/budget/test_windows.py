@@ -110,12 +110,12 @@ def test_a_period_s_overlap_bounds_that_of_each_window_and_is_reached(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_written_is_read(seed: int) -> None:
+def test_windows_read_back_as_written(seed: int) -> None:
     windows = Windows.of(some_period(np.random.RandomState(3000 + seed)))
     assert Windows.read(json.dumps(windows.plain())) == windows
 
 
-def test_regular_windows_are_written_as_ever() -> None:
+def test_regular_windows_keep_their_stored_form() -> None:
     """So that the rows of a ledger made before calendars were known are read, and their repeats recognised."""
     week = 7 * 86_400_000_000
     monday = microseconds(datetime(2026, 1, 5, tzinfo=UTC))
@@ -161,6 +161,6 @@ def test_a_calendar_is_written_by_its_moments() -> None:
         '["a",1,2,3,4]',
     ],
 )
-def test_what_is_no_windows_is_refused(text: str) -> None:
+def test_a_text_that_holds_no_windows_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Windows.read(text)

@@ -90,7 +90,7 @@ def test_people_are_told_local_times(folder: Path) -> None:
     }
 
 
-def test_stream(folder: Path) -> None:
+def test_a_dry_run_of_a_stream_answers_in_json(folder: Path) -> None:
     (folder / "in").mkdir()
     write(folder / "in" / "rows.jsonl", '{"user": "a", "item": "tea", "time": "2026-03-28"}\n')
     asked = ["--input", "in/*.jsonl", "--output", "windows", "--clock", "event", *ASKED, *WEEK]
@@ -133,7 +133,7 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     assert set(charges[0]) <= named("budget history")
 
 
-def test_what_needs_no_rows(folder: Path) -> None:
+def test_commands_without_rows_answer_in_json(folder: Path) -> None:
     drawn = answer("select", "--counts", "counts.npy", "--mechanism", "joint-set", "--k", "2", "--epsilon", "1")
     assert set(drawn) == {"mechanism", "k", "returned", "rows"} <= named("select")
     assert drawn["returned"] == 2 and drawn["rows"][0]["rank"] is None
@@ -187,7 +187,7 @@ def test_a_check_of_an_audit() -> None:
 
 
 @pytest.mark.long
-def test_the_sample(folder: Path) -> None:
+def test_the_sample_answers_in_json_with_its_files(folder: Path) -> None:
     found = answer("sample", "--folder", "sample")
     assert all(set(one) == {"path", "holds"} <= named("sample") and Path(one["path"]).exists() for one in found)
 

@@ -40,7 +40,7 @@ def test_a_planted_defect_is_found(defect: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.long
-def test_a_right_path_passes_through_beam_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_audit_passes_a_correct_mechanism_through_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users, amounts with counts, and groups of which two change: three cases of thirteen, and a test of the noise."""
     whole = cases_of(["laplace"])
     wanted = [("users", "add-remove", True), ("amounts", "replace-one", True), ("groups", "replace-one", False)]
@@ -99,6 +99,6 @@ sink: {output: 'out-{start}.csv'}
         (["--draw=3"], "did you mean --draws?"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(words: list[str], said: str) -> None:
+def test_invalid_options_of_an_audit_are_refused(words: list[str], said: str) -> None:
     done = command("audit", *words)
     assert done.status == 2 and said in done.err and done.out == "", done

@@ -69,7 +69,7 @@ def checked(*words: str, rows: str = "rows.parquet") -> Done:
     return command("run", "--input", rows, *ASKED, "--dry-run", *words)
 
 
-def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
+def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
     before = sorted(path.name for path in folder.iterdir())
     done = checked()
     assert done.status == 0 and done.err == ""
@@ -90,13 +90,13 @@ def test_it_says_what_a_run_would_do_and_does_nothing(folder: Path) -> None:
     assert SECRET not in done.out and sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_without_windows_none_is_spoken_of(folder: Path) -> None:
+def test_a_dry_run_without_windows_mentions_none(folder: Path) -> None:
     words = ["run", "--input", "rows.parquet", *ASKED[:10], "--dry-run"]
     assert "privacy  epsilon 1 for one user's rows\n" in command(*words).out
     assert "over one window; of it epsilon 1 for one user's rows\n" in command(*words, "--privacy-unit", "user").out
 
 
-def test_the_same_is_said_of_any_rows(folder: Path) -> None:
+def test_a_dry_run_does_not_depend_on_the_rows(folder: Path) -> None:
     """Neighbours, rows that have nothing in common, and none at all read alike: only names are told."""
     head = "user,item,time\n"
     kinds: dict[str, list[Any]] = {
@@ -112,7 +112,7 @@ def test_the_same_is_said_of_any_rows(folder: Path) -> None:
         assert len(said) == 1
 
 
-def test_what_would_be_refused_is_refused(folder: Path) -> None:
+def test_a_dry_run_refuses_what_a_run_refuses(folder: Path) -> None:
     assert "matches no file" in checked(rows="none.parquet").err
     assert "'who' is no column of rows.parquet" in checked("--user-column", "who").err
     write(folder / "out.csv", "in the way")
@@ -136,7 +136,7 @@ def test_a_ledger_is_asked_and_not_charged(folder: Path) -> None:
 class TestTheOperatorsLook:
     """What is wrong with rows is told, to those who may see them, on stderr, and coarsely."""
 
-    def test_nothing_is_wrong(self, folder: Path) -> None:
+    def test_good_rows_are_counted_by_order_of_magnitude(self, folder: Path) -> None:
         done = checked("--show-dropped-rows")
         assert "in the input: 100 or more" in done.err and "outside the period: fewer than 100" in done.err
         assert "operator only, never publish" in done.err and SECRET not in done.err + done.out
@@ -175,7 +175,7 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows").err
         assert said in told, told
 
-    def test_items_that_are_others_altogether(self, folder: Path) -> None:
+    def test_wholly_different_items_are_reported_as_pure_noise(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))
         told = checked("--show-dropped-rows").err
         assert "not in domain: 100 or more, all" in told and "compare the spelling" not in told
@@ -190,7 +190,7 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows").err
         assert "not in domain: fewer than 100\n" in told and "no row is left" not in told
 
-    def test_days_without_rows(self, folder: Path) -> None:
+    def test_the_number_of_days_without_rows_is_reported(self, folder: Path) -> None:
         write(folder / "rows.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])
         assert "fewer than 100 rows: " in (told := checked("--show-dropped-rows").err) and "of 14" in told
 
@@ -213,7 +213,7 @@ class TestTheOperatorsLook:
         for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in domain: 1"):
             assert line in told
 
-    def test_it_agrees_with_what_a_run_leaves_out(self, folder: Path) -> None:
+    def test_a_dry_run_counts_dropped_rows_as_a_run_does(self, folder: Path) -> None:
         odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "gin", "time": int(START.timestamp())}]
         write(folder / "rows.parquet", [*rows_of(), *odd * 3])
         words = ["run", "--input", "rows.parquet", *ASKED, "--show-dropped-rows", "--exact-counters", "--quiet"]
@@ -221,7 +221,7 @@ class TestTheOperatorsLook:
         told = command(*words, "--dry-run", "--overwrite").err
         assert "null: 3" in told and "not in domain: 3" in told
 
-    def test_it_agrees_on_groups_and_amounts(self, folder: Path) -> None:
+    def test_a_dry_run_counts_dropped_groups_and_amounts_as_a_run_does(self, folder: Path) -> None:
         """A row is dropped once, for the first reason: with no amount above zero, in no group, outside the domain."""
         row = {"user": "a", "item": "Tea", "time": int(START.timestamp()), "group": "FR", "amount": 2.0}
         odd = [{"amount": 0.0}, {"amount": -1.0, "group": "XX"}, {"group": "XX", "item": "gin"}, {"item": "gin"}]
@@ -249,7 +249,7 @@ class TestTheOperatorsLook:
         ran = command(*words, "--quiet").err
         assert "amount not above zero 2, not in domain 1, not in groups 1" in ran, ran
 
-    def test_streams_and_ranges(self, folder: Path) -> None:
+    def test_data_quality_of_a_range_is_told_and_of_a_stream_refused(self, folder: Path) -> None:
         spec = Question(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
@@ -276,11 +276,11 @@ class TestRowsExpected:
         assert done.status == 2 and "nothing was done; --dry-run --show-dropped-rows tells" in done.err
 
     @pytest.mark.parametrize("least", ["0", "-1", "many", "1.5"])
-    def test_it_is_a_whole_number(self, folder: Path, least: str) -> None:
+    def test_a_minimum_of_rows_must_be_a_whole_number(self, folder: Path, least: str) -> None:
         done = command("run", "--input", "rows.parquet", *ASKED, f"--expect-rows-at-least={least}")
         assert done.status == 2 and "--expect-rows-at-least must be a whole number" in done.err
 
-    def test_nothing_is_charged(self, folder: Path) -> None:
+    def test_too_few_rows_are_refused_before_the_charge(self, folder: Path) -> None:
         url = "sqlite:///budget.db"
         command("budget", "create", "--ledger", url, "--dataset", "plays", "--epsilon", "4")
         books = ["--ledger", url, "--dataset", "plays", "--expect-rows-at-least", "601"]
@@ -288,7 +288,7 @@ class TestRowsExpected:
         assert "used by 0 charges" in command("budget", "show", "--ledger", url).out
 
 
-def test_a_stream_is_checked_too(folder: Path) -> None:
+def test_a_dry_run_of_a_stream_publishes_nothing(folder: Path) -> None:
     words = ["stream", "--input", "rows.parquet", *ASKED, "--output", "out/", "--dry-run"]
     words.remove("out.csv")
     words.remove("--output")

@@ -27,7 +27,7 @@ def preview(*more: str, **settings: object) -> str:
     return done.out
 
 
-def test_one_setting_whole() -> None:
+def test_a_preview_states_question_results_and_recommendation() -> None:
     said = preview(
         k=3, epsilon=1, delta=1e-6, mechanism="joint,cdp-peeling,restricted-normal", privacy_unit="user", horizon=10
     )
@@ -107,7 +107,7 @@ def test_of_several_mechanisms_the_command_has_what_the_best_one_takes() -> None
     assert "--kbar" not in words and ("--skew" in words) == (words[1] == "joint")
 
 
-def test_what_is_solved_for_is_in_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solved_parameter_is_in_the_printed_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
     said = preview(k=3, recall=0.9, mechanism="peeling", window="7d", from_="2026-01-05", to="2026-02-02")
     asked = asked_of_a_run(*words_in(said))
@@ -130,7 +130,7 @@ def test_nothing_is_recommended_where_the_best_is_noise() -> None:
     assert "Nothing here is worth publishing: the best, " in said and "Take " not in said and "In a run" not in said
 
 
-def test_a_comma_in_a_number_is_told() -> None:
+def test_a_decimal_comma_is_refused_with_the_right_form() -> None:
     done = command("preview", *options(zipf=1, users=900, k=3, epsilon=1, items_per_user="7,5"))
     said = "--items-per-user must be a number, got '7,5': one number, decimals with a point: 100.00"
     assert done.status == 2 and said in done.err
@@ -160,7 +160,7 @@ def test_several_settings_as_a_table() -> None:
     assert "* the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
 
 
-def test_json() -> None:
+def test_a_preview_in_json_has_recommendation_and_settings() -> None:
     one = json.loads(preview("--json", k=3, epsilon=1, mechanism="joint"))
     assert one["recommended"] == "joint" and one["mechanisms"][0]["draws"] == 20
     many = json.loads(preview("--json", k="3,4", epsilon=1, mechanism="joint"))
@@ -180,7 +180,7 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
     assert found["mechanisms"][0]["parameters"]["epsilon"] == 0.25
 
 
-def test_plan_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_with_a_shape_recommends_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
     plan = options(
         mechanism="joint",

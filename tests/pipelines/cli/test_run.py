@@ -144,7 +144,7 @@ print(len(sys.modules))
         ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"],
     ],
 )
-def test_what_needs_no_beam_loads_nothing_heavy(folder: Path, words: list[str]) -> None:
+def test_commands_without_beam_load_no_heavy_module(folder: Path, words: list[str]) -> None:
     """Modules are counted, and no time is taken: some 400 today, 2,200 with Beam."""
     write(folder / "counts.csv", "item,count\napple,3\nbanana,1\n")
     done = subprocess.run([sys.executable, "-c", HELP, *words], capture_output=True, text=True, timeout=600)
@@ -201,7 +201,7 @@ def test_help_says_what_epsilon_is_in_each_command() -> None:
         assert f"--epsilon E required: {text}" in shown.replace("privacy budget ", "")
 
 
-def test_a_window_that_lacks_something_is_told_once(folder: Path) -> None:
+def test_an_incomplete_window_is_refused_in_one_message(folder: Path) -> None:
     done = run("--slide=1d", "--from=2026-01-05", "--to=2026-01-12")
     assert done.status == 2 and done.err.startswith("private-topk: --slide needs --window")
 
@@ -221,7 +221,7 @@ def test_mechanisms_names_the_parameters_of_each() -> None:
         assert f"    {needs}" in shown
 
 
-def test_dropped_rows_are_told_to_who_asks(tmp_path: Path) -> None:
+def test_dropped_rows_are_reported_on_request(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("user,item\na,tea\nb,\n,tea\nc,coal\n")
     (tmp_path / "items.txt").write_text("tea\ncake\n")
     asked = [
@@ -354,7 +354,7 @@ def test_windows_and_groups_without_a_row_are_told_where_dropped_rows_are(
     assert on_a_terminal(*settled(days))[2].endswith("20260116T000000Z--20260117T000000Z and more\n")
 
 
-def test_a_stream_and_a_report_tell_a_terminal_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of rows that were all late, and of an item that rises by nothing: there rows are left."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "items.txt", "tea\ncake\nscone\n")

@@ -145,7 +145,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "two/a.csv", "apart.csv"], "two/a.csv has epsilon 1.0, apart.csv has epsilon 2.0: show them apart"),
     ],
 )
-def test_what_cannot_be_shown(
+def test_an_unshowable_file_or_option_is_refused(
     words: list[str], message: str, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -174,7 +174,7 @@ def test_what_cannot_be_shown(
     assert done.status == 2 and message in done.err and done.out == ""
 
 
-def test_what_steers_a_terminal_is_written_out(tmp_path: Path) -> None:
+def test_terminal_control_characters_are_escaped(tmp_path: Path) -> None:
     rows = {
         "window_start": None,
         "window_end": None,

@@ -58,7 +58,7 @@ def endless(*more: str) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
-def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, status: int, word: str) -> None:
+def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
     before = {path.name for path in folder.iterdir()}
     # A test runner's workers ignore SIGINT, which a child would inherit.
@@ -81,7 +81,7 @@ def test_a_signal_ends_a_run_with_a_true_sentence(folder: Path, sent: str, statu
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_none_of_a_runs_business(folder: Path, closed: str) -> None:
+def test_a_run_publishes_the_same_with_closed_standard_streams(folder: Path, closed: str) -> None:
     """As below some services: what is printed goes nowhere, and not into a file that has got the stream's number."""
     asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --release-key file:key"
     words = f"run {asked} --release-id r --output"
@@ -160,7 +160,7 @@ def report(folder: Path, release: Release) -> Report:
     return Report(spec, Files(str(folder / "in" / "rows.csv"), Columns(time="time")), ToFolder(str(folder / "out")))
 
 
-def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> None:
+def test_only_published_windows_of_the_release_are_counted(folder: Path) -> None:
     """Of this release only, and only where the ranking stands beside its manifest."""
     asked = report(folder, Release(ReleaseKey.parse("file:key"), "r"))
 
@@ -199,7 +199,9 @@ def test_windows_that_are_published_are_counted_and_no_others(folder: Path) -> N
         (KeyboardInterrupt(), 130, "private-topk: interrupted\n"),
     ],
 )
-def test_every_end_has_its_status(capsys: pytest.CaptureFixture, error: BaseException, status: int, said: str) -> None:
+def test_every_kind_of_error_has_its_exit_status(
+    capsys: pytest.CaptureFixture, error: BaseException, status: int, said: str
+) -> None:
     def end() -> None:
         raise error
 

@@ -50,7 +50,7 @@ GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
 
 
-def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
+def test_joint_is_best_for_wide_gaps_and_noise_is_reported() -> None:
     """Three shapes: wide gaps, where a joint draw is sure; close counts at a tiny budget; many items and a delta."""
     wide = preview(GAPS, 5, 0.1)
     assert wide.best.name == "joint" and wide["joint"].recall.value > wide["peeling"].recall.high
@@ -62,7 +62,7 @@ def test_gaps_are_for_joint_and_noise_is_called_noise() -> None:
     assert "to 100 are noise" in many.reasons()[2] and "It beats joint" in many.reasons()[3]
 
 
-def test_a_range_is_over_all_curves_with_the_reaches() -> None:
+def test_a_recall_range_covers_all_curves_with_the_declared_reaches() -> None:
     """Those that are steeper and flatter are told in any case; a declared exponent has the noise of a draw alone."""
     shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 2000, 20_000)
     alone = replace(shape, reaches=())
@@ -105,7 +105,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     assert unknown.items == 55
 
 
-def test_a_question_that_nobody_answers_is_refused() -> None:
+def test_a_question_without_an_applicable_mechanism_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="delta must be given for limit-domain"):
         preview(GAPS, 3, 1.0, unknown_domain=True, mechanism=("limit-domain",))
     with pytest.raises(InvalidArgument, match="at most the number of items, got k = 56 and 55"):
@@ -185,13 +185,13 @@ def test_recall_decides_then_order_then_purity() -> None:
     assert "It beats b" in " ".join(reasons(_ordered([a, b])))
 
 
-def test_places_in_words() -> None:
+def test_ranks_are_written_as_ranges() -> None:
     assert _ranges([3]) == "Rank 3"
     assert _ranges([8, 9, 10]) == "Ranks 8 to 10"
     assert _ranges([1, 3, 4, 7]) == "Ranks 1, 3 to 4 and 7"
 
 
-def test_advice_holds_where_it_is_taken() -> None:
+def test_following_the_advice_reaches_half_of_the_top_k() -> None:
     """Half of the top k is found with the k and the users that are named, and not with one more or less."""
     shape, names = Zipf(1.0, 300, 1000, 5), ("peeling", "cdp-peeling")
     found = preview(shape, 20, 0.4, 1e-6, mechanism=["peeling"])
@@ -260,7 +260,7 @@ def test_json_holds_all_of_it() -> None:
     assert plain["left_out"]["gaussian"].startswith("delta must be given for gaussian")
 
 
-def test_a_notebook_and_other_tools_have_it() -> None:
+def test_a_preview_is_available_to_notebooks_and_data_frames() -> None:
     found = preview(GAPS, 3, 1.0, mechanism=["joint", "joint-set"], draws=20)
     assert repr(found).startswith("Preview(k=3, epsilon=1, best=") and "<pre>" in found._repr_html_()
     frame = found.to_polars()
@@ -274,7 +274,7 @@ def test_a_notebook_and_other_tools_have_it() -> None:
     assert {"group": rows[0]["group"], **next(iter(by_group.previews.values())).to_rows()[0]} == rows[0]
 
 
-def test_what_people_type() -> None:
+def test_mistyped_arguments_of_preview_are_refused_with_suggestions() -> None:
     found = preview(GAPS, 3, 1.0, mechanism="joint", draws=20)
     assert [outlook.name for outlook in found] == ["joint"] and len(found) == 1
     with pytest.raises(KeyError):
@@ -348,7 +348,7 @@ def test_advice_is_of_the_object_that_was_asked_for() -> None:
     assert re.search(r"with k = \d+; or with \d+ times the users", found.reasons()[-1])
 
 
-def test_it_is_a_name_of_the_package() -> None:
+def test_preview_is_exported_by_the_package() -> None:
     assert private_topk.preview is preview
 
 
@@ -369,7 +369,7 @@ def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1])
-def test_groups_of_nobody_are_refused(wrong: int) -> None:
+def test_an_invalid_number_of_groups_per_user_is_refused(wrong: int) -> None:
     with pytest.raises(InvalidArgument, match="groups_per_user"):
         preview(GAPS, 5, 1.0, groups_per_user=wrong)
 
@@ -412,7 +412,7 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     assert "adds up weights of users, and no amounts" in left["weighted-gaussian"].shown()
 
 
-def test_weights_are_those_of_users_with_as_many_items() -> None:
+def test_previewed_weights_equal_those_of_the_mechanism() -> None:
     """Drawn as the mechanism itself draws from sums of weights: 200 draws of each, whose means differ by less than five
     deviations but in one seed of a million; sums that are off by a fifth are seen in 99 of 100."""
     shape = Zipf(1.0, 500, 3000, 40)
@@ -440,7 +440,7 @@ def test_weights_are_those_of_users_with_as_many_items() -> None:
     assert {o.name for o in found.outlooks} == {"weighted-gaussian", "restricted-normal"}
 
 
-def test_it_is_said_where_few_draws_fitted() -> None:
+def test_a_preview_says_if_the_time_limit_cut_its_draws() -> None:
     whole = preview(GAPS, 3, 1.0, mechanism=("joint",))
     assert "Draws that fitted" not in str(whole)
     few = replace(whole, outlooks=(replace(whole.best, draws=57),))

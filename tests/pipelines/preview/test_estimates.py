@@ -23,7 +23,7 @@ def test_a_chance_is_in_its_interval(chance: float, draws: int) -> None:
     assert held >= (0.91 if draws == 400 else 0.83)
 
 
-def test_never_and_always_are_not_certain() -> None:
+def test_observed_shares_of_0_and_1_have_intervals() -> None:
     assert share(0, 400).high > 0.005 and share(400, 400).low < 0.995
     assert mean([1.0] * 400, 1.0) == Estimate(1.0, 1 - 3 / 400, 1.0)
     assert mean([0.0] * 400, 200.0).high == pytest.approx(1.5)
@@ -47,12 +47,12 @@ def test_few_draws_have_wide_intervals() -> None:
     assert mean([2.0, 3.0], 3.0).high <= 3.0 and mean([3.0, 3.0], 3.0, 3.0) == Estimate(3.0, 3.0, 3.0)
 
 
-def test_what_is_computed_has_no_width() -> None:
+def test_a_known_value_has_an_interval_of_no_width() -> None:
     assert Estimate.known(0.5) == Estimate(0.5, 0.5, 0.5)
     assert Estimate.known(0.5).plain() == {"value": 0.5, "low": 0.5, "high": 0.5}
 
 
-def test_what_rises_is_pooled() -> None:
+def test_rising_values_are_pooled_to_a_falling_sequence() -> None:
     assert pooled([5.0, 3.0, 1.0]) == [(5, 1), (3, 1), (1, 1)]
     assert pooled([5.0, 2.0, 4.0, 3.0, 6.0]) == [(5, 1), (3.75, 4)]
     assert pooled([1.0, 2.0, 3.0]) == [(2, 3)] and pooled([]) == []

@@ -11,7 +11,7 @@ from private_topk.pipelines.preview import PublicCounts, Released, Zipf
 from private_topk.transforms.errors import InvalidArgument
 
 
-def test_zipf_is_its_rule() -> None:
+def test_counts_of_zipf_equal_its_formula() -> None:
     """All counts by the formula, w found here by Newton's method instead."""
     popularity, w = np.arange(1.0, 501) ** -1.2, 1.0
     for _ in range(100):
@@ -25,7 +25,7 @@ def test_zipf_is_its_rule() -> None:
 
 
 @pytest.mark.parametrize(("exponent", "items"), [(0, 100), (3, 100), (1.1, 10**5), (0.5, 10**9)])
-def test_zipf_adds_up(exponent: float, items: int) -> None:
+def test_counts_of_zipf_add_up_to_users_times_items(exponent: float, items: int) -> None:
     """Nobody holds an item twice, and all of them together as many as was said, but for rounding."""
     shape = Zipf(exponent, items, 10**7, 20)
     histogram = shape.histogram(None, False)
@@ -49,7 +49,7 @@ def test_a_large_domain_is_as_a_small_one_at_the_top() -> None:
 
 
 @pytest.mark.parametrize("reaches", [{1: 0.04, 50: 0.005}, {1: 0.2, 10: 0.01}, {1: 0.02, 1000: 0.001}])
-def test_bent_curves_keep_both_reaches_and_are_half_and_twice_as_steep(reaches: dict[int, float]) -> None:
+def test_bent_curves_keep_both_reaches_at_half_and_twice_the_steepness(reaches: dict[int, float]) -> None:
     users, (_, last) = 10**12, reaches
 
     def steepness(shape: Zipf) -> float:
@@ -67,7 +67,7 @@ def test_bent_curves_keep_both_reaches_and_are_half_and_twice_as_steep(reaches: 
     assert all(one.users == 5 for one in shape.in_groups([5])["1: 5 users"].bent())
 
 
-def test_curves_between_ranks_that_are_close_bend_as_far_as_they_can() -> None:
+def test_curves_of_close_ranks_are_bent_up_to_an_exponential() -> None:
     """Two neighbouring ranks allow no curve of twice the steepness: what is nearest to it is an exponential."""
     _, steep = Zipf.of_reaches({1: 0.1, 2: 0.05}, 30, 10**9).bent()
     counts = steep.histogram(None, False).counts()
@@ -77,7 +77,7 @@ def test_curves_between_ranks_that_are_close_bend_as_far_as_they_can() -> None:
     assert [counts[9], counts[19]] == [10**8, 5 * 10**7] and counts[0] > counts[1] > counts[2]
 
 
-def test_an_unknown_domain_holds_no_item_that_nobody_holds() -> None:
+def test_a_shape_of_an_unknown_domain_has_no_counts_of_0() -> None:
     assert Zipf(2, 1000, 50, 2).histogram(None, False).smallest == 0
     assert Zipf(2, 1000, 50, 2).histogram(None, True).smallest == 1
     assert PublicCounts([3, 0, 1]).histogram(None, True).counts().tolist() == [3, 1]
@@ -92,7 +92,7 @@ def test_noisy_counts_that_rise_are_pooled() -> None:
     assert Released([10, -5], items=2).histogram(None, False).counts().tolist() == [10, 0]
 
 
-def test_what_was_not_published_goes_on_falling() -> None:
+def test_unpublished_counts_continue_the_decline_of_published_ones() -> None:
     """Counts that fall as 1000 / rank go on doing so."""
     released = Released([1000, 500, 333, 250, 200], items=100)
     counts = released.histogram(None, False).counts()

@@ -105,7 +105,7 @@ def test_an_unknown_domain_with_fewer_items_than_k() -> None:
     assert outlook.recall.value == 1 and outlook.returned.value == 2
 
 
-def test_of_counts_that_nobody_has_no_place_is_called_right() -> None:
+def test_an_order_of_all_zero_counts_is_not_called_right() -> None:
     """All of them tie, so that every order is right, and says nothing."""
     nothing = look(Joint(1.0), Histogram.of(np.zeros(5, np.int64)), K, 30)
     assert nothing.recall.value == 0 and nothing.order.value == 1

@@ -46,11 +46,11 @@ def test_the_largest_k_is_the_largest() -> None:
     assert all(recall(one) < 0.9 for one in questions(solved.top_k.max_items + 1, 0.5, names))
 
 
-def test_all_items_are_found_by_anybody() -> None:
+def test_the_largest_k_of_a_small_domain_is_all_items() -> None:
     assert largest_k(PublicCounts([500, 400, 300]), questions(1, 1.0, ["joint"]), 0.9).top_k.max_items == 3
 
 
-def test_what_cannot_be_reached_is_refused() -> None:
+def test_an_unreachable_recall_is_refused() -> None:
     few = PublicCounts([2, 1, 1, 1])
     with pytest.raises(InvalidArgument, match="is not reached even for k = 1"):
         largest_k(PublicCounts([1, *[0] * 5000]), questions(1, 0.01, ["joint"], RangeDomain(0, 5001)), 0.9)

@@ -71,7 +71,7 @@ def test_a_changed_manifest_is_shown_or_refused(made: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", "[" * 100_000, '{"windows": [1]}', '{"privacy": {"epsilon": NaN}}'])
-def test_what_is_no_manifest(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_manifest_is_refused(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "r.jsonl", "")
     write(tmp_path / "r.manifest.json", content)
@@ -86,7 +86,7 @@ def test_the_page_on_formats_has_every_field() -> None:
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(Manifest.__struct_fields__)
 
 
-def test_what_contradicts_itself_is_no_manifest() -> None:
+def test_a_contradictory_manifest_is_refused() -> None:
     """A promise that is missing, a total without a share, a list of no size: nothing is filled in."""
     total = {"epsilon": 1, "delta": 0, "neighbours": "replace-one", "unit": "x", "guarantee": "pure", "windows": 3}
     for facts in ({"privacy": None}, {"private": False}, {"privacy": total}, {"domain": {"kind": "public"}}, {"k": 0}):

@@ -69,7 +69,7 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     ]
 
 
-def test_what_was_there_before_is_told_only_if_it_is_published_again() -> None:
+def test_a_window_of_an_earlier_run_is_announced_only_if_rewritten() -> None:
     """And a lag only where the clock is the present."""
     said: list[str] = []
     announcer = Announcer(PERIOD, "out", False, said.append)
@@ -115,7 +115,7 @@ def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
     ]
 
 
-def test_what_an_earlier_run_has_left_ends_nothing(tmp_path: Path) -> None:
+def test_windows_of_an_earlier_run_do_not_end_the_launch(tmp_path: Path) -> None:
     folder, launch = tmp_path / "out", prepare("direct", [])
     publish(folder, LABELS[0])
     with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch):
@@ -169,7 +169,7 @@ def test_a_job_that_ends_well_and_has_published_less_is_told(tmp_path: Path) -> 
         pass
 
 
-def test_a_window_is_there_when_all_of_its_groups_are(tmp_path: Path) -> None:
+def test_a_window_counts_as_published_with_all_of_its_groups(tmp_path: Path) -> None:
     """At a place that tells of each ranking by itself. One that comes twice does not stand for another."""
     said: list[str] = []
     groups = ["fr", "d|e"]
@@ -272,7 +272,7 @@ def stands(**facts: object) -> bytes:
         (True, b"[]", ("", 0)),
     ],
 )
-def test_what_stands_at_a_place(
+def test_an_existing_output_is_recognised_by_its_manifest(
     tmp_path: Path, ranking: bool, beside: bytes | None, found: tuple[str, int] | None
 ) -> None:
     path = f"{tmp_path}/ranking.csv"
@@ -284,7 +284,7 @@ def test_what_stands_at_a_place(
     assert existing_outputs(sink_of(path), None) == [expected]
 
 
-def test_where_nobody_can_look_nothing_is_guessed() -> None:
+def test_existing_outputs_of_an_unreadable_sink_are_unknown() -> None:
     assert existing_outputs(sink_of("kafka://localhost:1/topic"), None) is None
     with pytest.raises(InvalidArgument, match=r"^output hdfs://b/x\.csv cannot be looked at: "):
         existing_outputs(sink_of("hdfs://b/x.csv"), None)

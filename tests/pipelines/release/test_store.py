@@ -32,7 +32,7 @@ def test_killed_at_any_step_it_is_resumed(tmp_path: Path, before: str | None, ov
     assert sum(states.values()) > 40 and states["manifest alone"] and states["new"]
 
 
-def test_what_others_have_written_is_kept(tmp_path: Path) -> None:
+def test_files_of_others_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "r.avro"
     for name in ("r.avro.incomplete", "r.avro.mine", "r.manifest.json.bak", "s.avro.0a.incomplete"):
         (tmp_path / name).write_bytes(b"precious")
@@ -120,7 +120,9 @@ def test_a_link_that_leads_nowhere_is_something(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_on_a_bucket_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishing_to_a_bucket_keeps_what_stands_and_detects_races(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without locks: what stands is looked at before, and whether the pair is whole afterwards."""
     with bucket_serving(tmp_path) as bucket:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)

@@ -73,7 +73,7 @@ def earlier_name(moment: datetime, zone: ZoneInfo) -> str:
 
 @pytest.mark.parametrize("every", [HOUR, HOUR / 2, 36 * HOUR, "day"], ids=str)
 @pytest.mark.parametrize(("zone", "day"), CHANGES)
-def test_names_that_were_unambiguous_stay(zone: str, day: str, every: timedelta | str) -> None:
+def test_unambiguous_names_of_periods_are_unchanged(zone: str, day: str, every: timedelta | str) -> None:
     found = schedule(zone, day, every)
     starts = [found.period(n).start for n in range(5 * DAY // every if isinstance(every, timedelta) else 5)]
     before = [earlier_name(start, found.zone) for start in starts]
@@ -107,7 +107,7 @@ def test_a_day_that_never_was_is_no_period() -> None:
 
 
 @pytest.mark.parametrize("every", [HOUR, "day", "month"], ids=str)
-def test_far_ends_do_not_overflow(every: timedelta | str) -> None:
+def test_periods_up_to_the_year_9999_do_not_overflow(every: timedelta | str) -> None:
     found = schedule("Europe/Berlin", "2026-01-01", every, timedelta(0))
     until = datetime(9999, 12, 30, tzinfo=UTC)
     number = found.ended(until)

@@ -34,7 +34,7 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
     ],
     ids=range(12),
 )
-def test_what_is_no_report_is_told_in_a_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_report_file_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "r.yaml"
     path.write_bytes(content)
     with pytest.raises(InvalidArgument) as caught:

@@ -31,11 +31,11 @@ def test_a_period_asks_for_its_own_rows_and_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("uri", "watches"), [("kafka://host:1/plays", True), ("pubsub://p/s", True), ("a.csv", False)])
-def test_messages_are_watched(tmp_path: Path, uri: str, watches: bool) -> None:
+def test_a_topic_is_watched_and_a_file_is_not(tmp_path: Path, uri: str, watches: bool) -> None:
     assert periods(tmp_path, input=uri).watches is watches
 
 
-def test_what_is_asked_is_known_without_beam() -> None:
+def test_periods_load_without_beam() -> None:
     code = "import sys, private_topk.pipelines.scheduled.periods; print('apache_beam' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["False"], done.stderr

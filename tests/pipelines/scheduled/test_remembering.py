@@ -60,7 +60,7 @@ REMEMBERED = (
 )
 
 
-def test_what_was_published_is_listed_from_then_on(folder: Path) -> None:
+def test_published_items_are_in_the_list_of_later_periods(folder: Path) -> None:
     """In the third week nobody has anything but item 9: what was known is ranked all the same, and item 9 is new."""
     lines = (folder / "rows.csv").read_text().splitlines()
     kept = [line for line in lines if WEEKS[2] not in line or "item 9" in line]

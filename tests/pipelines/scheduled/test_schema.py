@@ -58,7 +58,9 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("report: weekly", "schedule: 5", 1, "schedule is not known"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+def test_an_invalid_field_is_reported_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
     path = written(tmp_path, old, new)
     with pytest.raises(InvalidArgument) as caught:
         read_report(path)
@@ -81,7 +83,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str,
         ("options: [--direct_num_workers=1]", "options: [--speed=9]", 18, "--speed is no argument"),
     ],
 )
-def test_what_a_run_refuses_points_at_the_line_too(
+def test_a_refusal_of_the_run_is_reported_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture, old: str, new: str, line: int, message: str
 ) -> None:
     (tmp_path / "rows.csv").write_text("user,item,time\na,x,2026-01-06\n")

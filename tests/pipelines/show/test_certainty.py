@@ -58,16 +58,14 @@ def test_true_orders_fall_into_the_blocks() -> None:
         ([50, None], "The counts are too close"),
     ],
 )
-def test_the_sentence(counts: list[float | None], said: str) -> None:
+def test_the_sentence_on_certainty_follows_from_the_counts(counts: list[float | None], said: str) -> None:
     if said == "Of the places":
         assert in_words(counts, 5).startswith("The counts are too close"), "a hidden count may be any"
     else:
         assert in_words(counts, 5).startswith(said)
 
 
-def test_it_stands_below_a_ranking_with_counts_and_below_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certainty_is_shown_only_below_a_ranking_with_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"user": f"u{n}", "item": item} for item, size in (("a", 900), ("b", 500), ("c", 4)) for n in range(size)]
     write(tmp_path / "rows.csv", rows)

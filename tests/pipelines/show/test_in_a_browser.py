@@ -27,7 +27,7 @@ f.onload = () => { const d = f.contentDocument, w = f.contentWindow;
 
 
 @pytest.mark.parametrize("name", ["weeks", "hostile groups", "a year", "not private"])
-def test_it_fits_a_phone_and_loads_nothing(name: str, tmp_path: Path) -> None:
+def test_a_page_fits_a_phone_and_loads_nothing(name: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page(PAGES[name]))
     (tmp_path / "probe.html").write_text(_PROBE)
     assert BROWSER is not None

@@ -46,7 +46,7 @@ def test_the_estimate_is_near_the_truth_on_real_counts(data: str) -> None:
 
 
 @pytest.mark.parametrize("users", [0, 40])
-def test_a_ranking_of_noise_is_called_one(users: int) -> None:
+def test_a_ranking_of_noise_is_reported_as_noise(users: int) -> None:
     """Of 400 items that nobody has, or that all are had alike: 40 rankings, each seeded."""
     counts, bits = np.full(400, users), RandomBits.keyed(b"noise".ljust(32, b"."))
     drawn = TopK(10, make_mechanism("oneshot", epsilon=0.1), RangeDomain(0, 400))
@@ -66,7 +66,7 @@ def test_a_ranking_of_noise_is_called_one(users: int) -> None:
         ((0, 0, -1, -2, -9), ""),
     ],
 )
-def test_the_sentence(counts: tuple[int, ...], said: str) -> None:
+def test_the_sentence_on_membership_follows_from_the_counts(counts: tuple[int, ...], said: str) -> None:
     drawn = TopK(5, make_mechanism("oneshot", epsilon=1), RangeDomain(0, 900))
     found = in_words(counts, drawn)
     assert found.startswith(said) and bool(found) == bool(said), found
@@ -101,9 +101,7 @@ def published(folder: Path, **asked: Any) -> Manifest:  # noqa: ANN401
 SAID = "All or nearly all of these 5 items are truly among the top 5"
 
 
-def test_it_stands_below_the_newest_ranking_wherever_one_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_membership_is_shown_below_the_newest_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     published(tmp_path)
     shown = command("show", "r.csv").out

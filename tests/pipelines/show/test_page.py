@@ -110,7 +110,7 @@ def read(request: pytest.FixtureRequest) -> tuple[PublishedReport, str, Reader]:
     return told, text, Reader(text)
 
 
-def test_it_is_whole_and_stands_alone(read: tuple[PublishedReport, str, Reader]) -> None:
+def test_a_page_is_well_formed_and_self_contained(read: tuple[PublishedReport, str, Reader]) -> None:
     """No element and no attribute but ours, whatever items are called; nothing is loaded and nothing runs."""
     _, text, found = read
     assert text.startswith("<!DOCTYPE html>\n") and {tag for tag, *_ in found.tags} <= KNOWN
@@ -154,7 +154,7 @@ def test_a_screen_reader_has_headings_tables_and_pictures_with_names(read: tuple
     assert len(tables) >= len(pictures) and ("rank" not in (told.rows or [{}])[0] or len(tables) >= 1)
 
 
-def test_what_is_wider_than_a_phone_scrolls_by_key(read: tuple[PublishedReport, str, Reader]) -> None:
+def test_wide_parts_of_a_page_scroll_by_keyboard(read: tuple[PublishedReport, str, Reader]) -> None:
     _, _, found = read
     for tag, attributes, inside in found.tags:
         if tag == "div" and attributes.get("id") != "ranking":
@@ -281,7 +281,7 @@ def test_many_groups_have_a_page_each_and_one_that_compares() -> None:
     assert "country 1 " not in another and "country 1<" not in another
 
 
-def test_what_is_said_holds() -> None:
+def test_the_words_of_a_page_state_the_privacy_of_the_manifest() -> None:
     said = " ".join(Reader(page(PAGES["weeks"])).texts)
     assert "at most 4.49 times as likely" in said and "probability of at most 1e-06" in said  # e^1.5 = 4.4817
     assert "P(A(D) ∈ S) ≤ e^1.5 · P(A(D′) ∈ S) + 1e-06 for every set" in said and "± (95%)" in said
@@ -322,7 +322,7 @@ def test_bars_and_whiskers_are_where_the_numbers_are() -> None:
     assert len([its for its in paths if its.get("class") == "noise"]) == 3
 
 
-def test_a_snippet_is_whole(tmp_path: Path) -> None:
+def test_a_snippet_is_well_formed_and_keeps_groups_apart(tmp_path: Path) -> None:
     for told in PAGES.values():
         Reader(snippet(told, "here"))
     grouped = Reader(snippet(PAGES["hostile groups"], "here"))
@@ -334,7 +334,7 @@ def test_a_snippet_is_whole(tmp_path: Path) -> None:
     assert "the budgets add up" in snippet(PAGES["weeks"], "here")
 
 
-def test_windows_are_told_apart_whatever_their_length() -> None:
+def test_windows_of_any_length_have_distinct_names() -> None:
     first = datetime(1, 1, 1, tzinfo=UTC)
     assert when(first, first + timedelta(days=7)) == "0001-01-01 00:00 to 0001-01-08 00:00 UTC"
     assert when(first, first + timedelta(seconds=1)) == "0001-01-01 00:00:00 to 0001-01-01 00:00:01 UTC"

@@ -163,7 +163,7 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_what_a_person_in_all_windows_has_adds_up_over_releases_however_many_files_each_has(apart: bool) -> None:
+def test_the_cost_over_all_windows_adds_up_by_release_and_not_by_file(apart: bool) -> None:
     """Two releases of two windows each, epsilon 1 a window. Each alone says 2, and so do all of its files."""
     for name, (day, end) in {"a": ("03", "05"), "b": ("05", "07")}.items():
         output = f"all/{name}/" if apart else f"all/{name}.csv"

@@ -50,26 +50,26 @@ class SinkContract:
         """All that the place holds."""
         raise NotImplementedError
 
-    def test_it_is_a_value(self, sink: Sink) -> None:
+    def test_a_sink_is_an_immutable_value(self, sink: Sink) -> None:
         assert is_dataclass(sink) and pickle.loads(pickle.dumps(sink)) == sink
         with pytest.raises((FrozenInstanceError, AttributeError)):
             sink.uri = "elsewhere"  # type: ignore[misc]
         assert isinstance(sink.uri, str) and all("://" not in uri for uri in sink.local_paths())
 
-    def test_a_look_changes_nothing(self, sink: Sink) -> None:
+    def test_a_check_of_a_sink_changes_nothing(self, sink: Sink) -> None:
         before = self.state()
         sink.check(PERIOD, [], RELEASE)
         sink.check(PERIOD, [], RELEASE)
         assert self.state() == before
 
-    def test_what_is_read_is_not_written(self, sink: Sink) -> None:
+    def test_an_input_is_refused_as_an_output(self, sink: Sink) -> None:
         inputs = [sink.uri, *(sink.files(PERIOD) or [])]
         for uri in inputs[-1:]:
             with pytest.raises(InvalidArgument) as refusal:
                 sink.check(PERIOD, ["elsewhere", uri], RELEASE)
             assert refusal.value.field == "output"
 
-    def test_written_twice_it_holds_what_it_held(self, sink: Sink) -> None:
+    def test_writing_twice_leaves_the_same_content(self, sink: Sink) -> None:
         if not self.writes:
             pytest.skip("needs a service")
         written(sink)
@@ -81,7 +81,7 @@ class SinkContract:
         files = sink.files(PERIOD)
         assert files is None or len(set(files)) == len(files)
 
-    def test_who_follows_sees_what_is_written(self, sink: Sink) -> None:
+    def test_a_follower_sees_every_written_window(self, sink: Sink) -> None:
         seen = sink.following(PERIOD, RELEASE)
         if not self.writes or seen is None:
             pytest.skip("nobody reads it back")
@@ -94,7 +94,7 @@ class SinkContract:
         assert set(found) == {window.label() for window in PERIOD.windows()}
         assert all(began - 1 < at < time.time() + 1 for at in found.values())
 
-    def test_what_another_release_has_left_is_kept(self, sink: Sink) -> None:
+    def test_an_output_of_another_release_is_kept(self, sink: Sink) -> None:
         if not (self.writes and self.keeps):
             pytest.skip("it has nothing to keep")
         written(sink)

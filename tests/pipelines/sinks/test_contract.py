@@ -27,7 +27,7 @@ class TestFile(SinkContract):
     def state(self) -> object:
         return {name: content for name, (content, _) in tree(self.folder).items()}
 
-    def test_its_rows_are_read_back(self, sink: ToFile) -> None:
+    def test_rows_of_a_file_sink_are_read_back(self, sink: ToFile) -> None:
         written(sink)
         assert [row["item"] for row in sink.published() or []] == ["tea", "cake"]
 
@@ -103,7 +103,7 @@ def test_an_address_names_a_sink(uri: str, batch: bool, kind: type) -> None:
         ("file://elsewhere/r.avro", None, True, "output"),
     ],
 )
-def test_what_does_not_fit_an_address_is_refused(
+def test_an_option_that_does_not_fit_the_sink_is_refused(
     uri: str, format: str | None, batch: bool, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a folder of that name that is there already is a place

@@ -73,7 +73,7 @@ def test_a_set_has_no_ranks_and_no_windows_are_null() -> None:
 
 @pytest.mark.parametrize("ending", RANKING_FORMATS)
 @pytest.mark.parametrize("rankings", [RANKINGS, SET, COUNTED, []], ids=["sequence", "set", "counted", "nothing"])
-def test_what_is_written_reads_back_equal(ending: str, rankings: list[Ranking]) -> None:
+def test_rankings_read_back_equal_in_every_format(ending: str, rankings: list[Ranking]) -> None:
     rows = ranking_rows(rankings, "id 1")
     form = format_of(f"some/ranking{ending.upper()}")
     content = form.encode(rows)
@@ -89,7 +89,7 @@ def test_sums_with_a_fraction_of_groups_read_back_equal(ending: str) -> None:
     assert RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(rows, shape)) == rows
 
 
-def test_others_read_them_too() -> None:
+def test_other_libraries_read_every_format() -> None:
     rows = ranking_rows(RANKINGS, "id")
     items = [row["item"] for row in rows]
     parquet = pq.read_table(io.BytesIO(RANKING_FORMATS[".parquet"].encode(rows)))
@@ -115,7 +115,7 @@ def test_counts_say_how_far_they_are_off(ending: str) -> None:
     assert all(row[name] is None for row in ranking_rows(SET, "id") for name in ("noise_stddev", "noise_95"))
 
 
-def test_the_manifest_and_messages_say_it_too() -> None:
+def test_manifest_and_messages_state_the_noise_of_counts() -> None:
     budget = CountBudget(1.0, 1e-6, 5)
     spec = TopK(2, Joint(epsilon=0.5), PublicDomain.of(["x", "y"]), None, budget)
     found = manifest(spec, Release(ReleaseKey.fresh(), "r"), COUNTED)
@@ -152,7 +152,7 @@ def test_a_message_names_its_group() -> None:
     assert (plain.label(), grouped.label()) == ("all", "all|é|ü")
 
 
-def test_unknown_endings() -> None:
+def test_an_unknown_file_ending_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
         format_of("ranking.xlsx")
 
@@ -162,7 +162,7 @@ def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str,
     return json.loads(answered.at("a/b/r.avro", b"rows").encode())
 
 
-def test_the_manifest_says_how_and_nothing_private() -> None:
+def test_the_manifest_has_all_parameters_and_nothing_private() -> None:
     release = Release(ReleaseKey.fresh(), "weekly é")
     spec = TopK(12, Joint(epsilon=0.5, skew=0.6, neighbours="replace-one"), PublicDomain.of(["x", "y", *ODD]), 7)
     found = manifest(spec, release, RANKINGS)
@@ -200,6 +200,6 @@ def test_the_manifest_of_an_unknown_domain_and_one_window() -> None:
     assert found["windows"] == [{"start": None, "end": None, "returned": 2}]
 
 
-def test_where_the_manifest_stands() -> None:
+def test_the_manifest_path_stands_beside_the_ranking() -> None:
     assert manifest_path("a.b/ranking.avro") == "a.b/ranking.manifest.json"
     assert manifest_path("gs://bucket/x.csv") == "gs://bucket/x.manifest.json"

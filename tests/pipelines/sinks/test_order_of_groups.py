@@ -78,7 +78,7 @@ def test_files_manifests_and_what_is_shown_are_in_the_order_of_the_list(ending: 
     assert distinct(re.findall(r'href="r-groups/(\w+)\.html"', index)) == LISTED
 
 
-def test_so_is_a_folder() -> None:
+def test_a_folder_is_in_the_order_of_the_list_of_groups() -> None:
     publish("out/", output_format="csv")
     report = read_report("out")
     assert list(report.by_group()) == LISTED
@@ -92,7 +92,7 @@ def test_a_series_with_two_lists_has_the_first_list_then_what_the_second_adds() 
     assert list(read_report("a.csv", "b.csv").by_group()) == [*LISTED, "new"]
 
 
-def test_a_notebook_has_the_order_too() -> None:
+def test_a_notebook_is_in_the_order_of_the_list_of_groups() -> None:
     ranked = rank(pl.read_csv("rows.csv"), 1, Joint(epsilon=1.0), ["tea", "cake"], groups=LISTED, group="land")
     assert [window.group for window in ranked] == LISTED
     assert distinct(re.findall(rf"\b({'|'.join(LISTED)}), All rows", ranked._repr_html_())) == LISTED

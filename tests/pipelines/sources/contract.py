@@ -57,27 +57,27 @@ class SourceContract:
         """All that the place holds, and when it was last touched."""
         raise NotImplementedError
 
-    def test_it_is_a_value(self, source: Source) -> None:
+    def test_a_source_is_an_immutable_value(self, source: Source) -> None:
         assert is_dataclass(source) and pickle.loads(pickle.dumps(source)) == source
         with pytest.raises((FrozenInstanceError, AttributeError)):
             source.uri = "elsewhere"  # type: ignore[misc]
         assert isinstance(source.uri, str) and isinstance(source.bounded, bool) and isinstance(source.live, bool)
         assert source.stored_bytes() >= 0 and all("://" not in uri for uri in source.local_paths())
 
-    def test_a_look_changes_nothing_and_reads_no_row(self, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_check_of_a_source_changes_nothing(self, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
         before = self.state()
         source.check(PERIOD)
         source.check(PERIOD)
         assert self.state() == before
 
-    def test_what_is_not_there_is_refused(self, missing: Source | None) -> None:
+    def test_a_missing_input_is_refused(self, missing: Source | None) -> None:
         if missing is None:
             pytest.skip("nobody can tell whether it is there")
         with pytest.raises(InvalidArgument) as refusal:
             missing.check(PERIOD)
         assert refusal.value.field == "input", refusal.value
 
-    def test_what_never_ends_needs_a_horizon(self, source: Source) -> None:
+    def test_an_unbounded_source_needs_a_period(self, source: Source) -> None:
         if not source.bounded:
             with pytest.raises(InvalidArgument) as refusal:
                 source.check(None)
@@ -101,7 +101,7 @@ class SourceContract:
     def test_runners_that_follow_the_slowest_reader_do(self, source: Source) -> None:
         source.check_runner(Launch("direct", FnApiRunner(), PipelineOptions([])))
 
-    def test_read_twice_it_gives_the_same_rows(self, source: Source) -> None:
+    def test_reading_twice_gives_the_same_rows(self, source: Source) -> None:
         if not self.reads:
             pytest.skip("needs a service")
         first, second = rows_of(source), rows_of(source)
@@ -130,7 +130,7 @@ class FormatContract:
             assert read(path, size=piece) == self.expected
 
     @pytest.mark.parametrize("packing", PACKINGS)
-    def test_zipped_it_is_the_same_or_refused(self, tmp_path: Path, packing: str) -> None:
+    def test_a_zipped_file_gives_the_same_rows_or_is_refused(self, tmp_path: Path, packing: str) -> None:
         content = packed(self.content(self.rows), packing)
         path = write(tmp_path / f"rows{self.ending}{packing}", content)
         assert read(path, size=100) == self.expected
@@ -138,7 +138,7 @@ class FormatContract:
             with pytest.raises(InvalidArgument, match=rf"rows.*{packing} is not a whole {PACKINGS[packing]} file"):
                 read(write(path, broken))
 
-    def test_no_rows(self, tmp_path: Path) -> None:
+    def test_a_file_without_rows_is_read(self, tmp_path: Path) -> None:
         assert read(write(tmp_path / f"rows{self.ending}", self.content([])), size=50) == ([], 0)
 
     def test_a_column_that_is_not_there(self, tmp_path: Path) -> None:

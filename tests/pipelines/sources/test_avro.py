@@ -140,7 +140,7 @@ FAKES = {
 
 @pytest.mark.parametrize("fake", FAKES)
 @pytest.mark.parametrize("before", [ALIGNED + 5000, 2 * ALIGNED + 100])
-def test_a_label_that_holds_markers_and_a_block_moves_nobody_else(tmp_path: Path, fake: str, before: int) -> None:
+def test_a_label_with_markers_and_a_fake_block_changes_no_other_row(tmp_path: Path, fake: str, before: int) -> None:
     """One user's row, of no item of the list, in a file as polars writes it: the answer is that without it."""
     label = "x" * before + (POLARS + FAKES[fake]() + POLARS).decode()
     rows = [(f"u{n}", "tea" if n % 3 else "juice") for n in range(30)]
@@ -174,7 +174,7 @@ def test_a_label_that_holds_markers_and_a_block_moves_nobody_else(tmp_path: Path
     assert found[0] == found[1] and found[0].index(b"tea") < found[0].index(b"juice") < found[0].index(b"cake")
 
 
-def test_ranges_begin_and_end_with_blocks_whatever_the_rows_hold(tmp_path: Path) -> None:
+def test_ranges_end_with_blocks_for_rows_that_hold_markers(tmp_path: Path) -> None:
     marker = POLARS.decode()
     rows = [
         {"user": f"u{n}", "item": "i" + f"{marker}{chr(n % 2) * 2}{marker}\x02\x04ab{marker}" * (n % 3)}
@@ -191,7 +191,7 @@ def test_ranges_begin_and_end_with_blocks_whatever_the_rows_hold(tmp_path: Path)
         assert found.dropped == sum("\0" in row["item"] for row in rows)
 
 
-def test_files_of_a_store_and_zipped_ones_are_read_whole() -> None:
+def test_remote_and_zipped_files_are_read_in_one_piece() -> None:
     """A seek may be a request there; no place is looked at."""
     assert list(reader_of("a.avro").pieces(FileInfo("gs://bucket/a.avro", 1 << 40), ALIGNED)) == [(0, 1 << 40)]
     assert len(list(reader_of("a.avro.gz").pieces(FileInfo("a.avro.gz", 1 << 40), ALIGNED))) == 1

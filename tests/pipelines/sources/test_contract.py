@@ -87,7 +87,7 @@ class TestFolder(SourceContract):
     def state(self) -> object:
         return tree(self.folder)
 
-    def test_it_is_named_by_where_it_is_from_wherever_that_is_said(
+    def test_the_identity_of_a_folder_is_its_absolute_path(
         self, source: Folder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         name = source.identity(KEY, PERIOD)
@@ -97,7 +97,7 @@ class TestFolder(SourceContract):
         monkeypatch.chdir(self.folder.parent)
         assert replace(source, uri="*.jsonl").identity(KEY, PERIOD) != name
 
-    def test_how_often_it_is_looked_at_changes_nothing(self, source: Folder) -> None:
+    def test_the_polling_interval_is_not_part_of_the_identity(self, source: Folder) -> None:
         assert replace(source, poll=timedelta(hours=1)).identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
 
 
@@ -156,7 +156,9 @@ class TestPubSub(SourceContract):
         ("bigquery://p:d.t", True, {"snapshot": "gs://b/f"}, "input"),
     ],
 )
-def test_what_does_not_fit_an_address_is_refused(uri: str, watch: bool, options: dict[str, Any], field: str) -> None:
+def test_an_option_that_does_not_fit_the_source_is_refused(
+    uri: str, watch: bool, options: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidArgument) as refusal:
         source_of(uri, COLUMNS, watch, **options)
     assert refusal.value.field == field

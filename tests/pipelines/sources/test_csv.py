@@ -76,7 +76,7 @@ class TestTabs(TestFormat):
     ],
 )
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV.GZ"])
-def test_dialects(tmp_path: Path, text: str, rows: list, dropped: int, ending: str) -> None:
+def test_rows_of_several_dialects_are_read(tmp_path: Path, text: str, rows: list, dropped: int, ending: str) -> None:
     content = text.encode()
     path = write(tmp_path / f"rows{ending}", gzip.compress(content) if ending.lower().endswith("gz") else content)
     assert read(path) == (rows, dropped)
@@ -167,7 +167,7 @@ TAKEN = [
 STATEFUL = ["utf-7", "iso-2022-jp", "iso2022_kr", "hz", "idna", "punycode", "unicode_escape", "raw_unicode_escape"]
 
 
-def test_encodings_whose_lines_mean_something_by_themselves_are_taken_and_others_refused_by_name() -> None:
+def test_stateful_and_unknown_encodings_are_refused_by_name() -> None:
     for name in TAKEN:
         codec = encoding(name)
         assert codecs.lookup(codec).name == codec and codec != "utf-8-sig"
@@ -194,7 +194,7 @@ def test_no_letter_of_an_encoding_that_is_taken_holds_a_line_end(name: str) -> N
             assert (first + end).decode(codec) == first.decode(codec) + "\n", (first, end)
 
 
-def test_an_encoding_is_of_the_rows_and_a_broken_line_costs_itself(tmp_path: Path) -> None:
+def test_a_broken_line_of_any_encoding_is_dropped_alone(tmp_path: Path) -> None:
     rows = [("a", "café"), ("b", "日本"), ("c", "x")]
     text = "user,item\n" + "".join(f"{user},{item}\n" for user, item in rows)
     for name in ("utf-16", "utf-16-be", "gb18030", "latin-1"):
@@ -230,7 +230,7 @@ def test_a_line_ends_where_a_letter_does(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("sign", [";", "|", "\t", " ", "\x01", "^", "]", "\\", "-", "."])
-def test_delimiters(tmp_path: Path, sign: str) -> None:
+def test_any_delimiter_separates_values(tmp_path: Path, sign: str) -> None:
     assert delimiter(sign) == sign
     draw = random.Random(2)
     rows = [tuple("".join(draw.choices(f'ab,"é{sign}', k=draw.randrange(1, 9))) for _ in range(3)) for _ in range(500)]
@@ -244,7 +244,7 @@ def test_delimiters(tmp_path: Path, sign: str) -> None:
         read(write(tmp_path / "rows.tsv", "user,item\na,b\n"), Columns(delimiter=","))
 
 
-def test_what_is_no_delimiter() -> None:
+def test_an_invalid_delimiter_is_refused() -> None:
     assert (delimiter(r"\t"), delimiter(r"\x01")) == ("\t", "\x01")
     for text in ("", ";;", "§", '"', "\n", "\r", "\0", r"\x0a", r"\n", "tab"):
         with pytest.raises(ValueError, match="must be one character of ASCII such as ';', or .t for a tab"):
@@ -331,7 +331,7 @@ def test_bytes_that_could_be_a_mark_of_the_encoding_are_the_users(mark: bytes) -
 
 
 @pytest.mark.parametrize("width", [999, 1000, 1001, 1002, 5000])
-def test_as_many_columns_as_there_are(width: int) -> None:
+def test_a_line_with_another_number_of_columns_is_dropped(width: int) -> None:
     """Up to a thousand values are counted by one expression, and more by their commas."""
     header = Header({"user": 0, "item": width - 1}, width)
     line = b",".join([b"u", *[b'"x,y"'] * (width - 2), b"i"])

@@ -78,13 +78,13 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,  # a sync marker is another in every process
 )
-def test_bad_files(tmp_path: Path, name: str, content: bytes | str, message: str) -> None:
+def test_an_invalid_domain_file_is_refused(tmp_path: Path, name: str, content: bytes | str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message) as caught:
         read_domain(str(write(tmp_path / name, content)), "item")
     assert name in str(caught.value)
 
 
-def test_no_file_and_several(tmp_path: Path) -> None:
+def test_a_domain_pattern_must_match_exactly_one_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"domain .*none\.txt does not exist"):
         read_domain(str(tmp_path / "none.txt"), "item")
     write(tmp_path / "a.txt", "a\n"), write(tmp_path / "b.txt", "b\n")

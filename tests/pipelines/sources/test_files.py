@@ -58,7 +58,7 @@ def found(source: Files) -> Iterator[Read]:
 
 
 @pytest.mark.parametrize("ending", FULL)
-def test_it_is_refused_whenever_it_was_cut(tmp_path: Path, ending: str) -> None:
+def test_a_file_cut_before_or_during_reading_is_refused(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / f"rows{ending}", FULL[ending])
     whole = sum(len(each.block or ()) for each in found(Files(str(path))))
     listed = Files(str(path))
@@ -116,7 +116,7 @@ ENDINGS = [".avro", ".parquet", ".csv", ".tsv", ".jsonl", ".json", ".csv.gz", ".
 
 
 @pytest.mark.parametrize("watch", [False, True])
-def test_a_file_of_no_bytes_has_no_rows_whatever_its_name(tmp_path: Path, watch: bool) -> None:
+def test_an_empty_file_of_any_name_has_no_rows(tmp_path: Path, watch: bool) -> None:
     """As warehouses leave them beside their data: not even its ending counts."""
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "rows.jsonl", TIMED)
@@ -195,7 +195,7 @@ class TestPatterns:
             (["{user}/a.jsonl"], "{user}/*.jsonl", ["{user}/a.jsonl"]),
         ],
     )
-    def test_as_a_shell_would(
+    def test_patterns_match_as_in_a_shell(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], pattern: str, found: list[str]
     ) -> None:
         for name in [*files, "elsewhere/z.txt"]:
@@ -213,7 +213,7 @@ class TestPatterns:
         path = write(tmp_path / name, TIMED)
         assert source_of(str(path), COLUMNS).stored_bytes() == path.stat().st_size // share
 
-    def test_file_addresses(self, tmp_path: Path) -> None:
+    def test_file_urls_are_read_as_local_paths(self, tmp_path: Path) -> None:
         (tmp_path / "a b%").mkdir()
         write(tmp_path / "a b%" / "r.jsonl", TIMED)
         for host in ("", "localhost"):
@@ -234,7 +234,7 @@ class TestPatterns:
             source_of(f"{tmp_path}/rows.jsonl", COLUMNS).check(None)
         assert refusal.value.field == "input"
 
-    def test_what_is_refused_is_shown_as_it_was_given(self, tmp_path: Path) -> None:
+    def test_a_refused_path_is_shown_as_it_was_given(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidArgument) as refusal:
             source_of(f"{tmp_path}/{{user}}/*.avro", COLUMNS).check(None)
         assert refusal.value.shown(lambda field: f"--{field}").startswith(f"--input {tmp_path}/{{user}}/*.avro matches")
@@ -331,12 +331,12 @@ def counting(made: list[int], n: int) -> Iterator[int]:
         yield number
 
 
-def test_same_elements_in_order() -> None:
+def test_reading_ahead_keeps_elements_and_order() -> None:
     assert list(read_ahead(iter(range(1000)))) == list(range(1000))
     assert list(read_ahead(iter([]))) == []
 
 
-def test_runs_ahead_but_not_far() -> None:
+def test_reading_ahead_is_bounded_by_its_depth() -> None:
     made: list[int] = []
     elements = read_ahead(counting(made, 100), depth=2)
     assert next(elements) == 0
@@ -349,7 +349,7 @@ def test_runs_ahead_but_not_far() -> None:
     elements.close()
 
 
-def test_what_the_source_raises_is_raised_here_after_what_came_before() -> None:
+def test_reading_ahead_raises_an_error_after_earlier_elements() -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise KeyError("broken")

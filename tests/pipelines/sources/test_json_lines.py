@@ -22,7 +22,7 @@ class TestFormat(FormatContract):
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".ndjson.gz", ".json"])
-def test_values(tmp_path: Path, ending: str) -> None:
+def test_values_of_json_lines_are_read_as_labels(tmp_path: Path, ending: str) -> None:
     lines = [
         GOOD,
         "",
@@ -39,7 +39,7 @@ def test_values(tmp_path: Path, ending: str) -> None:
     assert read(path) == (rows, 3)
 
 
-def test_times(tmp_path: Path) -> None:
+def test_times_of_json_lines_are_read_or_dropped(tmp_path: Path) -> None:
     times = [1700000000, 1700000000.5, "2026-01-01T00:00:00Z", "1700000000", None, "never", 10**19]
     text = "".join(json.dumps({"user": "u", "item": "i", "time": time}) + "\n" for time in times)
     micros = [1700000000 * 10**6, 17000000005 * 10**5, 1767225600 * 10**6, 1700000000 * 10**6]

@@ -149,7 +149,7 @@ def _json_parts(content: bytes) -> list:
 
 @SLOW
 @given(st.lists(objects().map(str.encode), max_size=6), st.randoms(use_true_random=False))
-def test_messages_mean_the_same_in_any_company(messages: list[bytes], random) -> None:  # noqa: ANN001
+def test_a_message_is_read_the_same_alone_and_among_others(messages: list[bytes], random) -> None:  # noqa: ANN001
     """A message may hold line ends where JSON has white space; otherwise it is a line."""
     alone = [found([JsonPayload().rows([message], TIMED)], TIMED) for message in messages]
     for message, (rows, reasons) in zip(messages, alone, strict=True):
@@ -210,7 +210,7 @@ def wide_objects(draw: st.DrawFn) -> bytes:
 
 @examples(60)
 @given(st.lists(wide_objects(), min_size=1, max_size=9))
-def test_groups_and_amounts_mean_the_same_in_any_company(messages: list[bytes]) -> None:
+def test_groups_and_amounts_are_read_the_same_alone_and_among_others(messages: list[bytes]) -> None:
     """Many at once, each alone, and with a key added to the front that sends it to Python's own parser."""
     alone = [found([JsonPayload().rows([message], WIDE)], WIDE) for message in messages]
     by_rule = [message.replace(b"{", b'{"user\\u0020": 0,', 1) for message in messages]

@@ -181,7 +181,9 @@ def test_a_column_has_one_outcome(name: str, reader: Callable[[Column, Path], li
         assert reader(column, tmp_path) == column.read
 
 
-def test_the_same_rows_are_the_same_ranking_at_every_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_rows_yield_the_same_ranking_by_every_interface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Users are UUIDs, items are whole decimals: in files, in frames and declared in a pipeline."""
     monkeypatch.chdir(tmp_path)
     rows = [(UUID(int=n), Decimal([10**20, 7, 8][n % 3 if n % 2 else 0])) for n in range(90)]

@@ -173,7 +173,9 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
     assert b"".join(found.values()) == expected
 
 
-def test_what_is_renamed_late_is_late_live_and_when_repeated(prism_runner: str, rankings: Path, tmp_path: Path) -> None:
+def test_a_file_renamed_late_is_late_in_a_live_and_a_repeated_run(
+    prism_runner: str, rankings: Path, tmp_path: Path
+) -> None:
     """The whole way: published live on Prism, and the same bytes again by a run that finds all files there."""
     incoming, log, start = tmp_path / "incoming", tmp_path / "log", int(time.time()) + 12
     incoming.mkdir()

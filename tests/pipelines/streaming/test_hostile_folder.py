@@ -156,7 +156,9 @@ def dice_of_years(seed: int) -> float:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_live_equals_replayed(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_folder_equals_its_replay_under_hostile_writes(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Late renames, links, any time of writing, a clock that is set back, and what happens during a look."""
     assert attempt(tmp_path, seed, False, monkeypatch) in ("same", "empty")
 
@@ -237,7 +239,7 @@ def test_where_lateness_cannot_be_noted_the_report_fails(tmp_path: Path) -> None
         live.to_the_end()
 
 
-def test_two_streams_over_one_folder_contradict_each_other_aloud(tmp_path: Path) -> None:
+def test_two_streams_over_one_folder_fail_if_they_contradict(tmp_path: Path) -> None:
     period = short_windows(time.time(), 0.5, 4)
     live = reading(tmp_path, period)
     live.until(lambda: live.clock > period.closing[0])

@@ -103,7 +103,7 @@ class OneByOne(random.Random):
 
 
 @pytest.mark.parametrize("runner", ["direct", "prism"])
-def test_whatever_the_order_of_delivery_live_equals_repeated(runner: str, request: pytest.FixtureRequest) -> None:
+def test_a_live_stream_equals_its_replay_for_any_order_of_delivery(runner: str, request: pytest.FixtureRequest) -> None:
     """Behind an honest clock, one that never passes what is still to come. The answer is that of plain sets."""
     if runner == "prism":
         request.getfixturevalue("prism_runner")

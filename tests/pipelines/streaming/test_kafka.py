@@ -327,7 +327,7 @@ def _iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def test_what_is_wrong_with_kafka_is_said(broker: Topics, commits: Commits, rankings: Path) -> None:
+def test_invalid_kafka_options_are_refused_in_one_line(broker: Topics, commits: Commits, rankings: Path) -> None:
     def refused(**change: str) -> str:
         places = {"input": f"kafka://{broker.address}/none", "output": str(rankings), **change}
         words = [word for name, value in places.items() for word in (f"--{name.replace('_', '-')}", value)]

@@ -78,7 +78,7 @@ def test_an_open_transaction_holds_the_windows(broker: Topics) -> None:
     assert counted == reading(broker, "open", period).to_the_end() and len(counted) == 50
 
 
-def test_an_aborted_transaction_lets_go(broker: Topics) -> None:
+def test_an_aborted_transaction_does_not_hold_the_windows(broker: Topics) -> None:
     broker.create("aborted", 1, **STAMPED)
     producer = transactional(broker, "aborted")
     period = short_windows(time.time() - 1, 2, 2)
@@ -202,7 +202,7 @@ def test_messages_deleted_before_they_are_read_fail_the_report(broker: Topics) -
     source_at(broker, "deleted").check(short_windows(time.time() + 5, 10, 1))
 
 
-def test_an_empty_log_of_old_is_no_obstacle_to_what_is_to_come(broker: Topics) -> None:
+def test_an_emptied_topic_is_refused_only_for_past_windows(broker: Topics) -> None:
     broker.create("emptied", 1, **STAMPED)
     broker.send("emptied", 1, [("u", a_row("u"))])
     _delete(broker, "emptied", 1)

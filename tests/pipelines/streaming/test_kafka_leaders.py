@@ -110,7 +110,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> R
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_live_equals_replayed_whoever_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_topic_equals_its_replay_through_leader_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the skew and the lag that are waited for no report fails, and none counts other rows when repeated."""
     broker = Broker(seed, partitions=1 + seed % 3)
     live = reading(broker, monkeypatch, SKEW + LAG + 0.1)

@@ -104,7 +104,7 @@ def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
 
 @pytest.mark.parametrize("overwrite", [{}, {"overwrite": True}])
 @pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])
-def test_what_is_published_stays(overwrite: dict[str, Any], books: dict[str, Any]) -> None:
+def test_a_repeated_stream_keeps_its_published_files(overwrite: dict[str, Any], books: dict[str, Any]) -> None:
     assert stream(**books).status == 0
     once = files()
     junk()
@@ -127,7 +127,7 @@ def test_another_release_overwrites_it_and_costs() -> None:
     assert again.status == 2 and "has 0 of the 3 windows that r had published" in again.err
 
 
-def test_what_was_published_and_is_gone_is_not_drawn_again() -> None:
+def test_a_deleted_window_is_refused_and_not_drawn_again() -> None:
     assert stream().status == 0
     once = files()
     next(Path("out").glob("20260106*.jsonl")).unlink()
@@ -140,7 +140,7 @@ def test_what_was_published_and_is_gone_is_not_drawn_again() -> None:
     assert charges()[0]["outcome"] == "released"
 
 
-def test_a_crash_is_resumed_for_nothing_and_every_window_has_one_answer() -> None:
+def test_a_crashed_stream_resumes_without_charge_and_redraws_no_window() -> None:
     """Also where rows have come since: what is out stays, and what is not is drawn for the first time."""
     assert stream().status == 0
     once = files()
@@ -209,7 +209,7 @@ def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_wit
     assert files() == once
 
 
-def test_what_is_all_published_asks_for_its_input_no_more() -> None:
+def test_a_complete_release_is_repeated_without_its_input() -> None:
     assert stream().status == 0
     once = files()
     Path("in", "a.jsonl").unlink()
@@ -300,7 +300,7 @@ def test_a_monitor_sees_how_far_it_is() -> None:
     assert (found["windows"], found["published"], found["next_closes"]) == (3, 3, None)
 
 
-def test_what_nobody_can_look_at_is_not_sent_again() -> None:
+def test_a_charged_stream_to_an_unreadable_sink_is_not_repeated() -> None:
     """As to a topic: which windows are out is not known, whether it has ended well or not."""
     report = dataclasses.replace(report_of({**_plain(), **BOOKS}, watch=True), sink=Nowhere())  # type: ignore[typeddict-item]
     run(report, prepare("direct", ["--streaming"]))

@@ -98,7 +98,7 @@ def test_a_number_beyond_64_bits_harms_no_other_message(field: str) -> None:
     assert [found[0], found[-1]] == [("1", "2", 3_000_000)] * 2 and len(found) <= 3
 
 
-def test_what_lacks_a_value_is_dropped() -> None:
+def test_a_message_that_lacks_a_value_is_dropped() -> None:
     lacking = [
         b'{"user": "a", "item": "x"}',
         b'{"user": null, "item": "x", "time": 1}',
@@ -123,7 +123,7 @@ def test_avro_records_with_and_without_a_header() -> None:
         assert rows(payload, [plain[0], broken, plain[2]]) == expected
 
 
-def test_what_is_wrong_with_a_schema_is_said(tmp_path: Path) -> None:
+def test_an_invalid_schema_is_refused_with_the_reason(tmp_path: Path) -> None:
     def refused(schema: object, columns: Columns = COLUMNS) -> str:
         path = tmp_path / "play.avsc"
         path.write_text(schema if isinstance(schema, str) else json.dumps(schema))

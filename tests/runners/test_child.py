@@ -50,7 +50,7 @@ def until(condition: Callable[[], object], patience: float = 60) -> None:
 
 
 @pytest.mark.long
-def test_what_a_thread_has_started_ends_with_the_process_and_not_before(tmp_path: Path) -> None:
+def test_processes_started_by_a_thread_end_with_the_parent_process(tmp_path: Path) -> None:
     mark = str(tmp_path)
     words, environment = [sys.executable, "-c", STARTER], {**os.environ, MARK: mark}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as starter:
@@ -76,9 +76,7 @@ def test_signals_and_statuses_are_passed_on(sent: signal.Signals, status: int, t
 
 @pytest.mark.server
 @pytest.mark.parametrize("runner", ["prism", "flink"])
-def test_the_server_of_a_launcher_that_is_killed_ends_too(
-    runner: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     more = ["--flink_job_server_jar", flink_job_server()] if runner == "flink" else []
     if runner == "prism":
         request.getfixturevalue("prism_binary")

@@ -199,7 +199,7 @@ def test_pieces_come_before_all_rows(submitted: Submitted) -> None:
     assert windowing.output_time == beam_runner_api_pb2.OutputTime.EARLIEST_IN_PANE
 
 
-def test_no_stage_asks_for_a_larger_machine(submitted: Submitted) -> None:
+def test_no_stage_has_resource_hints(submitted: Submitted) -> None:
     assert not any(environment.resource_hints for environment in submitted.pipeline.components.environments.values())
 
 
@@ -243,7 +243,7 @@ def test_the_staged_package_installs_by_itself(submitted: Submitted, tmp_path: P
     assert said.stdout.startswith(str(place)), said.stderr
 
 
-def test_what_was_sent_publishes_the_same(
+def test_the_submitted_pipeline_publishes_the_same(
     submitted: Submitted, cloud: Cloud, report: Report, direct: Published, tmp_path: Path
 ) -> None:
     """The captured pipeline on Beam's local job service, with workers that have a double of Secret Manager's client."""
@@ -322,7 +322,7 @@ def test_the_flex_templates_program_hands_over_the_same_job(
         (["--temp_location", "gs://nobodys/temp"], "--temp_location gs://nobodys/temp cannot be written"),
     ],
 )
-def test_what_workers_elsewhere_cannot_see_is_refused(
+def test_local_files_and_keys_are_refused_for_remote_workers(
     cloud: Cloud, report: Report, extra: list[str], said: str
 ) -> None:
     cloud.service.jobs.clear()
@@ -344,7 +344,7 @@ def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) ->
     assert done.returncode == 2 and said in done.stderr
 
 
-def test_what_is_missing_is_named(refusal_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_dataflow_option_is_named(refusal_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "needs --project, --region, --temp_location" in refusal_of("dataflow")
     place = ["dataflow", "--project=p", "--region=r"]
     assert "must be a folder of a bucket, gs://BUCKET/FOLDER, got /tmp" in refusal_of(*place, "--temp_location=/tmp")

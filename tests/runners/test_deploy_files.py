@@ -42,7 +42,7 @@ def test_the_templates_parameters_are_the_arguments() -> None:
         assert all(re.compile(regex) for regex in parameter.get("regexes", []))
 
 
-def test_parameters_become_arguments() -> None:
+def test_template_parameters_become_command_line_arguments() -> None:
     own = ["--input=a=b.avro", "--release_key=env:K", "--overwrite=true", "--unknown_domain=false", "--from=2026-01-05"]
     line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
     assert line == [
@@ -100,7 +100,7 @@ def test_the_dockerfile_is_well_formed() -> None:
     assert set(re.findall(r"--target (\S+)", IMAGES)) | {"package", "template-launcher"} == stages
 
 
-def test_the_images_of_the_command_line_end_as_nobody() -> None:
+def test_the_command_line_images_run_as_an_unprivileged_user() -> None:
     users: dict[str, str] = {}
     for word, rest in steps_of_images():
         if word == "FROM":

@@ -177,7 +177,7 @@ def test_a_cluster_must_answer(refusal_of: InvalidArgument) -> None:
     assert f"{nobody}: nothing answers" in refusal_of("flink", f"--job_endpoint={nobody}")
 
 
-def test_options_have_types() -> None:
+def test_job_server_options_are_parsed_by_their_types() -> None:
     known = {"idle_ms": 2, "fast": 1, "place": 0, "many": 4, "share": 3, "finish_bundle_before_checkpointing": 1}
     words = ["--idle_ms=5", "--fast", "--place", "x y", "--many=a", "--many=b", "--share=0.5"]
     assert parse_options(words, known) == {"idle_ms": 5, "fast": True, "place": "x y", "many": ["a", "b"], "share": 0.5}

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings(  # of workers that are cut off
 
 
 @pytest.mark.parametrize("runner", ["direct", "flink"])
-def test_a_lost_part_is_told_and_nothing_is_published(
+def test_a_lost_part_fails_the_job_and_publishes_nothing(
     runner: str, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sabotage(monkeypatch, "before combining", PICKS["receipt"], "drops")
@@ -95,7 +95,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("runner", "command", "what", "does"), CASES)
-def test_rows_that_do_not_all_reach_their_user_shards_are_told_and_nothing_is_published(
+def test_rows_lost_before_their_user_shard_fail_the_job_and_publish_nothing(
     runner: str,
     command: str,
     what: str,
@@ -126,7 +126,7 @@ def streamed(words: list[str], report: Report, folder: Path) -> list[str]:
     return ["stream", *(word for word in changed[1:] if word != "--quiet"), "--clock", "event"]
 
 
-def test_a_user_shard_that_nobody_starts_and_that_has_no_rows_is_told(
+def test_an_empty_user_shard_that_is_never_started_fails_the_job(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     everywhere = contributions._no_rows

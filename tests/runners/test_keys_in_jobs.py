@@ -95,14 +95,14 @@ def hides_its_keys(job: bytes, key: ReleaseKey | None = None) -> None:
         assert not any(form in content for form in forms_of(one))
 
 
-def test_what_is_searched_for_would_be_found() -> None:
+def test_the_search_finds_a_planted_key() -> None:
     pipeline = beam.Pipeline(runner="FnApiRunner")
     secret = ReleaseKey.fresh().secret()
     _ = pipeline | beam.Create([(1, "a")]) | PrivateTopK(1, Joint(1.0), ["a"]) | beam.Map(lambda _: secret)
     assert secret in laid_open(pipeline.to_runner_api().SerializeToString())
 
 
-def test_no_purpose_is_forgotten() -> None:
+def test_every_purpose_of_a_derived_key_is_searched_for() -> None:
     derived = re.compile(r"\.derive\(f?\"([^\"{]+)")
     used = {name for path in PRODUCT for name in derived.findall(path.read_text("utf-8"))}
     assert used and all(any(purpose.startswith(name) for purpose in PURPOSES) for name in used)
@@ -132,7 +132,7 @@ def test_the_job_of_a_report_holds_no_key(
         (UnknownDomain(), {}),
     ],
 )
-def test_a_pipeline_of_ones_own_holds_no_key(domain: object, more: dict[str, object]) -> None:
+def test_an_own_pipeline_holds_no_key(domain: object, more: dict[str, object]) -> None:
     key = ReleaseKey.fresh()
     mechanism = (
         make_mechanism("limit-domain", epsilon=1, delta=1e-6) if isinstance(domain, UnknownDomain) else Joint(1.0)
@@ -171,7 +171,7 @@ def test_workers_elsewhere_need_a_key_that_they_can_read(report: Report, recorde
         _ = pipeline | beam.Create([("u", "a")]) | PrivateTopK(1, Joint(1.0), ["a"])
 
 
-def test_who_listens_to_prism_reads_no_key(report: Report, prism_binary: Path, tmp_path: Path) -> None:
+def test_the_job_port_of_prism_reveals_no_key(report: Report, prism_binary: Path, tmp_path: Path) -> None:
     """Its job port is open to everybody. This asks it from another address of the machine."""
     port = free_port()
     prism = [str(prism_binary), f"--job_port={port}", "--serve_http=false"]

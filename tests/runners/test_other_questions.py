@@ -56,7 +56,9 @@ def of_direct(report: Report, asked: list[str]) -> Published:
     return report.publish("direct", *asked)
 
 
-def test_repeated_bundles(report: Report, direct: Published, asked: list[str], of_direct: Published) -> None:
+def test_repeated_bundles_publish_the_same(
+    report: Report, direct: Published, asked: list[str], of_direct: Published
+) -> None:
     assert of_direct.items() and of_direct != direct
     assert (b"noisy_weight" in of_direct.ranking) == ("weighted-gaussian" in asked)
     assert len(of_direct.items()) == 75 or "--groups" not in asked, "of three groups in five weeks"
@@ -64,11 +66,15 @@ def test_repeated_bundles(report: Report, direct: Published, asked: list[str], o
 
 
 @pytest.mark.parametrize("asked", ["groups", nightly("weights"), nightly("risers")], indirect=True)
-def test_prism(report: Report, asked: list[str], of_direct: Published, prism_binary: Path) -> None:
+def test_prism_publishes_the_same_as_direct(
+    report: Report, asked: list[str], of_direct: Published, prism_binary: Path
+) -> None:
     assert report.publish("prism", "--prism_location", str(prism_binary), *asked) == of_direct
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("asked", ["groups"], indirect=True)
-def test_flinks_mini_cluster(report: Report, asked: list[str], of_direct: Published, flink_home: Path) -> None:
+def test_flinks_mini_cluster_publishes_the_same_as_direct(
+    report: Report, asked: list[str], of_direct: Published, flink_home: Path
+) -> None:
     assert report.publish("flink", *asked, timeout=400) == of_direct

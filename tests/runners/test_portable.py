@@ -170,7 +170,7 @@ def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_bina
     assert not list(report.folder.glob("of-damaged*"))
 
 
-def test_what_is_missing_is_named(
+def test_a_missing_program_endpoint_or_environment_is_named(
     refusal_of: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -114,7 +114,7 @@ def _publish(output: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), EVERY)
-def test_what_must_be_given_is_shown_as_such(name: str, words: list[str]) -> None:
+def test_required_arguments_are_marked_in_the_help(name: str, words: list[str]) -> None:
     """In the usage line and beside each; without it the command is refused, and says so."""
     parser, needs = parser_of(name, *words), list(command_of([name, *words])[1].needs)
     needs += [action.dest for action in parser._actions if not action.option_strings]

@@ -48,7 +48,7 @@ def _options(help_text: str) -> list[str]:
     return sorted(set(re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", help_text, re.MULTILINE)))
 
 
-def test_nothing_that_can_be_asked_for_comes_or_goes_unsaid() -> None:
+def test_the_options_of_all_commands_are_pinned() -> None:
     assert list(surface()) == STORE.read_text("utf-8").splitlines()
 
 

@@ -17,7 +17,7 @@ from tests.nightly import nightly, nightly_but
 pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
 
 
-def test_amounts(world: World) -> None:
+def test_the_examples_on_amounts_run(world: World) -> None:
     hold(world, "docs/amounts.md", AMOUNTS)
 
 
@@ -26,7 +26,7 @@ SLOW = {"docs/beam.md", "docs/choosing.md", "docs/finding.md", "docs/five-minute
 
 
 @pytest.mark.parametrize("page", nightly_but(HELD, *(page for page in HELD if page not in SLOW)))
-def test_a_page(page: str, world: World) -> None:
+def test_the_examples_of_a_page_run(page: str, world: World) -> None:
     """The tests that a page shows are called where they stand, and must hold."""
     hold(world, page, HELD[page])
 
@@ -97,5 +97,5 @@ def reports(url: str) -> list[Held]:
 
 
 @pytest.mark.parametrize("url", ["sqlite", nightly("postgresql")], indirect=True)
-def test_reports(world: World, url: str) -> None:
+def test_the_examples_on_reports_run(world: World, url: str) -> None:
     hold(world, "docs/reports.md", reports(url))

@@ -24,7 +24,7 @@ def test_pages_show_the_pictures_that_are_drawn() -> None:
 
 
 @pytest.mark.parametrize("name", ["counts", "windows"])
-def test_what_needs_no_data_is_drawn_again(name: str, tmp_path: Path) -> None:
+def test_pictures_without_data_match_a_fresh_drawing(name: str, tmp_path: Path) -> None:
     main(["--picture", name, "--folder", str(tmp_path), "--draws", "2"])
     drawn = (tmp_path / f"{name}.svg").read_text()
     kept = (DOCS / "pictures" / f"{name}.svg").read_text()

@@ -23,7 +23,7 @@ BUCKET = "my-project-private-topk"
 
 
 @pytest.mark.nightly
-def test_streaming(world: World, broker: Topics, prism_runner: str) -> None:
+def test_the_examples_on_streaming_run(world: World, broker: Topics, prism_runner: str) -> None:
     """The rows come after their windows have closed, since January is over: every window is published without them."""
 
     def topic(world: World) -> None:
@@ -48,7 +48,7 @@ def test_streaming(world: World, broker: Topics, prism_runner: str) -> None:
 
 
 @pytest.mark.nightly
-def test_flink(world: World, flink_home: Path) -> None:
+def test_the_examples_on_flink_run(world: World, flink_home: Path) -> None:
     clone(world.folder)
     hold(
         world,
@@ -97,7 +97,7 @@ def project(cloud: Cloud) -> Cloud:
 
 
 @pytest.mark.nightly
-def test_dataflow(world: World, project: Cloud) -> None:
+def test_the_examples_on_dataflow_run(world: World, project: Cloud) -> None:
     """One report is submitted, to an endpoint on this machine; Google's own client is not run."""
     clone(world.folder)
     world.environment |= {name: project.environment[name] for name in CREDENTIALS}

@@ -94,7 +94,7 @@ def test_the_search_knows_every_mechanism_without_a_server(site: Path) -> None:
     assert {"peel", "canon", "ledger", "epsilon"} <= set(index["terms"]) and "docs/five-minutes" in index["docnames"]
 
 
-def test_the_reference_holds_what_others_may_rely_on(site: Path) -> None:
+def test_the_reference_has_every_promised_name(site: Path) -> None:
     found = "".join(path.read_text("utf-8") for path in (site / "api").glob("*.html"))
     named = re.findall(
         r"`(\w+)`",

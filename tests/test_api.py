@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "api.md").read_text()
 
 
-def test_what_a_mechanism_of_your_own_imports_is_promised() -> None:
+def test_imports_of_the_own_mechanism_page_are_promised_by_the_api() -> None:
     code = (ROOT / "docs" / "own-mechanism.md").read_text()
     promised = dict(re.findall(r"^\| `(private_topk[\w.]*)`[^|]* \| ([^|]*) \|", PAGE, re.M))
     for module, names in re.findall(r"^from (private_topk[\w.]*) import (.+)$", code, re.M):
@@ -22,7 +22,7 @@ def test_what_a_mechanism_of_your_own_imports_is_promised() -> None:
         ), (module, names)
 
 
-def test_everything_at_the_front_door_is_frozen() -> None:
+def test_every_name_of_the_package_is_frozen_by_the_api_page() -> None:
     frozen, _, _ = PAGE.partition("## Provisional")
     rows = re.findall(r"^\| `private_topk` \| ([^|]*) \|", frozen, re.M)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -69,7 +69,7 @@ def test_no_test_names_another_one_or_what_another_room_keeps_to_itself() -> Non
                 assert not private, f"{path}: {private} of {node.module}"
 
 
-def test_mechanisms_know_numbers_only() -> None:
+def test_mechanisms_import_only_numeric_libraries() -> None:
     allowed = {"numpy", "flint", "cryptography", "private_topk"} | set(sys.stdlib_module_names)
     for path in (ROOT / "transforms" / "mechanisms").rglob("*.py"):
         names = set(imports(path))
@@ -79,7 +79,7 @@ def test_mechanisms_know_numbers_only() -> None:
         assert all(name.startswith((room, "private_topk.transforms.errors")) for name in ours), path
 
 
-def test_no_circle_between_the_files_of_mechanisms() -> None:
+def test_no_circular_imports_between_files() -> None:
     """Nor between any others: a file can be read after those that it names."""
     files = {_module(path): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     graph = {name: {i for i in _named(path, files) if i in files and i != name} for name, path in files.items()}
@@ -122,14 +122,14 @@ def test_mechanisms_load_without_beam_and_files() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_transforms_know_neither_the_command_line_nor_files() -> None:
+def test_transforms_import_neither_command_line_nor_file_libraries() -> None:
     for path in (ROOT / "transforms").rglob("*.py"):
         names = set(imports(path))
         assert not {name for name in names if name.startswith(("private_topk.pipelines", "private_topk.runners"))}, path
         assert not {"argparse", "fastavro"} & names, path
 
 
-def test_budgets_are_arithmetic_and_a_database() -> None:
+def test_budgets_import_only_arithmetic_and_database_libraries() -> None:
     allowed = {"numpy", "flint", "sqlalchemy", "dp_accounting", "matplotlib", "private_topk"} | set(
         sys.stdlib_module_names
     )
@@ -167,7 +167,7 @@ def test_a_period_is_cut_by_its_own_methods() -> None:
         assert beams_own or not re.search(kinds, path.read_text("utf-8")), path
 
 
-def test_words_are_read_at_the_doors_alone() -> None:
+def test_argparse_and_yaml_are_imported_only_where_input_is_read() -> None:
     """The command line in its room, YAML in its own; a sheet's entry is only written in it."""
     for path in (path for room in ("pipelines", "transforms") for path in (ROOT / room).rglob("*.py")):
         names, place = set(imports(path)), path.relative_to(ROOT).as_posix()
@@ -175,7 +175,7 @@ def test_words_are_read_at_the_doors_alone() -> None:
         assert "yaml" not in names or place.startswith(("pipelines/scheduled/", "pipelines/show/sign_off")), place
 
 
-def test_arrows_point_one_way() -> None:
+def test_rooms_import_only_the_rooms_below_them() -> None:
     """transforms <- pictures <- budget <- question <- preview <- pipelines; runners know transforms alone."""
     below = ("transforms", "pipelines.show.picture")
     rooms = {
@@ -207,7 +207,7 @@ def test_every_room_is_a_package() -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"(?<![\w.])/(home|root|work|Users|tmp)/\w", r"from \.+\w* import"])
-def test_no_place_of_one_machine(pattern: str) -> None:
+def test_no_absolute_paths_or_relative_imports(pattern: str) -> None:
     for path in PRODUCT:
         assert not re.search(pattern, path.read_text("utf-8")), path
 

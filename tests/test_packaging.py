@@ -122,7 +122,7 @@ def test_a_copy_whose_links_were_lost_is_not_installed(left: str | None, source:
     assert done.returncode == 1 and "must link to runners, and symbolic links were lost" in done.stderr
 
 
-def test_the_front_names_what_most_programs_need() -> None:
+def test_the_package_exports_the_common_names() -> None:
     import private_topk
 
     assert private_topk.__version__ == version("private-topk")

@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text()
 TABLE = (ROOT / "docs" / "mechanisms.md").read_text()
 
 
-def test_the_table_of_mechanisms_is_the_code_s() -> None:
+def test_the_table_of_mechanisms_matches_the_code() -> None:
     for mechanism in MECHANISMS.values():
         a, proved = mechanism.about, mechanism.guarantee
         row = f"| `{a.name}` | {proved.privacy} | {proved.domain} | {proved.answer} | {a.when} |"

@@ -131,13 +131,30 @@ def test_the_package_exports_the_common_names() -> None:
         private_topk.PrivateTopk  # noqa: B018
 
 
+OWN = """\
+import private_topk
+from private_topk import Amounts, Groups, Joint, PrivateTopK, Risers
+from private_topk.pipelines.preview import Zipf
+
+pairs = [("fr", "tea"), ("de", "cake")]
+lists = {"north": ["tea"], "south": ["cake"]}
+sums = Amounts(max_value=30, value_resolution=0.1)
+PrivateTopK(1, Joint(epsilon=1.0), pairs, item=["country", "title"], amounts=sums)
+PrivateTopK(1, Joint(epsilon=1.0), lists, group="region", risers=Risers(0.5))
+PrivateTopK(1, "joint", ["tea"], groups=pairs, group=["country", "title"], epsilon=1)
+private_topk.rank({}, 1, "joint", pairs, epsilon=1, item=["country", "title"], groups=Groups(["fr", "de"], 2))
+private_topk.rank({}, 1, "joint", lists, epsilon=1, group="region", publish_counts=0.5)
+several = private_topk.preview(Zipf(1.1, 300, 50_000, 5).among(3), k=3, mechanism=Joint(epsilon=1.0))
+several.to_polars().write_csv("previews.csv")
+PrivateTopK(k="1")
+"""
+
+
 @pytest.mark.long
 @pytest.mark.nightly
 def test_a_type_checker_finds_the_package_where_it_is_installed(tmp_path: Path) -> None:
-    """Also after an editable install, from any folder: `make rank` leaves one."""
-    (tmp_path / "own.py").write_text(
-        "from private_topk import PrivateTopK\nreveal_type(PrivateTopK)\nPrivateTopK(k='1')\n"
-    )
+    """Also after an editable install, from any folder: `make rank` leaves one. What the pages show is no error."""
+    (tmp_path / "own.py").write_text(OWN)
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--follow-imports=silent", "own.py"],
         cwd=tmp_path,
@@ -145,5 +162,6 @@ def test_a_type_checker_finds_the_package_where_it_is_installed(tmp_path: Path) 
         text=True,
         timeout=600,
     )
-    assert 'has incompatible type "str"; expected "int | None"' in done.stdout, done.stdout
+    assert 'own.py:15: error: Argument "k" to "PrivateTopK" has incompatible type "str"' in done.stdout, done.stdout
+    assert "Found 1 error" in done.stdout, done.stdout
     assert "import-untyped" not in done.stdout and "import-not-found" not in done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +40,14 @@ class Groups:
     labels: PublicDomain
     per_user: int = 1
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(self, labels: PublicDomain | Iterable[Any], per_user: int = 1) -> None: ...
+
     @classmethod
-    def of(cls, labels: Groups | PublicDomain | Iterable[str | int], per_user: int = 1) -> Groups:
+    def of(cls, labels: Groups | PublicDomain | Iterable[Any], per_user: int = 1) -> Groups:
         """The groups of a list. Raises InvalidArgument."""
-        return labels if isinstance(labels, Groups) else cls(labels, per_user)  # type: ignore[arg-type]
+        return labels if isinstance(labels, Groups) else cls(labels, per_user)
 
     @classmethod
     def numbered(cls, number: int | None = None, per_user: int = 1) -> Groups:

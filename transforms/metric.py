@@ -33,8 +33,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,9 @@ from private_topk.transforms.windows import Period
 
 _MAX_UNITS = 1 << 30
 """The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
+
+Number = Fraction | Decimal | float | str
+"""What may be given for an exact number: a float is the decimal that it prints."""
 
 NUMERAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 """How a number is written in a text, as a regular expression."""
@@ -75,10 +79,14 @@ class Amounts:
     max_value: Fraction
     value_resolution: Fraction = Fraction(1)
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(self, max_value: Number, value_resolution: Number = 1) -> None: ...
+
     @classmethod
-    def of(cls, max_value: object, value_resolution: object = None) -> Amounts:
+    def of(cls, max_value: Number, value_resolution: Number | None = None) -> Amounts:
         """From numbers of any kind, floats as the decimals they print; the resolution is 1 where it is None."""
-        return cls(max_value, 1 if value_resolution is None else value_resolution)  # type: ignore[arg-type]
+        return cls(max_value, 1 if value_resolution is None else value_resolution)
 
     def __post_init__(self) -> None:
         for name in ("max_value", "value_resolution"):
@@ -198,6 +206,10 @@ class Risers:
 
     weight: Fraction = Fraction(1)
     since: datetime | None = field(default=None, metadata={"omit_if_default": True})
+
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(self, weight: Number = 1, since: datetime | None = None) -> None: ...
 
     def __post_init__(self) -> None:
         weight = check_decimal("against_weight", self.weight, Fraction(0), Fraction(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -114,7 +114,7 @@ class PrivateTopK(beam.PTransform):
         self,
         k: int | None,
         mechanism: Mechanism | str = AUTO,
-        domain: Domain | Iterable[str | int] | os.PathLike[str] | None = None,
+        domain: Domain | Iterable[Any] | Mapping[str, Iterable[Any]] | os.PathLike[str] | None = None,
         max_items_per_user: int | None = None,
         publish_counts: CountBudget | float | None = None,
         release: Release | None = None,
@@ -126,7 +126,7 @@ class PrivateTopK(beam.PTransform):
         item: str | Sequence[str] | None = None,
         amounts: Amounts | None = None,
         value: str | None = None,
-        groups: Groups | Iterable[str | int] | None = None,
+        groups: Groups | Iterable[Any] | None = None,
         group: str | Sequence[str] | None = None,
         max_windows_per_user: int | None = None,
         risers: Risers | None = None,

@@ -140,7 +140,7 @@ class Preview:
         question = self.question
         return f"Preview(k={question.asked.k}, epsilon={float(question.epsilon):g}, best={self.best.name!r})"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self: Preview | GroupsPreview) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -150,12 +150,12 @@ class Preview:
         """
         return [outlook.to_row() for outlook in self.outlooks]
 
-    def to_polars(self) -> polars.DataFrame:
+    def to_polars(self: Preview | GroupsPreview) -> polars.DataFrame:
         import polars
 
         return polars.DataFrame(self.to_rows())
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self: Preview | GroupsPreview) -> pandas.DataFrame:
         """Raises InvalidArgument where pandas is not installed."""
         try:
             import pandas

@@ -46,6 +46,7 @@ _T = TypeVar("_T")
 Group = tuple[int, ...]
 
 _ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
+_TOOK = re.compile(r" \(after \d+ms in state \w+\)$")
 _OURS = {
     "group.id": "private-topk",  # required by the client; positions are kept by Beam, not by the broker
     "enable.auto.commit": False,
@@ -183,18 +184,29 @@ class KafkaTopic:
 
     def _metadata(self, name: str) -> Any:  # noqa: ANN401
         try:
-            from confluent_kafka import KafkaException
+            from confluent_kafka import KafkaError, KafkaException
         except ImportError:
             raise InvalidArgument(name, "kafka:// needs its client", install_extra("kafka")) from None
+        heard: list[Any] = []
         try:
-            consumer = self.consumer()
-            try:
-                metadata = self._described(consumer)
-            finally:
-                consumer.close()
+            consumer = self.consumer(error_cb=heard.append)
+        except (KafkaException, TypeError, ValueError) as error:
+            rule = f"is refused by the client of kafka://{self.servers}: {verbatim(_reason(error.args[0]))}"
+            raise InvalidArgument("kafka_config", rule) from None
+        try:
+            metadata = self._described(consumer)
         except KafkaException as error:
-            rule = f"kafka://{self.servers} cannot be reached: {verbatim(error.args[0].str())}"
-            raise InvalidArgument(name, rule) from None
+            consumer.poll(0)  # hands over what was heard: the request itself only says that it failed
+            causes = [cause for cause in heard if cause.code() != KafkaError._ALL_BROKERS_DOWN]
+            rule = f"kafka://{self.servers} cannot be reached: {verbatim(_reason([error.args[0], *causes][-1]))}"
+            raise InvalidArgument(
+                name, rule, "check the address, and in {kafka_config} security.protocol and what goes with it"
+            ) from None
+        finally:
+            consumer.close()
+        if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            rule = f"kafka://{self.servers} does not let this client see the topic {self.topic}"
+            raise InvalidArgument(name, rule, "it needs the rights Describe, DescribeConfigs and Read")
         if metadata.error is not None or not metadata.partitions:
             raise InvalidArgument(name, f"kafka://{self.servers} has no topic {self.topic}: create it first")
         return metadata
@@ -220,6 +232,11 @@ class KafkaTopic:
         except (KafkaException, TimeoutError):
             return {}
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+
+def _reason(error: Any) -> str:  # noqa: ANN401 - the client's own, or a text
+    """What an error of the client says, without the time that it took."""
+    return _TOOK.sub("", error if isinstance(error, str) else error.str())
 
 
 @dataclass(frozen=True)
@@ -272,8 +289,9 @@ class Kafka(Source):
             say(f"--kafka-start {self.start}: windows that began before it are published without the rows before it")
         observer = self.topic.observer()
         try:
-            for partition in facts.partitions:
-                first_offset(observer, self.topic, partition, self._since, start)
+            begin = {part: first_offset(observer, self.topic, part, self._since, start) for part in facts.partitions}
+            if self.clock == "log":
+                _check_first_stamps(observer, self.topic, begin)
         finally:
             observer.close()
 
@@ -327,6 +345,34 @@ def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
             "close windows for everybody",
             "set message.timestamp.type=LogAppendTime on the topic, or give {clock} event for a log in order",
         )
+
+
+def _check_stamped(topic: KafkaTopic, messages: Iterable[Any], field: str = "") -> None:
+    """Raise InvalidArgument unless the broker has stamped all of some messages."""
+    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+
+    if any(message.timestamp()[0] != TIMESTAMP_LOG_APPEND_TIME for message in messages):
+        raise InvalidArgument(
+            field,
+            f"{topic.uri} holds messages that were stamped by who sent them",
+            "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
+            "give {clock} event",
+        )
+
+
+def _check_first_stamps(observer: Any, topic: KafkaTopic, begin: dict[int, int]) -> None:  # noqa: ANN401
+    """Raise InvalidArgument if the first message of a partition was stamped by who sent it, as before the setting was
+    changed: a reader would meet it after the charge. Whoever does not answer is left to the reader.
+    """
+    from confluent_kafka import TopicPartition
+
+    observer.assign([TopicPartition(topic.topic, partition, offset) for partition, offset in begin.items()])
+    waiting, deadline = set(begin), time.monotonic() + _ANSWERED
+    while waiting and time.monotonic() < deadline:
+        for message in observer.consume(len(begin), _WAIT):  # a message, or that there is none
+            waiting.discard(message.partition())
+            if not message.error():
+                _check_stamped(topic, [message], "input")
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -498,16 +544,8 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
         Raises InvalidArgument where the log cannot be trusted.
         """
-        from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
-
+        _check_stamped(self._log.topic, messages)
         stamps = [message.timestamp() for message in messages]
-        if any(kind != TIMESTAMP_LOG_APPEND_TIME for kind, _ in stamps):
-            raise InvalidArgument(
-                "",
-                f"{self._log.topic.uri} holds messages that were stamped by who sent them",
-                "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
-                "give {clock} event",
-            )
         arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
         if self._clock.closes_between(int(arrived[0]), now):
             raise InvalidArgument(
@@ -712,13 +750,13 @@ def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None
         return position.offset if position.offset >= 0 else high
 
     low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
-    wanted = max(start, since) if since is not None else start
+    wanted, named = (start, "{period_from}") if since is None or since < start else (since, "{kafka_start}")
     # An empty log does not tell what was stamped when; but retention is longer than a minute.
     if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
         raise InvalidArgument(
             "input",
             f"{topic.uri} has deleted messages which may be of the horizon: its first one left "
-            "was stamped after {period_from}",
+            f"was stamped after {named}",
             "begin later, or give {kafka_start}, a time from which on all are there",
         )
     return low if since is None else at(since)

@@ -8,10 +8,13 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from private_topk.pipelines.sources.kafka import KafkaTopic
+from private_topk.transforms.errors import InvalidArgument
 from tests.nightly import nightly
 from tests.pipelines.streaming.replay import (
     HORIZON,
@@ -338,7 +341,19 @@ def test_invalid_kafka_options_are_refused_in_one_line(broker: Topics, commits: 
     assert "has no topic none: create it first" in refused()
     assert "kafka://HOST:PORT/TOPIC" in refused(input="kafka://localhost/x")
     assert "NAME=VALUE" in refused(kafka_config="secret")
-    assert "cannot be reached" in refused(input="kafka://127.0.0.1:1/x")
+    assert "cannot be reached: 127.0.0.1:1/bootstrap: Connect" in (away := refused(input="kafka://127.0.0.1:1/x"))
+    assert "failed: Connection refused: check the address, and in --kafka-config security.protocol" in away
+    for wrong in ("grup.id=x", "stats_cb=x"):
+        assert f"--kafka-config is refused by the client of kafka://{broker.address}" in refused(kafka_config=wrong)
+
+
+def test_a_topic_that_a_client_may_not_see_is_said_to_be_there() -> None:
+    class Hidden(KafkaTopic):
+        def _described(self, consumer: object) -> SimpleNamespace:
+            return SimpleNamespace(error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), partitions={})
+
+    with pytest.raises(InvalidArgument, match="does not let this client see the topic t: it needs the rights Describe"):
+        Hidden("127.0.0.1:1", "t").facts("input")
 
 
 def test_a_start_within_the_horizon_is_told(

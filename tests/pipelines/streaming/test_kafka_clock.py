@@ -167,7 +167,9 @@ def test_a_topic_without_stamps_of_the_broker_is_refused(broker: Topics, behind:
     # Stamped by the broker from now on: what is there already still is not.
     _set(broker, name, "message.timestamp.type", "LogAppendTime")
     _until(lambda: source.topic.facts("input").stamps == "LogAppendTime")
-    source.check(period)
+    with pytest.raises(InvalidArgument, match="stamped by who sent them") as refusal:
+        source.check(period)
+    assert refusal.value.field == "input"
     live = reading(broker, name, period)
     with pytest.raises(InvalidArgument, match="stamped by who sent them"):
         live.until(lambda: live.rows)
@@ -197,6 +199,10 @@ def test_messages_deleted_before_they_are_read_fail_the_report(broker: Topics) -
     # Another launch is told before it starts, unless it begins after what is gone.
     with pytest.raises(InvalidArgument, match="deleted messages which may be of the horizon"):
         source_at(broker, "deleted").check(period)
+    with pytest.raises(InvalidArgument, match="first one left was stamped after kafka_start"):
+        source_at(broker, "deleted", start=datetime.fromtimestamp(period.starts[0] / 1e6 + 0.1, UTC).isoformat()).check(
+            period
+        )
     start = datetime.now(UTC).isoformat()
     source_at(broker, "deleted", start=start).check(period)
     source_at(broker, "deleted").check(short_windows(time.time() + 5, 10, 1))

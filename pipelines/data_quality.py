@@ -111,7 +111,7 @@ def data_quality_of(report: Report) -> DataQuality:
         raise InvalidArgument(
             "show_dropped_rows",
             f"cannot look at {verbatim(report.source.uri)} before a run",
-            "files can be looked at; a run tells afterwards",
+            "files and Kafka topics can be looked at; a run tells afterwards",
         )
     columns = report.source.columns.within(period)
     look = DataQuality(period=period)

@@ -172,7 +172,7 @@ class Report:
         wanted, period = self.expect_rows_at_least, self.question.period
         if wanted is None:
             return
-        parts = self.source.rows(period)
+        parts = self.source.rows(period) if self.source.bounded else None
         if parts is None:
             raise InvalidArgument(
                 "expect_rows_at_least",

@@ -33,7 +33,7 @@ from apache_beam.utils.timestamp import Duration
 from private_topk.pipelines.release.identity import fingerprint, identity_of, not_in_fingerprint
 from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
@@ -287,6 +287,11 @@ class Kafka(Source):
             )
         if self._since is not None and self._since > start:
             say(f"--kafka-start {self.start}: windows that began before it are published without the rows before it")
+        if self.clock == "log" and horizon(period).closing[-1] < time.time() * 1e6:
+            say(
+                "the horizon has passed: only rows that the broker had stamped by then are on time, and a topic that "
+                "was filled later needs --clock event"
+            )
         observer = self.topic.observer()
         try:
             begin = {part: first_offset(observer, self.topic, part, self._since, start) for part in facts.partitions}
@@ -323,6 +328,35 @@ class Kafka(Source):
         behind = _APART + (1.5 * facts.lag if facts.replicas > 1 else 0)
         log = Log(self.topic, self._since, len(partitions), behind, self.topic_id)
         return _ReadGroups(groups, ReadPartitionsDoFn(log, self.columns, self.payload, clock))
+
+    def rows(self, period: Period | None) -> Iterator[Rows]:
+        """The rows of the messages that are there by now, as a run would read them.
+
+        Raises InvalidArgument if the broker stops answering.
+        """
+        from confluent_kafka import KafkaError, TopicPartition
+
+        start, columns, topic = int(horizon(period).starts[0]) // 1000, self.columns.within(period), self.topic
+        observer, consumer = topic.observer(), topic.consumer()
+        try:
+            waiting = set(topic.partitions("input"))
+            begin = {part: first_offset(observer, topic, part, self._since, start) for part in waiting}
+            consumer.assign([TopicPartition(topic.topic, part, offset) for part, offset in begin.items()])
+            deadline = time.monotonic() + _PATIENCE
+            while waiting:
+                found = consumer.consume(_BATCH, _WAIT)
+                values = [message.value() or b"" for message in found if not message.error()]
+                ended = [m.partition() for m in found if m.error() and m.error().code() == KafkaError._PARTITION_EOF]
+                waiting.difference_update(ended)
+                if values:
+                    yield self.payload.rows(values, columns)
+                if values or ended:
+                    deadline = time.monotonic() + _PATIENCE
+                elif time.monotonic() > deadline:
+                    raise InvalidArgument("input", f"{self.uri} does not answer")
+        finally:
+            consumer.close()
+            observer.close()
 
     @property
     def _since(self) -> int | None:

@@ -256,7 +256,8 @@ class TestTheOperatorsLook:
         look = data_quality_of(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings
         with pytest.raises(
-            InvalidArgument, match="cannot look at rows/.*: files can be looked at; a run tells afterwards"
+            InvalidArgument,
+            match="cannot look at rows/.*: files and Kafka topics can be looked at; a run tells afterwards",
         ):
             data_quality_of(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
         assert list(DataQuality().lines())[1] == "  in the input: fewer than 100"

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
+from benchmarks.servers.kafka import send
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.transforms.errors import InvalidArgument
 from tests.nightly import nightly
@@ -356,6 +357,23 @@ def test_a_topic_that_a_client_may_not_see_is_said_to_be_there() -> None:
         Hidden("127.0.0.1:1", "t").facts("input")
 
 
+def test_the_messages_of_a_topic_can_be_looked_at_before_the_charge(
+    broker: Topics, made_up: Commits, rankings: Path, capfd: pytest.CaptureFixture
+) -> None:
+    """A partition without any ends the look too; a message without a value is unreadable."""
+    place = broker.create("looked-at", 2, **{"message.timestamp.type": "LogAppendTime"})
+    rows = [as_json(("u", item, f"2026-01-0{day}")) for day, item in [(1, "item 1"), (2, "item 1"), (2, "no item")]]
+    send(broker.address, "looked-at", ((row, 1) for row in [*rows, rows[0][1:], b"", rows[0].replace(b"user", b"who")]))
+    words = ["stream", "--input", place, "--output", rankings, "--dry-run", "--show-dropped-rows", "--exact-counters"]
+    words += made_up.question("--window", "1d", "--from", "2026-01-02", "--to", "2026-01-04")
+    done = command(*words)
+    assert done.status == 0, done
+    for line in ("in the input: 6", "null: 1", "unreadable: 2", "outside the period: 1", "not in domain: 1"):
+        assert f"  {line}\n" in done.err
+    said = "the horizon has passed: only rows that the broker had stamped by then are on time"
+    assert said in capfd.readouterr().err
+
+
 def test_a_start_within_the_horizon_is_told(
     broker: Topics, commits: Commits, rankings: Path, capfd: pytest.CaptureFixture
 ) -> None:
@@ -364,4 +382,4 @@ def test_a_start_within_the_horizon_is_told(
     assert [command(*words, start).status for start in ("2024-08-01", "2025-01-01")] == [0, 0]
     said = "--kafka-start 2025-01-01: windows that began before it are published without the rows before it"
     lines = capfd.readouterr().err.splitlines()
-    assert [line for line in lines if not line.startswith("%")] == [said], "% begins what clients of other tests log"
+    assert [line for line in lines if line.startswith("--kafka-start")] == [said]

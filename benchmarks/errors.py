@@ -90,7 +90,7 @@ def beside(counts: np.ndarray, k: int, epsilon: float) -> Iterator[tuple[str, bo
                 f"  {name} in numpy",
                 mechanism.guarantee.answer == "set",
                 lambda p=published: p(counts, k, epsilon, rng),
-            )  # type: ignore[misc]
+            )
 
 
 def compare(data: str, ks: list[int], epsilons: list[float], draws: int, results: Results, names: list[str]) -> None:

@@ -101,7 +101,7 @@ def risers(figure: Any, draws: int) -> None:  # noqa: ANN401
     for axes, data, window in zip(figure.subplots(1, 2), (sample(), needed(commits())), (3, 9), strict=True):
         held = counts(data, np.ones(len(data.rows), bool))
         for colour, weight in zip(COLOURS, (1.0, 0.5, 0.0), strict=False):
-            risers = Risers(weight)  # type: ignore[arg-type]
+            risers = Risers(weight)
             scores = risers.now * held[window] - risers.before * held[window - 1]
             found = [by_mechanism(data, risers, scores, "peeling", epsilon, draws) for epsilon in epsilons]
             axes.plot(epsilons, found, color=colour, marker="o", markersize=3.5, label=f"g = {weight:g}")

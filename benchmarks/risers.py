@@ -42,7 +42,7 @@ def main() -> None:
 def measured(data: Data, window: int, draws: int) -> Iterator[tuple[float, float, list[float]]]:
     held = counts(data, np.ones(len(data.rows), bool))
     for weight in (1.0, 0.5):
-        risers = Risers(weight)  # type: ignore[arg-type]
+        risers = Risers(weight)
         scores = risers.now * held[window] - risers.before * held[window - 1]
         for epsilon in (1.0, 4.0):
             found = [by_mechanism(data, risers, scores, name, epsilon, draws) for name in NAMES]

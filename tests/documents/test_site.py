@@ -90,7 +90,7 @@ def test_links_hold_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 def test_the_search_knows_every_mechanism_without_a_server(site: Path) -> None:
     """The index is a script, which a browser loads from a file too."""
     text = (site / "searchindex.js").read_text("utf-8")
-    index = json.loads(re.fullmatch(r"Search\.setIndex\((.*)\)\s*", text, re.S)[1])  # type: ignore[index]
+    index = json.loads(re.fullmatch(r"Search\.setIndex\((.*)\)\s*", text, re.S)[1])
     assert {"peel", "canon", "ledger", "epsilon"} <= set(index["terms"]) and "docs/five-minutes" in index["docnames"]
 
 
@@ -99,6 +99,6 @@ def test_the_reference_has_every_promised_name(site: Path) -> None:
     named = re.findall(
         r"`(\w+)`",
         re.search(r"(?m)^\| `private_topk` \| `PrivateTopK`.*$", (ROOT / "docs/api.md").read_text("utf-8"))[0],
-    )  # type: ignore[index]
+    )
     for name in {*named, "rank", "preview", "Joint", "Ledger"} - {"private_topk", "__version__"}:
         assert re.search(rf'id="private_topk[\w.]*\.{name}"', found), name

@@ -74,8 +74,8 @@ def race(rounds: int, folder: Path) -> Counter[str]:
                 assert run.stdin is not None
                 run.stdin.write(f"{path}\t{name}\t{overwrite}\n")
             for run in runs:
-                run.stdin.flush()  # type: ignore[union-attr]
-            answers = [run.stdout.readline().strip() for run in runs]  # type: ignore[union-attr]
+                run.stdin.flush()
+            answers = [run.stdout.readline().strip() for run in runs]
             winner = pair_at(path)
             assert winner in names, (number, winner)
             expected = ["published"] * 2 if overwrite or alike else ["published", "refused"]

@@ -56,7 +56,7 @@ sink:
 """The least that a scheduled report says."""
 
 
-def avro_schema(**types: Any) -> dict[str, Any]:  # noqa: ANN401 - an Avro schema
+def avro_schema(**types: Any) -> Any:  # noqa: ANN401 - an Avro schema
     fields = [{"name": name, "type": kind} for name, kind in types.items()]
     return fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
 

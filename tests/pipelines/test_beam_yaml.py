@@ -41,7 +41,7 @@ def test_a_domain_of_consecutive_integers() -> None:
     with pytest.raises(ValueError, match="give domain or domain_range: one of the two"):
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], domain_range="0:9")
     with pytest.raises(ValueError, match="domain_range must be a text START:STOP, got 330"):
-        RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=330)  # type: ignore[arg-type]
+        RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=330)
 
 
 def at(day: int) -> float:

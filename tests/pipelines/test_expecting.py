@@ -132,8 +132,8 @@ def test_a_shape_is_read_from_users_and_reaches() -> None:
     shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 300, 10_000)
     assert expected_of("users=1e4, rank1=4%, rank50=0.005", 300, None) == {"": shape}
     groups = expected_of("users=9000,1000 rank1=4% rank50=.5%", 300, None)
-    assert [one.users for one in groups.values()] == [9000, 1000]  # type: ignore[union-attr]
-    assert {one.exponent for one in groups.values()} == {shape.exponent}  # type: ignore[union-attr]
+    assert [one.users for one in groups.values()] == [9000, 1000]
+    assert {one.exponent for one in groups.values()} == {shape.exponent}
 
 
 def test_a_shape_takes_its_items_from_the_domain() -> None:

@@ -113,7 +113,7 @@ def test_found_items_are_ranked_together_with_a_catalogue(folder: Path) -> None:
     assert pl.read_csv(folder / "top.csv")["item"].to_list() == ["item 0", "item 1", "item 2"]
     found = len(pl.read_avro(folder / "found.avro"))
     named = facts(folder, "top")
-    assert named["domain"]["size"] == 1 + found and named["found"] == ["found.avro"]  # type: ignore[index]
+    assert named["domain"]["size"] == 1 + found and named["found"] == ["found.avro"]
     again = run(folder, "both.csv", **asked, release_id="t")
     assert again.status == 0 and (folder / "both.csv").read_bytes() == (folder / "top.csv").read_bytes()
     alone = run(folder, "groups.csv", **JOINT, found=folder / "by_group.jsonl", **window_options(groups))
@@ -134,7 +134,7 @@ def test_listed_items_are_ranked_together_with_unknown_ones(folder: Path) -> Non
     assert len({*ranked["item"]} - listed) in range(found - 1, found + 2)
     assert {*ranked["item"]} == {f"item {n}" for n in range(len(ranked) - len(listed))} | listed
     known = facts(folder, "all")["domain"]
-    assert known["kind"] == "unknown" and known["catalogue"]["size"] == 2  # type: ignore[index]
+    assert known["kind"] == "unknown" and known["catalogue"]["size"] == 2
     ways = {
         "shards": {"shards": 8},
         "windows": {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"},
@@ -153,13 +153,13 @@ def test_listed_items_are_ranked_together_with_unknown_ones(folder: Path) -> Non
     assert pl.read_csv(folder / "top.csv")["item"].to_list() == ["item 0", "item 1", "item 2"]
     rows = pl.read_csv(folder / "rows.csv")
     for catalogue in (["item 9", "a thing that nobody has"], folder / "catalogue.txt"):
-        domain = UnknownDomain(catalogue)  # type: ignore[arg-type]
+        domain = UnknownDomain(catalogue)
         in_python = rank(rows, None, "weighted-gaussian", domain, epsilon=1, delta=1e-6, max_items_per_user=20)
         assert listed < {*in_python.items}
     with pytest.raises(ValueError, match="must have a list of items as its catalogue"):
-        UnknownDomain(RangeDomain(0, 5))  # type: ignore[arg-type]
+        UnknownDomain(RangeDomain(0, 5))
     with pytest.raises(ValueError, match="one for all groups"):
-        UnknownDomain({"a": ["item 9"], "b": ["item 8"]})  # type: ignore[arg-type]
+        UnknownDomain({"a": ["item 9"], "b": ["item 8"]})
 
 
 def test_a_path_beside_an_unknown_domain_is_read_without_further_imports(folder: Path) -> None:
@@ -200,6 +200,6 @@ def test_invalid_found_lists_are_refused(folder: Path) -> None:
         "--found .*empty.csv must hold at least one item.*give --domain too", done.err
     )
     listed = run(folder, "g.csv", **FIND | {"found": folder / "empty.csv"}, release_id="g")
-    assert listed.status == 0 and "catalogue" not in facts(folder, "g")["domain"]  # type: ignore[operator]
+    assert listed.status == 0 and "catalogue" not in facts(folder, "g")["domain"]
     found.write_text(found.read_text() + found.read_text().splitlines()[-1].replace("item ", "secret ") + "\n")
     assert "is no ranking that was published" in run(folder, "f.csv", **JOINT, found=found).err

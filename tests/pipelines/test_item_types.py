@@ -93,7 +93,7 @@ def test_a_list_beside_an_unknown_domain_has_its_say() -> None:
     write(Path("named.txt"), f"{IDS[0]}\nno number\n")
     for domain, expected in ((None, [-4, IDS[0]]), ("items.txt", IDS), ("named.txt", ["-4", str(IDS[0]), "no number"])):
         found = items(published("r.avro", **asked, domain=domain, overwrite=True, release_id=str(domain)))
-        assert sorted(found) == sorted(expected)  # type: ignore[type-var]
+        assert sorted(found) == sorted(expected)
 
 
 STRINGS: dict[str, dict[str, object]] = {
@@ -206,8 +206,8 @@ def test_streams_have_the_types_of_a_schema_that_is_known_at_the_launch() -> Non
     write(Path("long.avsc"), json.dumps(LONG))
     for place in ("kafka://broker:1/plays", "pubsub://projects/p/subscriptions/s"):
         asked: dict[str, Any] = {"input": place, "output": "out"}
-        avro = source_for({**asked, "payload": "avro", "payload_schema": "long.avsc"}, watch=True)  # type: ignore[typeddict-item]
-        assert avro.integer_items and not source_for(asked, watch=True).integer_items  # type: ignore[arg-type]
+        avro = source_for({**asked, "payload": "avro", "payload_schema": "long.avsc"}, watch=True)
+        assert avro.integer_items and not source_for(asked, watch=True).integer_items
     assert not source_for({"input": "*.avro", "output": "out"}, watch=True).integer_items
 
 

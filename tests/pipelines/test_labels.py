@@ -78,7 +78,7 @@ def rows() -> list[dict[str, Any]]:
 def published(path: Path) -> list[str]:
     """The items of a ranking, by plain readers."""
     if path.suffix == ".avro":
-        return [row["item"] for row in fastavro.reader(io.BytesIO(path.read_bytes()))]  # type: ignore[index,call-overload]
+        return [row["item"] for row in fastavro.reader(io.BytesIO(path.read_bytes()))]
     if path.suffix == ".parquet":
         return pa.parquet.read_table(path)["item"].to_pylist()
     if path.suffix == ".jsonl":

@@ -36,7 +36,7 @@ class Hostile:
     def __eq__(self, other: object) -> bool:
         raise ValueError(SECRET)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __str__(self) -> str:
         raise ValueError(SECRET)
@@ -47,6 +47,8 @@ class Hostile:
 class Nowhere(tzinfo):
     def utcoffset(self, when: datetime | None) -> timedelta:
         raise ValueError(SECRET)
+
+    dst = tzname = utcoffset
 
 
 ANYTHING = {

@@ -120,7 +120,7 @@ def test_an_invalid_source_of_expected_counts_is_refused(folder: Path, asked: di
     write(folder / "rows.csv", rows_of([2, 1], 1))
     write(folder / "c.csv", "count\n5\n")
     with pytest.raises(InvalidArgument) as refused:
-        expected_counts(asked, given)  # type: ignore[arg-type]
+        expected_counts(asked, given)
     assert said in refused.value.shown()
 
 
@@ -169,6 +169,6 @@ def test_invalid_expected_counts_are_refused_without_showing_them(rows: object) 
     with pytest.raises(
         InvalidArgument, match="^expected must say what is publicly known of the counts, got "
     ) as caught:
-        preview(rows, 3, 1.0)  # type: ignore[call-overload]
+        preview(rows, 3, 1.0)
     assert "secret" not in str(caught.value)
     assert "Released(ranking.noisy_counts), all of private_topk.pipelines.preview" in str(caught.value)

@@ -108,7 +108,7 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
 )
 def test_fields_that_do_not_go_together(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        Question.of({**ASKED, "unknown_domain": True, **changes})  # type: ignore[typeddict-item]
+        Question.of({**ASKED, "unknown_domain": True, **changes})
     assert caught.value.field == field
 
 
@@ -123,8 +123,8 @@ def test_half_a_period_is_refused_and_a_whole_one_is_in_its_zone() -> None:
 
 def test_a_report_is_of_one_input_and_one_output() -> None:
     with pytest.raises(InvalidArgument) as caught:
-        source_for({**ASKED, "item_column": "user"})  # type: ignore[typeddict-item]
+        source_for({**ASKED, "item_column": "user"})
     assert caught.value.field == "user_column"
     for shards in (0, 3, -4, 1 << 17, "4"):
         with pytest.raises(InvalidArgument, match="^shards must be a power of two"):
-            Report(asked(), source_for(ASKED), sink_for(ASKED), shards=shards)  # type: ignore[arg-type]
+            Report(asked(), source_for(ASKED), sink_for(ASKED), shards=shards)

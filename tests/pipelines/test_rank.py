@@ -235,7 +235,7 @@ def of_duckdb(held: pa.Table) -> object:
 def read(rows: object) -> list[dict[str, Any]]:
     """The rows as they are counted."""
     columns = Columns(**NAMES, time="time", time_unit="s")
-    blocks = [block_of(part, columns)[0] for part in Frame(table_of(rows, columns), columns).rows(PERIOD) or ()]
+    blocks = [block_of(part, columns)[0] for part in Frame(table_of(rows, columns), columns).rows(PERIOD)]
     return [row for block in blocks for row in block.to_pylist()]
 
 
@@ -385,7 +385,7 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
     assert len(caught.traceback) == 2 and caught.value.__context__ is None
     with pytest.raises(TypeError, match="mechanism must be a Mechanism such as Joint"):
-        rank(ROWS, "joint", 10, ITEMS, epsilon=1, **NAMES)  # type: ignore[arg-type]
+        rank(ROWS, "joint", 10, ITEMS, epsilon=1, **NAMES)
 
 
 def test_floats_are_the_decimals_that_they_print() -> None:
@@ -467,14 +467,14 @@ def test_a_domain_is_a_column_a_frame_of_one_or_a_path(domain: object, tmp_path:
         (tmp_path / "items.txt").write_text("\n".join(ITEMS))
         domain = tmp_path / "items.txt"
     expected = rank(ROWS, 3, Joint(1.0), ITEMS, release=release, **NAMES)
-    assert rank(ROWS, 3, Joint(1.0), domain, release=release, **NAMES) == expected  # type: ignore[arg-type]
+    assert rank(ROWS, 3, Joint(1.0), domain, release=release, **NAMES) == expected
 
 
 @pytest.mark.parametrize("frame", [ROWS, ROWS.to_pandas(), ROWS.to_arrow()], ids=["polars", "pandas", "arrow"])
 def test_a_frame_of_several_columns_is_no_domain(frame: object) -> None:
     """pandas iterates a frame by the names of its columns, which would be ranked without a word."""
     with pytest.raises(InvalidArgument, match="domain must be one column, got a frame of"):
-        rank(ROWS, 3, Joint(1.0), frame, **NAMES)  # type: ignore[arg-type]
+        rank(ROWS, 3, Joint(1.0), frame, **NAMES)
 
 
 def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
@@ -646,7 +646,7 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
 
 def test_rank_hides_the_notebook_from_beam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its part for notebooks needs an old pandas, and has the notebook load scripts from elsewhere."""
-    shell = SimpleNamespace(get_ipython=lambda: "a shell")
+    shell: Any = SimpleNamespace(get_ipython=lambda: "a shell")
     monkeypatch.setitem(sys.modules, "IPython", shell)
     monkeypatch.setitem(sys.modules, "apache_beam.runners.interactive", None)
     assert ranked().items and sys.modules["IPython"] is shell

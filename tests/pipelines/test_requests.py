@@ -257,7 +257,7 @@ def test_another_version_of_the_draws_is_charged_as_another_release(
 
 def parts(value: object, path: str = "") -> Iterator[tuple[str, object, dataclasses.Field]]:
     """Every field of a dataclass and of those inside it."""
-    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+    for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
         name = path + field.name
         yield name, inner, field

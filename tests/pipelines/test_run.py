@@ -198,10 +198,10 @@ def test_places_of_google_without_credentials_are_refused_at_once(no_credentials
     with pytest.raises(
         InvalidArgument, match=f"^{field} gs://b/x needs Google credentials, and there are none here: `gcloud"
     ):
-        reach_files([], {field: "gs://b/x"})  # type: ignore[misc]
+        reach_files([], {field: "gs://b/x"})
     assert time.monotonic() - began < 60  # also on a machine that is busy
-    reach_files(["--no_auth"], {field: "gs://b/x"})  # type: ignore[misc]
-    reach_files([], {field: "x.csv"})  # type: ignore[misc]
+    reach_files(["--no_auth"], {field: "gs://b/x"})
+    reach_files([], {field: "x.csv"})
 
 
 def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -> None:

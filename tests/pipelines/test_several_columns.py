@@ -366,7 +366,7 @@ def test_groups_of_several_columns_in_frames_and_elements() -> None:
                 1,
                 "joint",
                 items,
-                groups=Groups(names),  # type: ignore[arg-type]
+                groups=Groups(names),
                 group=["country", "platform"],
                 **asked,
             )

@@ -194,7 +194,7 @@ def test_the_files_of_flink_on_kubernetes_are_well_formed() -> None:
 
 def test_the_service_starts_a_stream() -> None:
     unit = ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.optionxform = str
     unit.read(SERVICE)
     program, name, *words = unit["Service"]["ExecStart"].split()
     assert Path(program).name == "private-topk" and name == "stream"

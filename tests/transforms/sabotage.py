@@ -52,9 +52,9 @@ HOPS = {
 
 
 def sabotage(patch: pytest.MonkeyPatch, hop: str, picks: Callable[[KeyedCounts], bool], does: str) -> None:
-    name, stage = HOPS[hop]
+    name = HOPS[hop][0]
 
-    class Sabotaged(stage):
+    class Sabotaged(HOPS[hop][1]):
         def expand(self, inputs: Any) -> beam.PCollection:  # noqa: ANN401
             done = super().expand(inputs)
             hurt = done | "Sabotage" >> beam.ParDo(Sabotage(picks, does)).with_output_types(KeyedCounts)

@@ -17,6 +17,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PrivateTopK, Ranking, Release, ReleaseKey
+from private_topk.transforms.composite import Label
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.windows import CalendarWindows, SlidingWindows, microseconds
 
@@ -74,7 +75,7 @@ def transform(period: Period, **more: Any) -> PrivateTopK:  # noqa: ANN401
     return PrivateTopK(3, Joint(epsilon=2.0), DOMAIN, release=RELEASE, period=period, shards=4, **more)
 
 
-def batch(rows: Sequence[Row], period: Period, **more: Any) -> dict[str, tuple[str, ...]]:  # noqa: ANN401
+def batch(rows: Sequence[Row], period: Period, **more: Any) -> dict[str, tuple[Label, ...]]:  # noqa: ANN401
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         _ = (
             pipeline
@@ -95,14 +96,14 @@ def streaming(runner: str) -> beam.Pipeline:
     return beam.Pipeline(runner=launch.runner, options=launch.options)
 
 
-def stream(events: test_stream.TestStream, period: Period, runner: str, **more: Any) -> dict[str, tuple[str, ...]]:  # noqa: ANN401
+def stream(events: test_stream.TestStream, period: Period, runner: str, **more: Any) -> dict[str, tuple[Label, ...]]:  # noqa: ANN401
     with streaming(runner) as pipeline:
         waits = runner != "direct"
         _ = pipeline | events | transform(period, waits_for_timers=waits, **more) | beam.ParDo(Collect("stream"))
     return by_label(Collect.found["stream"])
 
 
-def by_label(rankings: Sequence[Ranking]) -> dict[str, tuple[str, ...]]:
+def by_label(rankings: Sequence[Ranking]) -> dict[str, tuple[Label, ...]]:
     found = {ranking.window.label(): ranking.items for ranking in rankings}
     assert len(found) == len(rankings), "a window was released twice"
     return found

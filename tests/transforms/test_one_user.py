@@ -109,7 +109,7 @@ def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, 
     def counts(items: list[str], *how: object) -> dict[str, int]:
         rows = [*others, *((USER, item) for item in items)]
         draw.shuffle(rows)
-        return counted(rows, domain, limit, key, *how)  # type: ignore[arg-type]
+        return counted(rows, domain, limit, key, *how)
 
     absent, here, there = (counts(items, shards, blocks, early) for items in ([], mine, other))
     assert here == counts(mine, *again), "the counts hang on order, blocks, shards or when pairs are bounded"

@@ -337,8 +337,8 @@ def test_an_invalid_weight_is_refused(weight: Any) -> None:  # noqa: ANN401
 
 
 def test_a_weight_is_the_decimal_that_is_written() -> None:
-    assert (Risers(0.6).now, Risers(0.6).before, Risers("2/3").width) == (5, 3, 5)  # type: ignore[arg-type]
-    assert Risers(0).width == 1 and Risers(1).width == 2  # type: ignore[arg-type]
+    assert (Risers(0.6).now, Risers(0.6).before, Risers("2/3").width) == (5, 3, 5)
+    assert Risers(0).width == 1 and Risers(1).width == 2
 
 
 def test_risers_of_a_stream_are_refused() -> None:

@@ -166,7 +166,7 @@ def test_numbers_of_any_kind_and_what_may_stand_for_a_domain_are_one_specificati
     ]
     # A set has another order in every process, and an answer hangs on the order.
     listed: list[Any] = [{"b", "c", "a"}, np.array(["a", "b", "c"]), pa.chunked_array([["a"], ["b", "c"]])]
-    specs += [TopK(2, Joint(1.0), items, 3, 1.0) for items in listed]  # type: ignore[arg-type]
+    specs += [TopK(2, Joint(1.0), items, 3, 1.0) for items in listed]
     assert len({json.dumps(spec.parameters()) for spec in specs}) == 1 and len(set(specs)) == 1
 
 
@@ -175,7 +175,7 @@ def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
     assert TopK(3, restricted, UnknownDomain()).max_items_per_user == 2
     spec = TopK(3, WEIGHTED, UnknownDomain())
     assert (spec.head(), spec.least()) == (None, WEIGHTED.tau() + 1)
-    amounts, risers = Amounts.of(60, 2), Risers(0.5)  # type: ignore[arg-type]
+    amounts, risers = Amounts.of(60, 2), Risers(0.5)
     caps = [
         replace(PLAIN, publish_counts=None, amounts=a, risers=r).mechanism.cap
         for a in (None, amounts)

@@ -48,11 +48,11 @@ SLIDING = period("2026-01-19", "7d", "1d")
 @pytest.mark.parametrize("bound", [{"max_items_per_user": 1}, {"groups": ["north", "south"]}])
 def test_sliding_windows_of_bounded_users_need_swap(bound: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument, match="neighbours must be replace-one where windows overlap"):
-        question_of(1, Joint(1.0), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    question_of(1, Joint(1.0, neighbours="replace-one"), ITEMS, period=SLIDING, **bound)  # type: ignore[arg-type]
-    question_of(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)  # type: ignore[arg-type]
+        question_of(1, Joint(1.0), ITEMS, period=SLIDING, **bound)
+    question_of(1, Joint(1.0, neighbours="replace-one"), ITEMS, period=SLIDING, **bound)
+    question_of(1, Joint(1.0), ITEMS, period=SLIDING, privacy_unit="user", **bound)
     Question(TopK(1, Joint(1.0), ITEMS), period=SLIDING)
-    question_of(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)  # type: ignore[arg-type]
+    question_of(1, Joint(1.0), ITEMS, period=period("2026-01-19", "7d"), **bound)
 
 
 WEEKS, DAYS = Windows.of(period("2026-02-02", "7d")), Windows.of(period("2026-02-02", "1d"))

@@ -41,7 +41,7 @@ def pairs_of(k: int, *mechanisms: Mechanism) -> Pairs:
         law = LAWS[mechanism.about.name].law
         for counts in GRID:
             for other in neighbours(counts):
-                here, there = (law(mechanism, given, k) for given in (counts, other))  # type: ignore[arg-type]
+                here, there = (law(mechanism, given, k) for given in (counts, other))
                 found.add(tuple((float(here.get(a, 0)), float(there.get(a, 0))) for a in {**here, **there}))
     most = max(map(len, found))
     table = np.array([pair + ((0.0, 0.0),) * (most - len(pair)) for pair in sorted(found)])
@@ -67,7 +67,7 @@ def converted(rho: float, epsilon: float) -> float:
 
 def test_two_releases_tell_no_more_than_their_rhos_and_rests() -> None:
     """Of both kinds, by the answer: k = 2 and every epsilon. Without the rests that is wrong."""
-    kinds = LIMIT(2.0, 0.1, kbar=2), PNF(2.0, 0.1, kbar=2)  # type: ignore[call-arg]
+    kinds = LIMIT(2.0, 0.1, kbar=2), PNF(2.0, 0.1, kbar=2)
     costs, pairs = [mechanism.cost(2) for mechanism in kinds], pairs_of(2, *kinds)
     rho, rest = (2 * float(max(getattr(cost, name) for cost in costs)) for name in ("rho", "zcdp_delta"))
     for epsilon in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
@@ -80,7 +80,7 @@ def shared(total: Total, windows: int, k: int, seen: Callable[[Cost], Cost] = la
     """A window's limit-domain at the share that zCDP allows by the cost that is `seen`."""
 
     def make(epsilon: Fraction, delta: Fraction) -> Mechanism:
-        return LIMIT(epsilon, delta, kbar=k)  # type: ignore[call-arg]
+        return LIMIT(epsilon, delta, kbar=k)
 
     share = share_under("zcdp", lambda e, d: seen(make(e, d).cost(k)), total, windows)
     assert share is not None
@@ -128,13 +128,13 @@ def noise(mechanism: Mechanism, k: int = 10) -> float:
     """Its scale: of Gumbel and Laplace noise, or the standard deviation of Gaussian; of top-stable that of a gap."""
     name = mechanism.about.name
     if name == "weighted-gaussian":
-        return float(mechanism.scale() / UNIT)  # type: ignore[attr-defined]
+        return float(mechanism.scale() / UNIT)
     if name == "restricted-normal":
-        return float(mechanism.inner(k).scale(mechanism.kbar_for(k)))  # type: ignore[attr-defined]
+        return float(mechanism.inner(k).scale(mechanism.kbar_for(k)))
     if name in ("limit-domain", "restricted-gumbel"):
-        return float(1 / mechanism.share(k))  # type: ignore[attr-defined]
+        return float(1 / mechanism.share(k))
     if name == "top-stable":
-        return float(3 / mechanism.search_budget(k)[0])  # type: ignore[attr-defined]
+        return float(3 / mechanism.search_budget(k)[0])
     noisy = Fraction(3, 4) if name in ("restricted-pnf", "restricted-laplace") else 1
     return float(
         min(k, mechanism.parameter("max_items_per_user") or k) / (Fraction(mechanism.parameter("epsilon")) * noisy)
@@ -143,7 +143,7 @@ def noise(mechanism: Mechanism, k: int = 10) -> float:
 
 def now(name: str) -> list[float]:
     """The scale of the noise of a window, as a run shares the total out."""
-    mechanism = MECHANISMS[name.partition(",")[0]](epsilon=EPSILON, delta=MICRO, **BEFORE[name][0])  # type: ignore[call-arg]
+    mechanism = MECHANISMS[name.partition(",")[0]](epsilon=EPSILON, delta=MICRO, **BEFORE[name][0])
     return [noise(share_out(mechanism, 10, composition=Composition("user", windows)).mechanism) for windows in WINDOWS]
 
 
@@ -171,7 +171,7 @@ def test_no_window_needs_more_noise_than_before_and_many_need_far_less(name: str
 @pytest.mark.parametrize("windows", [nightly(4), 12, 52])
 def test_plan_run_and_ledger_share_alike(windows: int) -> None:
     """And all windows of a run fit a ledger of the same total, and not one more."""
-    mechanism = LIMIT(EPSILON, MICRO)  # type: ignore[call-arg]
+    mechanism = LIMIT(EPSILON, MICRO)
     planned = plan(mechanism, 10, windows=windows)
     held = Budget.of("plays", EPSILON, MICRO, unit="user")
     shared = [

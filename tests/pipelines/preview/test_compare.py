@@ -67,15 +67,15 @@ def test_a_recall_range_covers_all_curves_with_the_declared_reaches() -> None:
     shape = Zipf.of_reaches({1: 0.04, 50: 0.005}, 2000, 20_000)
     alone = replace(shape, reaches=())
     asked = {"k": 20, "epsilon": 1.0, "mechanism": "oneshot", "draws": 40}
-    found, one, *bent = (preview(each, **asked).best for each in (shape, alone, *shape.bent()))  # type: ignore[arg-type]
+    found, one, *bent = (preview(each, **asked).best for each in (shape, alone, *shape.bent()))
     assert found.recall == one.recall, "the forecast itself is that of the curve"
     lows, highs = zip(one.recall_range, *(other.recall_range for other in bent), strict=True)
     assert found.recall_range == (min(lows), max(highs)) and found.recall_range[0] < one.recall_range[0]
-    row = preview(shape, **asked).to_rows()[0]  # type: ignore[arg-type]
+    row = preview(shape, **asked).to_rows()[0]
     assert (row["recall_range_low"], row["recall_range_high"]) == found.recall_range
     low, high = (f"{100 * part:.0f}" for part in found.recall_range)
-    assert f"%), {low} to {high}% nine times of ten" in preview(shape, **asked).reasons()[0]  # type: ignore[arg-type]
-    shared = preview(InAmounts(shape, Amounts.of(4), 2), **asked, amounts=Amounts.of(4)).best  # type: ignore[arg-type]
+    assert f"%), {low} to {high}% nine times of ten" in preview(shape, **asked).reasons()[0]
+    shared = preview(InAmounts(shape, Amounts.of(4), 2), **asked, amounts=Amounts.of(4)).best
     assert shared.recall_range[1] - shared.recall_range[0] > one.recall_range[1] - one.recall_range[0]
 
 
@@ -83,10 +83,10 @@ def test_an_unknown_domain_says_how_many_places_stay_empty() -> None:
     """Three items are far above the threshold and two far below: two of five places stay empty."""
     asked = {"k": 5, "epsilon": 1.0, "delta": 1e-6, "mechanism": "restricted-gumbel", "draws": 40}
     counts = PublicCounts([10**6, 10**5, 10**4, 2, 1])
-    found = preview(counts, **asked, unknown_domain=True)  # type: ignore[arg-type]
+    found = preview(counts, **asked, unknown_domain=True)
     assert "Of its 5 places 2 stay empty on average." in found.reasons()
     assert short(found.best).endswith("; of its 5 places 2 stay empty on average")
-    named = preview(counts, **(asked | {"mechanism": "cdp-peeling"}))  # type: ignore[arg-type]
+    named = preview(counts, **(asked | {"mechanism": "cdp-peeling"}))
     assert "stay empty" not in " ".join([*named.reasons(), short(named.best)])
 
 
@@ -99,7 +99,7 @@ def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     assert set(with_delta.left_out) == {"weighted-gaussian", "weighted-order"}, "numbers do not tell weights"
     unknown = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2, unknown_domain=True)
     assert {outlook.mechanism.guarantee.domain for outlook in unknown.outlooks} == {"unknown"}
-    weighed = unknown.left_out.pop("weighted-gaussian")  # type: ignore[attr-defined]
+    weighed = unknown.left_out.pop("weighted-gaussian")
     assert "adds up weights of users" in weighed.shown()
     assert all(f"{name} needs a public domain" in error.shown() for name, error in unknown.left_out.items())
     assert unknown.items == 55
@@ -118,7 +118,7 @@ def test_a_question_without_an_applicable_mechanism_is_refused() -> None:
         preview(Zipf(1.0, 300, 1000, 5), None, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5)
     for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
         with pytest.raises(InvalidArgument) as refused:
-            preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})  # type: ignore[arg-type]
+            preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})
         assert refused.value.field == field
 
 
@@ -150,7 +150,7 @@ def test_a_question_is_previewed_as_it_is_asked() -> None:
     assert found.plain() == same.plain()
     for mistake in ({"epsilon": 1.0}, {"horizon": 4}):
         with pytest.raises(InvalidArgument, match="is part of the Question that is given"):
-            preview(GAPS, question, **mistake)  # type: ignore[call-overload]
+            preview(GAPS, question, **mistake)
     with pytest.raises(
         InvalidArgument, match="mechanism must be a name beside a Question, which has the budget: give joint"
     ):
@@ -163,7 +163,7 @@ def test_a_question_is_previewed_as_it_is_asked() -> None:
 class Called(Outlook):
     """An outlook by another name."""
 
-    name: str = ""  # type: ignore[misc]
+    name: str = ""
 
 
 def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:
@@ -288,7 +288,7 @@ def test_mistyped_arguments_of_preview_are_refused_with_suggestions() -> None:
         ({"mechanism": [Joint(1.0), "peeling"]}, "mechanism must be a name such as joint, got Joint"),
     ):
         with pytest.raises(InvalidArgument, match=said):
-            preview(GAPS, 3, 1.0, **mistake)  # type: ignore[call-overload]
+            preview(GAPS, 3, 1.0, **mistake)
 
 
 @dataclass(frozen=True)
@@ -321,9 +321,7 @@ def test_a_mechanism_is_an_object_or_a_name_as_for_rank(mechanism: Mechanism, sa
     year = {"k": 3, "draws": 5, "privacy_unit": "user", "horizon": 52}
     assert (
         preview(GAPS, mechanism=mechanism, **year).plain()
-        == preview(  # type: ignore[call-overload]
-            GAPS, epsilon=1.0, mechanism=name, **year, **said
-        ).plain()
+        == preview(GAPS, epsilon=1.0, mechanism=name, **year, **said).plain()
     )
     by_group = preview(Zipf(1.1, 300, 50_000, 5).among(3), k=3, mechanism=mechanism, draws=5)
     assert by_group.best == name and by_group.worth
@@ -337,7 +335,7 @@ def test_an_object_has_its_own_budget() -> None:
         ("parameters", {"parameters": {"kbar": 9}, "mechanism": Joint(1.0)}),
     ):
         with pytest.raises(InvalidArgument, match=rf"{told} must be left out: \w+\(\.\.\.\) has its own"):
-            preview(GAPS, k=3, **mistake)  # type: ignore[call-overload]
+            preview(GAPS, k=3, **mistake)
     composed = preview(GAPS, k=3, mechanism=Joint(1.0), delta=1e-6, privacy_unit="user", horizon=52, draws=2)
     assert not composed["joint"].pure and composed["joint"].mechanism.parameter("epsilon") > 1 / 52
 

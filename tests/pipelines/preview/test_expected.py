@@ -127,5 +127,5 @@ def test_beyond_published_counts_others_fall_half_and_twice_as_steeply() -> None
 )
 def test_numbers_that_break_their_rule(make: object, field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        make()  # type: ignore[operator]
+        make()
     assert refused.value.field == field

@@ -50,7 +50,7 @@ FIRST_CLOSES = START.timestamp() + 3900
 
 def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     said: list[Line] = []
-    announcer = Announcer(PERIOD, "out", True, said.append)  # type: ignore[arg-type]
+    announcer = Announcer(PERIOD, "out", True, said.append)
     announcer.look({})
     announcer.look({LABELS[0]: FIRST_CLOSES + 2.25, "no window": 1.0})
     announcer.look({LABELS[0]: FIRST_CLOSES + 2.25})

@@ -72,7 +72,7 @@ def test_published_items_are_in_the_list_of_later_periods(folder: Path) -> None:
     assert "item 9" in ranked[2] and all("item 0" in text for text in (*ranked[:2], ranked[3]))
     lists = [f"weekly-{week}.csv" for week in WEEKS]
     assert [facts(folder, week).get("found", []) for week in WEEKS] == [lists[:n] for n in range(4)]
-    assert "catalogue" not in facts(folder, WEEKS[0])["domain"]  # type: ignore[operator]
+    assert "catalogue" not in facts(folder, WEEKS[0])["domain"]
     (folder / f"out/weekly-{WEEKS[3]}.csv").unlink()
     assert caught_up(folder) == published
     (folder / f"out/weekly-{WEEKS[1]}.csv").unlink()
@@ -129,7 +129,7 @@ def test_a_report_lists_what_was_found_before(folder: Path) -> None:
     caught_up(folder)
     for week in WEEKS:
         known = facts(folder, week)
-        assert known["domain"]["size"] == len(items | {"item 8", "nobody has this"})  # type: ignore[index]
+        assert known["domain"]["size"] == len(items | {"item 8", "nobody has this"})
         assert known["found"] == ["found.csv"]
     (folder / "found.csv").unlink()
     (folder / f"out/weekly-{WEEKS[0]}.csv").unlink()

@@ -23,7 +23,7 @@ def test_the_width_is_never_below_the_exact_one(
     epsilon: float, size: int, neighbours: str, limit: int | None, delta: float | None
 ) -> None:
     """Each noise that is drawn, at the confidence that is left for one of so many counts."""
-    noise = noise_of_counts(size, epsilon, delta, limit, neighbours)  # type: ignore[arg-type]
+    noise = noise_of_counts(size, epsilon, delta, limit, neighbours)
     exact = noise.half_width(1 - Fraction(5, 100 * size))
     width = half_width(noise.stddev(), size)
     assert exact <= width and (size > 10 or width <= 2.2 * exact + 3)

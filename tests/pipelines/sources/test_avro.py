@@ -199,7 +199,7 @@ def test_remote_and_zipped_files_are_read_in_one_piece() -> None:
 
 # Each schema is decoded by another decoder.
 TEXTS = {"type": "record", "name": "Row", "fields": [{"name": n, "type": "string"} for n in ("user", "item")]}
-WITH_MAP = {**TEXTS, "fields": [*TEXTS["fields"], {"name": "more", "type": {"type": "map", "values": "long"}}]}  # type: ignore[misc]
+WITH_MAP = {**TEXTS, "fields": [*TEXTS["fields"], {"name": "more", "type": {"type": "map", "values": "long"}}]}
 SCHEMAS = [(TEXTS, b""), (WITH_MAP, b"\0")]
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_the_run_ends_with_a_sentence_and_publishes_nothing(
     }[change]
 
     def change_behind_the_check(*arguments: object) -> None:
-        checked(*arguments)  # type: ignore[arg-type]
+        checked(*arguments)
         written = path.stat().st_mtime_ns
         path.write_bytes(content)
         if len(content) != len(full):
@@ -256,7 +257,7 @@ class TestKeys:
             ".avro": to_avro(plain, avro_schema(user="string", n="string")),
         }[unpacked_name(ending)]
 
-        def rows(path: str) -> list[tuple[str, ...]]:
+        def rows(path: str) -> list[tuple[Any, ...]]:
             folder = tmp_path / path
             folder.mkdir(parents=True)
             file = write(folder / f"part-0{ending}", packed(content, ending))

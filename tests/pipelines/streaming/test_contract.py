@@ -82,7 +82,7 @@ class TestToKafka(SinkContract):
 
     def state(self) -> object:
         """What a compacted topic would keep: a message for each key."""
-        if not any(high for _, high in state_of(self.broker, self.name)):  # type: ignore[attr-defined]
+        if not any(high for _, high in state_of(self.broker, self.name)):
             return {}
         return dict(self.broker.messages(self.name, 2))
 

@@ -89,7 +89,7 @@ def delivered(
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
         blocks = messages | GatherMessages(Columns(time="time"), JsonPayload())
         _ = blocks | RankBlocks(spec, release, PERIOD, Execution(2)) | beam.ParDo(Collect("messages"))
-    return [ranking.items for ranking in sorted(Collect.found["messages"], key=lambda ranking: ranking.window.start)]
+    return [ranking.items for ranking in sorted(Collect.found["messages"], key=lambda ranking: ranking.window.label())]
 
 
 class OneByOne(random.Random):

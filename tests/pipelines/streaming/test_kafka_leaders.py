@@ -102,7 +102,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> R
     for module in (kafka, turns):
         monkeypatch.setattr(module, "time", clock)
     group = tuple(range(len(broker.logs)))
-    log = Log(broker, None, len(group), behind)  # type: ignore[arg-type]
+    log = Log(broker, None, len(group), behind)
     period = short_windows(START + 5, 3, 10)
     return Reading(
         ReadPartitionsDoFn(log, Columns(time="time", time_unit="ms"), JsonPayload(), Clock("log", period)), group
@@ -161,19 +161,19 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
     broker.produce("u1")
     broker.now += LAG
     answers = [SimpleNamespace(error=NO_LEADER, offset=-1001), SimpleNamespace(error=None, offset=0)]
-    broker.offsets_for_times = lambda places, timeout: [answers.pop(0)]  # type: ignore[attr-defined]
+    broker.offsets_for_times = lambda places, timeout: [answers.pop(0)]
     monkeypatch.setattr(kafka, "_PAUSE", 0.0)
-    assert first_offset(broker, broker, 0, int(START * 1000), int(START * 1000)) == 0 and not answers  # type: ignore[arg-type]
+    assert first_offset(broker, broker, 0, int(START * 1000), int(START * 1000)) == 0 and not answers
     monkeypatch.setattr(kafka, "_SETTLED", 0.01)
     broker.silent = 1.0
     with pytest.raises(InvalidArgument, match="kafka://recorded/topic does not answer: ") as refusal:
-        first_offset(broker, broker, 0, None, 0)  # type: ignore[arg-type]
+        first_offset(broker, broker, 0, None, 0)
     assert refusal.value.field == "input"
 
 
 def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(1, partitions=1)
-    reader = GroupReader(Log(broker, None, 1, 0.0), (0,), timedelta(0))  # type: ignore[arg-type]
+    reader = GroupReader(Log(broker, None, 1, 0.0), (0,), timedelta(0))
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
     with pytest.raises(InvalidArgument, match="by a broker that took over with less"):

@@ -302,7 +302,7 @@ def test_a_monitor_sees_how_far_it_is() -> None:
 
 def test_a_charged_stream_to_an_unreadable_sink_is_not_repeated() -> None:
     """As to a topic: which windows are out is not known, whether it has ended well or not."""
-    report = dataclasses.replace(report_of({**_plain(), **BOOKS}, watch=True), sink=Nowhere())  # type: ignore[typeddict-item]
+    report = dataclasses.replace(report_of({**_plain(), **BOOKS}, watch=True), sink=Nowhere())
     run(report, prepare("direct", ["--streaming"]))
     for outcome in ("released", "started"):
         with sqlite3.connect("b.db") as database:

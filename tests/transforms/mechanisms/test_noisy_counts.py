@@ -82,7 +82,7 @@ def test_without_a_bound_a_count_has_half_of_root_n_and_a_half(size: int) -> Non
 
 
 def test_the_pure_noise_is_the_one_of_least_variance() -> None:
-    kinds = {
+    kinds: dict[tuple[int, int | None, str], type] = {
         (100, None, "add-remove"): Spread,
         (100, 28, "add-remove"): IndependentLaplace,
         (100, 30, "add-remove"): Spread,

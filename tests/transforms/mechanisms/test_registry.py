@@ -61,7 +61,7 @@ def test_near_names_are_suggested(name: str, meant: str) -> None:
 @pytest.mark.parametrize("name", [None, 3, ["joint"], Joint(1.0), Joint])
 def test_a_mechanism_name_that_is_not_text_is_refused(name: object) -> None:
     said = f"mechanism must be a name such as joint, got {type(name).__name__}"
-    assert str(refused(name, epsilon=1.0)) == said  # type: ignore[arg-type]
+    assert str(refused(name, epsilon=1.0)) == said
 
 
 def test_braces_in_user_input_are_not_expanded_in_messages() -> None:
@@ -141,7 +141,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> None:
     named = types.ModuleType("some_package_of_mine")
     for kind in (Own, NoDataclass, Unfinished, Nameless, Joker, Heir):
         setattr(named, kind.__name__, kind)
-    named.number = 5  # type: ignore[attr-defined]
+    named.number = 5
     monkeypatch.setitem(sys.modules, "some_package_of_mine", named)
 
 

@@ -76,7 +76,7 @@ def told(cost: Cost, here: Stopped, there: Stopped, slack: float = 1e-7) -> floa
     """The largest part of rho that shows at any order, either way round. Raises AssertionError above what is stated."""
     rest, rho = float(cost.zcdp_delta), float(cost.rho or 0)
     assert max(here.get(NONE, 0.0), there.get(NONE, 0.0)) <= rest + 1e-9, f"unstable items come out above {rest}"
-    worst = max(renyi(*pair, order) / order for order in ORDERS for pair in ((here, there), (there, here)))  # type: ignore[arg-type]
+    worst = max(renyi(*pair, order) / order for order in ORDERS for pair in ((here, there), (there, here)))
     assert worst <= rho + slack, f"a divergence of {worst} an order exceeds {rho}"
     return worst / rho
 
@@ -131,7 +131,7 @@ def test_moves_of_a_part_of_what_one_user_adds_tell_no_more(kind: type[UnknownDo
                 moves = [b - a for a, b in zip(counts, other, strict=True)]
                 if max(sum(m > 0 for m in moves), sum(m < 0 for m in moves)) <= most:
                     one, two = (tuple(Fraction(c, 2) for c in given) for given in (counts, other))
-                    told(mechanism.cost(k), *(stopped(mechanism, *both, k) for both in ((one, two), (two, one))))  # type: ignore[arg-type]
+                    told(mechanism.cost(k), *(stopped(mechanism, *both, k) for both in ((one, two), (two, one))))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.about.name)
@@ -195,9 +195,9 @@ def stated(mechanism: UnknownDomainMechanism, k: int) -> tuple[Fraction, Fractio
         if mechanism.kbar is None or mechanism.kbar <= k:
             return rho_of_pure(e), DELTA
         return rho_of_pure(e / 2) + k * mechanism.share(k) ** 2 / 8, DELTA / 2
-    tests, rest = mechanism.test_budget(k)  # type: ignore[attr-defined]
+    tests, rest = mechanism.test_budget(k)
     if name == "restricted-gumbel":
-        return k * mechanism.share(k) ** 2 / 8 + of_tests(tests), rest  # type: ignore[attr-defined]
+        return k * mechanism.share(k) ** 2 / 8 + of_tests(tests), rest
     if name == "restricted-pnf":
         return k * rho_of_pure((e - tests) / k) + of_tests(tests), rest
     if isinstance(mechanism, RestrictedLaplace):
@@ -216,7 +216,7 @@ def test_rho_and_rest_are_those_of_the_parts(kind: type[UnknownDomainMechanism],
     bounded = "max_items_per_user" in kind.__dataclass_fields__
     for more in ({}, {"kbar": 12}):
         for bound in ({"max_items_per_user": 2}, {"max_items_per_user": 50}) if bounded else ({},):
-            mechanism = kind(EPSILON, DELTA, neighbours=neighbours, **more, **bound)  # type: ignore[call-arg, arg-type]
+            mechanism = kind(EPSILON, DELTA, neighbours=neighbours, **more, **bound)
             rho, rest = stated(mechanism, k)
             assert mechanism.cost(k) == Cost(EPSILON, DELTA, rho, zcdp_delta=rest)
             assert 0 < rho <= rho_of_pure(EPSILON), "and never more than of an approximate release of any kind"

@@ -383,7 +383,7 @@ def test_named_restricted_mechanisms_equal_the_framework_over_their_inner_one(ne
     ]
     for fixed, inner in pairs:
         free = Restricted(inner, 1.0, 0.1, 50)
-        assert (free.epsilon, free.delta, free.neighbours) == (4, Fraction(0.1), neighbours)
+        assert (free.epsilon, free.delta, free.neighbours) == (Fraction(4), Fraction(0.1), neighbours)
         for i in range(20):
             answers = [m(counts, 5, RandomBits.keyed(b"%d" % i)).tolist() for m in (fixed, free)]
             assert answers[0] == answers[1]

@@ -117,7 +117,7 @@ class ToFolder(Sink):
             files = self.files(period)
             refuse_replacing([*files, *map(manifest_path, files)], inside)
         if is_local(self.uri):
-            _check_writable(f"{self.uri.rstrip('/')}/any")
+            _check_writable(self.files(period)[0])
 
     def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
         there = self._there()

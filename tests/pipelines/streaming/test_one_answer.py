@@ -291,6 +291,10 @@ def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> N
     assert files() == once and len(charges()) == 1
 
 
+def test_an_output_that_is_a_file_is_refused_by_the_file_that_it_cannot_hold() -> None:
+    assert re.search(r"--output key/\d+T.*\.jsonl cannot be written: Not a directory", stream(output="key").err)
+
+
 def test_a_monitor_sees_how_far_it_is() -> None:
     assert "health-file key would replace" in stream(health_file="key").err
     for check in (True, None):

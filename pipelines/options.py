@@ -327,7 +327,8 @@ OPTIONS: tuple[Option, ...] = (
         "kafka_config",
         name_and_value,
         "NAME=VALUE",
-        "of the client, such as security.protocol=SASL_SSL; may be given again",
+        "of the client, such as security.protocol=SASL_SSL, or sasl.password=env:NAME from the environment; may be "
+        "given again",
         ("stream",),
         _KAFKA,
         many=True,

@@ -12,6 +12,7 @@ messages that were read are on record: at the same offsets, a topic of the same 
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import defaultdict
@@ -98,7 +99,8 @@ class KafkaTopic:
     """A topic and how to reach it.
 
     Args:
-        options: of librdkafka, such as security.protocol; they may hold a password, so they are not shown.
+        options: of librdkafka, such as security.protocol; they may hold a password, so they are not shown. The value
+            env:NAME is read from the environment where the client is made, so that no job holds it.
     """
 
     identity_tag: ClassVar[str] = "kafka-topic"
@@ -129,7 +131,8 @@ class KafkaTopic:
 
     def client(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401
         quiet = {"log_level": _SEVERE}  # errors are reported once, by us
-        return {**quiet, **dict(self.options), "bootstrap.servers": self.servers, **more}
+        options = {name: _from_environment(name, value) for name, value in self.options}
+        return {**quiet, **options, "bootstrap.servers": self.servers, **more}
 
     def consumer(self, **more: Any) -> Any:  # noqa: ANN401 - the client is loaded when it is needed
         """A consumer of committed messages, which reports the ends of partitions."""
@@ -190,6 +193,8 @@ class KafkaTopic:
         heard: list[Any] = []
         try:
             consumer = self.consumer(error_cb=heard.append)
+        except InvalidArgument:
+            raise
         except (KafkaException, TypeError, ValueError) as error:
             rule = f"is refused by the client of kafka://{self.servers}: {verbatim(_reason(error.args[0]))}"
             raise InvalidArgument("kafka_config", rule) from None
@@ -232,6 +237,17 @@ class KafkaTopic:
         except (KafkaException, TimeoutError):
             return {}
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+
+def _from_environment(option: str, value: str) -> str:
+    """The value of an option, or of the environment where it is env:NAME. Raises InvalidArgument if that is not set."""
+    kind, _, name = value.partition(":")
+    if kind != "env":
+        return value
+    if name not in os.environ:
+        rule = f"{verbatim(option)} is env:{verbatim(name)}, which is not set"
+        raise InvalidArgument("kafka_config", rule, "set it here, and where the workers run")
+    return os.environ[name]
 
 
 def _reason(error: Any) -> str:  # noqa: ANN401 - the client's own, or a text

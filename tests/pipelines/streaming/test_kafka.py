@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import threading
 import time
@@ -344,8 +345,15 @@ def test_invalid_kafka_options_are_refused_in_one_line(broker: Topics, commits: 
     assert "NAME=VALUE" in refused(kafka_config="secret")
     assert "cannot be reached: 127.0.0.1:1/bootstrap: Connect" in (away := refused(input="kafka://127.0.0.1:1/x"))
     assert "failed: Connection refused: check the address, and in --kafka-config security.protocol" in away
+    assert "sasl.password is env:NOT_SET, which is not set: set it" in refused(kafka_config="sasl.password=env:NOT_SET")
     for wrong in ("grup.id=x", "stats_cb=x"):
         assert f"--kafka-config is refused by the client of kafka://{broker.address}" in refused(kafka_config=wrong)
+
+
+def test_a_password_is_read_where_the_client_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    topic = KafkaTopic.of("kafka://h:1/t", [("sasl.password", "env:PASSWORD")], "input")
+    assert topic.client()["sasl.password"] == "hunter2" and b"hunter2" not in pickle.dumps(topic)
 
 
 def test_a_topic_that_a_client_may_not_see_is_said_to_be_there() -> None:

@@ -13,7 +13,7 @@ SHARED := -n auto --dist worksteal
 # Tests that share a server run one after the other, and mostly wait: so there are more workers than processors.
 WITH_SERVERS := -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2))) --dist loadgroup
 # What shows first that a release of somebody else's changes an answer, or a name that we use.
-WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_pinned.py \
+WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_executions.py \
     tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
 .PHONY: rank test nightly check lint newest oldest bench site flink-up flink-down kafka clean
@@ -45,7 +45,7 @@ newest: .venv/tested
 	rm -rf .venv-newest
 	cp -a .venv .venv-newest
 	PIP_CONSTRAINT= .venv-newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager '.[test]'
-	.venv-newest/bin/python -m pytest -q $(SHARED) $(WITH_OTHER_RELEASES)
+	.venv-newest/bin/python -m pytest -q $(SHARED) -m "not nightly" $(WITH_OTHER_RELEASES)
 
 # And the quick checks with the oldest that pyproject.toml lets in.
 oldest:

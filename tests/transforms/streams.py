@@ -33,7 +33,8 @@ CUTS = {
     "day": (CalendarWindows("day", "Europe/Berlin"), 23 + 24 + 24),
 }
 
-Row = tuple[str, str, float]
+Row = tuple[Any, ...]
+"""(user, item, hours after the start); before these a group or an amount, where elements hold one."""
 
 
 def period_of(cut: str, allowed_lateness: timedelta = timedelta(0)) -> Period:
@@ -55,7 +56,7 @@ def at(hours: float) -> int:
 
 
 def stamped(rows: Sequence[Row]) -> list[TimestampedValue]:
-    return [TimestampedValue((user, item), at(hours)) for user, item, hours in rows]
+    return [TimestampedValue(tuple(element), at(hours)) for *element, hours in rows]
 
 
 class Collect(beam.DoFn):
@@ -120,6 +121,6 @@ def events_of(rows: Sequence[Row], hours: float, bundle: int = 150) -> test_stre
     """Rows in bundles, the watermark at the first row that is still to come."""
     events = test_stream.TestStream()
     for first in range(0, len(rows), bundle):
-        events = events.advance_watermark_to(at(min(row[2] for row in rows[first:])))
+        events = events.advance_watermark_to(at(min(row[-1] for row in rows[first:])))
         events = events.add_elements(stamped(rows[first : first + bundle]))
     return events.advance_watermark_to(at(hours + 1)).advance_watermark_to_infinity()

@@ -1,30 +1,15 @@
-"""Elements grouped by reference, and worked on side by side: the same answers as otherwise, and nothing left behind."""
+"""Elements grouped by reference, and worked on side by side."""
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections import deque
-from typing import Any
 
-import apache_beam as beam
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.transforms.window import FixedWindows
 
-from private_topk.transforms import shuffle
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.counters import exact_counters, read_dropped_rows
-from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
-from private_topk.transforms.mechanisms import Joint, LimitDomain
-from private_topk.transforms.plan import Execution
-from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, _PutInDoFn
-from private_topk.transforms.spec import TopK
-from private_topk.transforms.top_k import RankBlocks
-from tests.nightly import nightly
 from tests.transforms.pipelines import through
-from tests.transforms.streams import DOMAIN, RELEASE, Collect, period_of, some_rows, stamped
 
 
 def test_every_element_is_taken_once_whoever_puts_and_takes() -> None:
@@ -89,40 +74,3 @@ def test_what_goes_wrong_is_raised() -> None:
     with pytest.raises(ValueError, match="element -1"):
         through(fn, [-1, -1, -1])
     fn.teardown()
-
-
-def released(
-    domain: Domain, cut: str | None, execution: Execution, windowed: bool = False
-) -> tuple[list[Any], dict[str, str]]:
-    """Rankings, and what was left out."""
-    mechanism = LimitDomain(epsilon=5.0, delta=1e-2) if isinstance(domain, UnknownDomain) else Joint(epsilon=1.0)
-    period = period_of(cut) if cut else None
-    pipeline = beam.Pipeline(runner=FnApiRunner())
-    rows = pipeline | beam.Create(stamped(some_rows(3, 72, 3_000)))
-    if windowed:
-        rows = rows | beam.WindowInto(FixedWindows(24 * 3600))
-    with exact_counters():
-        blocks = rows | MakeBlocks(with_times=period is not None)
-        rankings = blocks | RankBlocks(TopK(5, mechanism, domain, 3), RELEASE, period, execution, windowed)
-    _ = rankings | beam.ParDo(Collect("executed"))
-    result = pipeline.run()
-    result.wait_until_finish()
-    return sorted((r.window.label(), r.items) for r in Collect.found["executed"]), read_dropped_rows(result.metrics())
-
-
-@pytest.mark.parametrize(
-    ("domain", "cut", "windowed"),
-    [
-        nightly(PublicDomain.of(DOMAIN[:9]), "sliding", False),
-        (PublicDomain.of(DOMAIN[:9]), None, True),
-        (UnknownDomain(), "sliding", False),
-    ],
-)
-def test_no_answer_and_no_counter_depends_on_the_execution(domain: Domain, cut: str | None, windowed: bool) -> None:
-    plain = released(domain, cut, Execution(8), windowed)
-    gc.collect()
-    before = len(shuffle._LIVE)
-    assert plain[0] and plain == released(domain, cut, Execution(16, by_reference=True, cores=3), windowed)
-    gc.collect()
-    assert len(shuffle._LIVE) == before, "nothing is left of what was grouped by reference"
-    assert isinstance(domain, UnknownDomain) or int(plain[1]["not_in_domain"].replace(",", "")) > 50

@@ -1,14 +1,12 @@
-"""Unbounded inputs against bounded ones: the same release of the same rows, whenever and however often they come."""
+"""Unbounded inputs: which rows are late, when a window is published, and in which window its ranking lies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream
@@ -41,35 +39,17 @@ from tests.transforms.streams import (
 )
 
 
-@pytest.mark.parametrize("cut", nightly_but(CUTS, "day", "sliding"))
-def test_a_stream_gives_the_rankings_of_the_batch(cut: str) -> None:
-    rows = some_rows(1, 72)
-    expected = batch(rows, period_of(cut))
-    assert list(expected) and sorted(expected) == sorted(w.label() for w in period_of(cut).windows())
-    assert stream(events_of(rows, 72), period_of(cut), "direct") == expected
-
-
-def test_rows_out_of_order_give_the_same() -> None:
-    rows = some_rows(2, 72)
-    mixed = [rows[place] for place in np.argsort([row[2] + 5 * (n % 7) for n, row in enumerate(rows)])]
-    period = period_of("fixed")
-    assert stream(events_of(mixed, 72), period, "direct") == batch(rows, period)
-
-
-def test_limits_hold_whenever_rows_come() -> None:
-    rows = some_rows(3, 72)
-    period = period_of("sliding")
-    expected = batch(rows, period, max_items_per_user=2)
-    assert stream(events_of(rows, 72), period, "direct", max_items_per_user=2) == expected
-    assert expected != batch(rows, period)
-
-
-def test_late_rows_are_dropped_unless_allowed_lateness_waits_for_them() -> None:
+@pytest.mark.parametrize("runner", ["direct", "prism"])
+def test_late_rows_are_dropped_unless_allowed_lateness_waits_for_them(
+    runner: str, request: pytest.FixtureRequest
+) -> None:
+    if runner == "prism":
+        request.getfixturevalue("prism_binary")
     rows, late = some_rows(5, 6.9, 300), [(f"late {n}", DOMAIN[11], 3.0) for n in range(200)]
     without, everything = (batch(some, period_of("fixed")) for some in (rows, rows + late))
     assert without != everything
-    assert stream(late_events(rows, late), period_of("fixed"), "direct") == without
-    assert stream(late_events(rows, late), period_of("fixed", allowed_lateness=HOUR), "direct") == everything
+    assert stream(late_events(rows, late), period_of("fixed"), runner) == without
+    assert stream(late_events(rows, late), period_of("fixed", allowed_lateness=HOUR), runner) == everything
 
 
 def stages(readers: tuple[int, ...], unbounded: bool) -> list[str]:
@@ -98,16 +78,6 @@ def test_late_blocks_are_dropped_whole_before_their_rows_are_parted() -> None:
     dropped = names.index("Drop late blocks")
     assert names.index("Assign windows") < dropped < names.index("Every window") < names.index("Shard by user")
     assert "Drop late blocks" not in stages((0,), unbounded=True) + stages((), unbounded=False)
-
-
-def test_prism_streams_as_the_in_process_runner_does(prism_binary: Path) -> None:
-    """Windows that overlap, a bound, rows out of order and late ones: in one stream."""
-    rows, late = some_rows(3, 72), [(f"late {n}", DOMAIN[11], 3.0) for n in range(200)]
-    period, bound = period_of("sliding"), {"max_items_per_user": 2}
-    mixed = [rows[place] for place in np.argsort([row[2] + 2 * (n % 3) for n, row in enumerate(rows)])]
-    assert stream(events_of(mixed, 72), period, "prism", **bound) == batch(rows, period, **bound)
-    early = [row for row in some_rows(5, 72) if row[2] < 6.9]
-    assert stream(late_events(early, late), period_of("fixed"), "prism") == batch(early, period_of("fixed"))
 
 
 class Note(beam.DoFn):

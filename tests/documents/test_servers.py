@@ -32,6 +32,11 @@ def test_the_examples_on_streaming_run(world: World, broker: Topics, prism_runne
         broker.send("plays", 1, rows)
         (world.folder / "catalogue.txt").write_text("".join(f"Track {n}\n" for n in range(30)))
 
+    def purchases(world: World) -> None:
+        broker.create("purchases", 1, **{"message.timestamp.type": "LogAppendTime"})
+        row = b'{"customer": "u", "product": "Track 1", "at": 1767232800000}'
+        broker.send("purchases", 1, [("u", row)] * 150)
+
     def every_day(world: World) -> None:
         assert len(list((world.folder / "rankings").glob("*.avro"))) == 31
 
@@ -42,6 +47,13 @@ def test_the_examples_on_streaming_run(world: World, broker: Topics, prism_runne
             Held("private-topk stream", before=topic, after=every_day, instead={"broker:9092": broker.address}),
             Held(
                 "printf", "not run", "three minutes; tests/pipelines/streaming/test_kafka.py does it in fifteen seconds"
+            ),
+            Held(
+                "private-topk stream",
+                before=purchases,
+                instead={"broker:9092": broker.address},
+                says="  in the input: 100 or more\n  null: fewer than 100\n  unreadable: fewer than 100\n"
+                "  outside the period: fewer than 100\n  not in domain: fewer than 100\n",
             ),
         ],
     )

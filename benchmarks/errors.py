@@ -31,7 +31,7 @@ from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 
 DATA = ("foods_synth", "games", "patent", "gowalla", "hepth", "searchlogs")
-_FEWEST, _PATIENCE = 10, 10.0
+_MIN_DRAWS, _PATIENCE = 10, 10.0
 Draw = Callable[[], np.ndarray]
 
 
@@ -53,7 +53,7 @@ def drawn(
     """The errors of so many draws, or of as many as could be had, at least ten."""
     found: list[tuple[int, int, int]] = []
     started = time.process_time()
-    while len(found) < draws and (len(found) < _FEWEST or time.process_time() - started < patience):
+    while len(found) < draws and (len(found) < _MIN_DRAWS or time.process_time() - started < patience):
         found.append(errors(counts, draw(), k, is_set))
     return found
 

@@ -78,7 +78,7 @@ def _execution(draw: random.Random) -> Execution:
     limits = {
         (formats, "_MIN_PIECE"): draw.choice([100, 2000, 8 << 20]),
         (avro, "_ROWS"): draw.choice([20, 100_000]),
-        (combine, "MOST_ROWS"): draw.choice([1, 3, 1 << 16]),
+        (combine, "MAX_ROWS"): draw.choice([1, 3, 1 << 16]),
         (combine, "_ROWS_AT_HAND"): draw.choice([1, 10, 1 << 21]),
         (combine, "_MAX_CELLS"): draw.choice([0, 1 << 20]),
         (user_shards, "_MAX_ROWS"): draw.choice([1, 50, 1 << 22]),

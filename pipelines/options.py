@@ -1121,7 +1121,7 @@ OPTIONS: tuple[Option, ...] = (
 """Every option but for the parameters of mechanisms, which `rows` adds."""
 
 _NAMES = {option.name for option in OPTIONS}
-_MANY = 5
+_MAX_OWNERS_NAMED = 4
 
 
 def rows(own: Iterable[str] = ()) -> Iterator[Option]:
@@ -1149,7 +1149,7 @@ def _parameters(kinds: Iterable[type[Mechanism]]) -> Iterator[Option]:
                 first.setdefault(name, parameter)
                 taken.setdefault(name, []).append(kind.about.name)
     for name, parameter in first.items():
-        owners = ", ".join(taken[name]) if len(taken[name]) < _MANY else "some mechanisms"
+        owners = ", ".join(taken[name]) if len(taken[name]) <= _MAX_OWNERS_NAMED else "some mechanisms"
         yield Option(
             name,
             BY_KIND[parameter.kind],

@@ -233,7 +233,7 @@ def joined(tables: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
 
 Keys = TypeVar("Keys", Words, Codes)
 
-_FEW = 1 << 13  # words
+_MIN_POLARS_WORDS = 1 << 13  # words
 
 
 def sorted_words(words: Keys) -> Keys:
@@ -242,7 +242,7 @@ def sorted_words(words: Keys) -> Keys:
     By polars, on this thread and without Python's lock: numpy's own sort takes four times that where a processor has
     AVX-512 and its compressed stores are slow, as on AMD Zen 4. A few are not worth a call of polars.
     """
-    if len(words) < _FEW:
+    if len(words) < _MIN_POLARS_WORDS:
         return np.sort(words)
     import polars as pl
 

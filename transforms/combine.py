@@ -25,13 +25,13 @@ from private_topk.transforms.rows import BlockCoder
 from private_topk.transforms.shuffle import InProcessShuffle, PutIn
 from private_topk.transforms.spec import TopK
 
-MOST_ROWS = 1 << 16
+MAX_ROWS = 1 << 16
 """The most rows of a table that is handed on."""
 
 _MAX_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
 _BITS_AT_HAND = 17
-_MANY = 1 << 12  # windows with more rows are cheaper to treat one by one than to sort
+_MAX_SORTED_ROWS = 1 << 12  # windows with more rows are cheaper to treat one by one than to sort
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PartialCounts(Counted):
         """A large table in pieces, since what groups elements may not take any size of them (Flink: what it can sort in
         memory).
         """
-        yield from (cls(table.slice(start, MOST_ROWS)) for start in range(0, len(table), MOST_ROWS))
+        yield from (cls(table.slice(start, MAX_ROWS)) for start in range(0, len(table), MAX_ROWS))
 
 
 KeyedCounts = tuple[int, Counted]
@@ -286,11 +286,11 @@ def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:
 def _heads(table: pa.Table, keep: int) -> pa.Table:
     """The rows of every window, but only the `keep` largest counts of windows with many: sorting labels is slow."""
     windows = table["window"].to_numpy()
-    if len(windows) <= max(keep, _MANY):
+    if len(windows) <= max(keep, _MAX_SORTED_ROWS):
         return table
     order = np.argsort(windows, kind="stable")
     numbers, starts, sizes = np.unique(windows[order], return_index=True, return_counts=True)
-    many = sizes > max(keep, _MANY)
+    many = sizes > max(keep, _MAX_SORTED_ROWS)
     if not many.any():
         return table
     heads = [table.filter(pa.array(~np.isin(windows, numbers[many])))]

@@ -175,7 +175,7 @@ def column_of(items: Iterable[Any]) -> pa.Array:
 def _label_of(value: object) -> str:
     if not isinstance(value, tuple | list):
         return label_of(value)
-    if len(value) < _FEWEST_PARTS:
+    if len(value) < _MIN_PARTS:
         raise TypeError
     parts = [label_of(part) for part in value]
     return composite(parts) if all(parts) else ""
@@ -196,7 +196,7 @@ def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arro
     return frame[names[0]]
 
 
-_FEWEST_PARTS = 2
+_MIN_PARTS = 2
 _CATALOGUE = "give a catalogue, which is not made from the rows, or an unknown domain"
 _ZEROS = np.uint64(0x3030303030303030)
 _ONES = np.uint64(0x0101010101010101)

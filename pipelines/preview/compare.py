@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars
 
 
-_FEW, _ASIDE = 100, 40  # draws where many previews are made, and on counts beside those that are expected
+_DRAWS_OF_MANY, _ASIDE = 100, 40  # draws where many previews are made, and on counts beside those that are expected
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MAX_K = 1 << 17
@@ -125,7 +125,7 @@ class Preview:
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
         if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.questions}]:
             with suppress(InvalidArgument):
-                draws = self.draws or _FEW
+                draws = self.draws or _DRAWS_OF_MANY
                 other = _preview(self.expected, question, others, self.offered, draws, _tell_nobody).best
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
                     better.append(f"{other.name}, which was not asked for")
@@ -297,7 +297,7 @@ def preview(
     offered = {"delta": own if delta is None else delta, **(asked.get("parameters") or {})}
     tell = tell or _tell_nobody
     if isinstance(expected, Mapping):
-        return _of_groups(expected, question, names, offered, draws or _FEW, tell)
+        return _of_groups(expected, question, names, offered, draws or _DRAWS_OF_MANY, tell)
     return _preview(expected, question, names, offered, draws, tell)
 
 

@@ -56,7 +56,7 @@ _BENT = (0.5, 2.0)
 """Real counts that have the reaches of two ranks fall between half and twice as steeply at the further one as a power
 of the rank does, nearly always: `python -m benchmarks.reaches` says how often recall is then within what is stated.
 """
-_LEAST_SHIFT, _MOST_SHIFT = 1e-9 - 1, 1e6
+_MIN_SHIFT, _MAX_SHIFT = 1e-9 - 1, 1e6
 
 _SINGLE = 20_000
 _GROWTH = 1.001
@@ -651,7 +651,7 @@ def _shift(first: int, second: int, steepness: float) -> float:
     def steeper(least: float) -> float:  # least: the first rank with its shift
         return second * math.log(second / first) / ((apart + least) * math.log1p(apart / least))
 
-    return min(max(_bisected(steeper, steepness) - first, _LEAST_SHIFT), _MOST_SHIFT * second)
+    return min(max(_bisected(steeper, steepness) - first, _MIN_SHIFT), _MAX_SHIFT * second)
 
 
 def _bisected(rising: Callable[[float], float], wanted: float) -> float:

@@ -25,7 +25,7 @@ NOISE = 0.5
 
 _NUMBERS = ("recall", "order", "l_inf", "l_1", "ratio", "returned")
 _SECONDS = 3.0
-_FEWEST = 30
+_MIN_DRAWS = 30
 _Z = 1.959963984540054  # the normal quantile of 0.975
 
 
@@ -287,7 +287,7 @@ def _drawn(
     while len(answers) < (draws or DRAWS):
         values = histogram.counts_at(prepared.ranks(k, bits))
         answers.append(values if mechanism.guarantee.answer == "sequence" else np.sort(values)[::-1])
-        if draws is None and len(answers) >= _FEWEST and time.process_time() - start > _SECONDS:
+        if draws is None and len(answers) >= _MIN_DRAWS and time.process_time() - start > _SECONDS:
             break
     return answers
 

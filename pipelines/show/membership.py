@@ -22,7 +22,7 @@ from private_topk.transforms.spec import TopK
 MAX_GROUPS = 50
 """Of more groups nothing is estimated: each takes a tenth of a second."""
 _DRAWS = 60
-_FEWEST, _MOST = 5, 1000
+_MIN_COUNTS, _MAX_COUNTS = 5, 1000
 """Fewer counts say too little of how they fall; of more, draws take long."""
 
 
@@ -56,7 +56,7 @@ def estimated(counts: tuple[int, ...], drawn: TopK) -> Outlook | None:
 
     Cost: about a tenth of a second; more for hundreds of items.
     """
-    if len(counts) != drawn.k or not _FEWEST <= len(counts) <= _MOST or max(counts) <= 0:
+    if len(counts) != drawn.k or not _MIN_COUNTS <= len(counts) <= _MAX_COUNTS or max(counts) <= 0:
         return None
     return forecast(drawn, counted(Released(counts, drawn.domain.size), drawn), _DRAWS)
 

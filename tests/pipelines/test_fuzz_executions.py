@@ -32,7 +32,7 @@ def test_a_planted_defect_is_seen(defect: str, monkeypatch: pytest.MonkeyPatch) 
     """
 
     def cut(*arguments: Any) -> Iterator[tuple[int, pa.RecordBatch]]:  # noqa: ANN401 - those of UserShard.counts
-        yield from ((key, table.slice(0, combine.MOST_ROWS)) for key, table in counts(*arguments))
+        yield from ((key, table.slice(0, combine.MAX_ROWS)) for key, table in counts(*arguments))
 
     def less(*arguments: Any) -> pa.RecordBatch:  # noqa: ANN401 - those of add_up_codes
         totals = add_up_codes(*arguments)

@@ -125,7 +125,7 @@ class TestEveryWayToLoseOrDouble:
         items = labels if combiner is UNKNOWN else np.arange(12, dtype=np.uint32) % 5
         piece = make_table(user=np.arange(12, dtype=np.uint64), item=items)
         sent = [counted for shard in range(3) for counted in answers(shard, [piece], combiner.partitioning)]
-        monkeypatch.setattr(combine, "MOST_ROWS", 2)
+        monkeypatch.setattr(combine, "MAX_ROWS", 2)
         whole = combined(sent, combiner)[1:]
         assert 3 <= len(whole) <= 5
         for times in itertools.product((0, 1, 2), repeat=len(whole)):

@@ -1,16 +1,9 @@
 """The k largest of count + noise over a histogram, without drawing a noise for every item.
 
-Of m items only the largest noises matter. With E_0, E_1, ... standard exponentials, the t-th largest of m uniforms is
-exp(-A_t) with A_t = E_0 / m + ... + E_t / (m - t), t counted from 0, and the quantile function of a noise turns it into
-that order statistic; which of the m items has it is uniform among those left. So each block of items is read from its
-largest noise downwards, and only as far as its bound and that noise could still make one of the k largest (top-down
-sampling: Maddison, Tarlow & Minka 2014). The numbers are real ones defined by their bits, each at its own address:
-floats find who could matter, ball arithmetic orders those that are too close, and the answer is a property of real
-numbers.
-
-Example: counts 9, 4, 4, 3 and k = 1, in the blocks {9} and {4, 4, 3} with the bound 8. The 9 has one noise; the block
-has three, of which the largest comes from E / 3. If 8 and that one are less than 9 and its noise, the 9 is the answer
-whoever of the three it was; if not, a uniform one of the three has it, and the next, A + E' / 2, is read.
+Each block of items of nearly equal counts is read from its largest noise downwards, and only as far as it could still
+hold one of the k largest (top-down sampling: Maddison, Tarlow & Minka 2014). The numbers are real ones defined by their
+bits, each at its own address: floats find who could matter, ball arithmetic orders those that are too close, and the
+answer is a property of real numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +49,7 @@ _TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that 
 _LANES = 64  # of the keystream, for each lane of a caller
 _SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
 _OCTAVE = 8  # noises of the octave after the first
-_FEW = 256  # noises that take hardly longer than one
+_MIN_NOISES = 256  # noises that take hardly longer than one
 
 
 def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
@@ -277,6 +270,9 @@ class _Descents:
 
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""
+        # Counts 9, 4, 4, 3 and k = 1, in the blocks {9} and {4, 4, 3} with the bound 8: the 9 has one noise, the block
+        # three, of which the largest comes from E / 3. If 8 and that one are less than 9 and its noise, the 9 is the
+        # answer, whoever of the three it was; if not, a uniform one of the three has it, and the next one is read.
         self._shuffles = Shuffles(self.blocks.sizes, self.draw, self.lane + _SHUFFLES)
         while len(readings.places):
             high = self._read(readings, self._octaves(readings, least))
@@ -292,7 +288,7 @@ class _Descents:
             end += 1
             start, width = _span(end)
             noises = len(readings.places) * (start + width - readings.turns)
-            if start >= max(least, self.k) or (start >= least and noises > _FEW):
+            if start >= max(least, self.k) or (start >= least and noises > _MIN_NOISES):
                 return end - first
 
     def _read(self, readings: _Readings, number: int) -> Floats:
@@ -306,6 +302,9 @@ class _Descents:
         exponentials = parts[0] if number == 1 else np.concatenate(parts, axis=1)
         turns = readings.turns + np.arange(exponentials.shape[1])
         left = self._sizes[places][:, None] - turns
+        # With E_0, E_1, ... standard exponentials, the t-th largest of m uniforms is exp(-A_t), where A_t is
+        # E_0 / m + ... + E_t / (m - t), t counted from 0. The quantile function of a noise turns it into that order
+        # statistic of m noises.
         with np.errstate(divide="ignore"):
             steps = np.where(left > 0, exponentials / np.maximum(left, 1), np.inf)
         a = readings.last[:, None] + np.cumsum(steps, axis=1)
@@ -333,6 +332,7 @@ class _Descents:
         if int(places[-1]) >= self.blocks.exact - 1:  # all before have one item each
             octaves = range(_octave(int(turns[0])), _octave(int(turns[-1])) + 1)
             spans = [(octave, start + np.arange(width)) for octave in octaves for start, width in [_span(octave)]]
+            # Which of a block's items has the next noise is uniform among those left.
             ranks = ranks + self._shuffles.numbers(places[blocks], spans)[rows, columns]
         rows = blocks[rows]
         counts = self.blocks.bounds[places[rows]]

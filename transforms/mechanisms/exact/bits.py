@@ -17,7 +17,7 @@ from private_topk.transforms.errors import InvalidArgument
 
 _SEQUENTIAL_LANE = 2**32 - 1
 _BUFFERED_WORDS = 256
-_FEW, _MANY = 8, 2048  # blocks that are cheaper otherwise
+_MAX_PYTHON_BLOCKS, _MAX_COUNTER_BLOCKS = 8, 2048  # blocks that are cheaper otherwise
 _HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
 
@@ -72,12 +72,12 @@ class Draw:
         """The words at indices start .. start + count - 1, shape (count,). Cost: about 1 ms for a million words."""
         first_block = start >> 1
         blocks = ((start + count + 1) >> 1) - first_block
-        if blocks > _MANY:
+        if blocks > _MAX_COUNTER_BLOCKS:
             counter = modes.CTR(_address(lane, level).to_bytes(8, "big") + first_block.to_bytes(8, "big"))
             stream = Cipher(self._cipher, counter).encryptor().update(bytes(16 * blocks))
             return np.frombuffer(stream, dtype="<u8")[start & 1 :][:count]
         # The same blocks: the counters themselves, encrypted one by one, without a cipher made for each call.
-        if blocks > _FEW:
+        if blocks > _MAX_PYTHON_BLOCKS:
             return self._at(lane, np.arange(first_block, first_block + blocks), level)[start & 1 :][:count]
         address = _address(lane, level).to_bytes(8, "big")
         counters = (first_block + n for n in range(blocks))

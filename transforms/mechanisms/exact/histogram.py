@@ -24,7 +24,7 @@ from private_topk.transforms.errors import InvalidArgument
 
 Indices = NDArray[np.int64]
 _COUNTED = 1 << 16  # counts below it are counted in a table and not sorted
-_FEW = 1 << 12
+_MAX_LISTED = 1 << 12
 _LARGE = 1 << 52  # counts below it are doubles as they are
 _DIGITS = 10  # binary digits, after the first one, that a rounded count keeps
 
@@ -204,7 +204,7 @@ class CountLookup:
         values, ends = histogram.down_to(least)
         self._values, self._ends = values, ends
         # One look-up at a time is several times as quick in a list.
-        self._listed = (values.tolist(), ends.tolist()) if len(ends) <= _FEW else None
+        self._listed = (values.tolist(), ends.tolist()) if len(ends) <= _MAX_LISTED else None
 
     @cached_property
     def items(self) -> int:

@@ -1,30 +1,4 @@
-"""Sets of ranks between two staircases: how many there are, and a uniform one.
-
-Example: pairs j_1 < j_2 with j_1 <= 2 and j_2 <= 4. The distinct ends 2 and 4 make the segments {1, 2} and {3, 4}, each
-with weights 1 + 2x + x**2: one way to choose none, two to choose one, one to choose both. After the first segment at
-least one must be chosen (j_1 <= 2), which leaves 2x + x**2; times the second segment's weights the coefficient of x**2
-is 2 * 2 + 1 * 1 = 5: all pairs but {3, 4}. A uniform pair walks back: of the 5, the last segment holds one member in 4
-and none in 1. With the inner staircase (1, 3), sets that keep to j_1 <= 1 and j_2 <= 3 are left out: {1, 2} and {1, 3}
-are clean to the end; {1, 4} is clean after rank 1 and dirty from its second member on.
-
-**In a band.** A set of k ranks is a path: how many members it has up to the end of each segment. Counting all paths
-takes, for each segment, a product of polynomials of degree k. But the numbers of members spread over some sqrt(k)
-values only, and what lies beyond is bounded: for numbers z_1 >= z_2 >= ... > 0, a path that goes on from a members
-after segment s and keeps to the staircase has
-
-    product over i > s of z_i**b_i  >=  z_m**k * product over j >= s of (z_j / z_(j+1))**need_j  /  z_(s+1)**a,
-
-b_i being its members in segment i, since its partial sums are at least the needs. So it goes on in at most
-exp(d_s) z_(s+1)**a ways, with d_m = -k log z_m and d_(s-1) = d_s + need_s log(z_(s+1) / z_s) + n_s log(1 + z_s). The
-bound is closest where z_i / (1 + z_i) is the slope of the least concave line above the staircase.
-
-Ways are log-concave in the number of members: products and cuts of such rows are such rows. So a tail that is left out
-is at most its first term over one minus the first quotient. Floats only choose the band and bound, with a margin, what
-is left out; the ball that comes out holds the true number.
-
-Example: of 1,000 members 300 are expected up to some rank, 14 more or fewer. Rows from 165 to 465 hold all but one part
-in 2**60, and a segment of 50 ranks after it has hardly ever more than 50 of them.
-"""
+"""Sets of ranks between two staircases: how many there are, and a uniform one."""
 
 from __future__ import annotations
 
@@ -48,7 +22,7 @@ _WALK_LANE = 1
 _EASY = 20  # segments in units of k**(6/5): some data take a draw 34
 _STEP = 9
 _PRECISION = 96
-_FEW = 75  # members, for which a band is about as wide as all
+_MAX_WHOLE_MEMBERS = 75  # members, for which a band is about as wide as all
 _LEFT_OUT = 45 * math.log(2)  # what is left out may be one part in 2**45
 _MARGIN = 1.0  # of logarithms in floats: their sums err by less than 2**-20
 _DOWN, _UP = (12, 12), (14, 16)  # how far a band goes from the line: standard deviations, and members beside them
@@ -159,6 +133,13 @@ class SetsBetween:
     keeps to the inner staircase, then *dirty*. So the counting is a product of polynomials, segment by segment, that
     loses its first coefficients; all terms are positive, and balls stay narrow.
 
+    Example: pairs j_1 < j_2 with j_1 <= 2 and j_2 <= 4. The ends 2 and 4 make the segments {1, 2} and {3, 4}, each with
+    the weights 1 + 2x + x**2: one way to choose none, two to choose one, one to choose both. After the first segment at
+    least one must be chosen, which leaves 2x + x**2; times the second segment's weights the coefficient of x**2 is
+    2 * 2 + 1 * 1 = 5: all pairs but {3, 4}. With the inner staircase (1, 3), sets that keep to j_1 <= 1 and j_2 <= 3
+    are left out: {1, 2} and {1, 3} are clean to the end; {1, 4} is clean after rank 1 and dirty from its second member
+    on.
+
     Args:
         outer, inner: rising staircases, shape (k,), ranks from 1, inner_i <= outer_i; without `inner` all sets under
             `outer` are meant.
@@ -177,7 +158,7 @@ class SetsBetween:
 
         Cost: a product of polynomials a segment, of degree k at most.
         """
-        if self._all and self._k > _FEW and ctx.prec <= _PRECISION:
+        if self._all and self._k > _MAX_WHOLE_MEMBERS and ctx.prec <= _PRECISION:
             near = number_in_band(self._sizes, self._need)
             if near is not None:
                 return near
@@ -213,6 +194,7 @@ class SetsBetween:
 
     def _walk(self, numbers: Sequence[Real]) -> list[int] | None:
         """The members by segment, from the last back to the first; None where the balls are too wide to tell."""
+        # Of the 5 pairs of the example the last segment holds one member in 4, and none in 1.
         chosen, in_dirty, a = [], True, self._k
         for segment, before, number in zip(self.segments[::-1], self._ways()[-2::-1], numbers, strict=True):
             # A set that is dirty now was dirty before, or breaks the inner staircase here; a clean one was clean.
@@ -253,6 +235,11 @@ def number_in_band(sizes: Indices, needs: Indices) -> arb | None:
         sizes, needs: of the segments, at least 1; needs rise; shape (m,) both.
 
     Cost: for each segment a product of rows of about 20 sqrt(k) and of some tens of numbers.
+
+    A set of k ranks is a path: how many members it has up to the end of each segment. All paths take, for each segment,
+    a product of polynomials of degree k. But the numbers of members spread over some sqrt(k) values only: of 1,000
+    members of which 300 are expected up to some rank, 14 more or fewer, rows from 165 to 465 hold all but one part in
+    2**60. What lies beyond is bounded, with a margin; the ball that comes out holds the true number.
     """
     band, row, least = _Band(sizes, needs), arb_poly([1]), 0
     for s, (low, high) in enumerate(band.rows()):
@@ -267,10 +254,19 @@ def number_in_band(sizes: Indices, needs: Indices) -> arb | None:
 
 
 class _Band:
-    """Which rows to count of each segment, and a bound on what that leaves out."""
+    """Which rows to count of each segment, and a bound on what that leaves out.
+
+    Of numbers z_1 >= z_2 >= ... > 0, a path that goes on from a members after segment s and keeps to the staircase has
+
+        product over i > s of z_i**b_i  >=  z_m**k * product over j >= s of (z_j / z_(j+1))**need_j  /  z_(s+1)**a,
+
+    b_i being its members in segment i, since its partial sums are at least the needs. So it goes on in at most
+    exp(d_s) z_(s+1)**a ways, with d_m = -k log z_m and d_(s-1) = d_s + need_s log(z_(s+1) / z_s) + n_s log(1 + z_s).
+    """
 
     def __init__(self, sizes: Indices, needs: Indices) -> None:
         self.sizes, self._needs, self.members = sizes, needs, int(needs[-1])
+        # The bound is closest where z / (1 + z) is the slope of the least concave line above the staircase.
         slopes = np.minimum(_slopes(np.cumsum(sizes), needs), _STEEPEST)
         self._means, self._variances = sizes * slopes, sizes * slopes * (1 - slopes)
         self.log_z = log_z = np.log(slopes) - np.log1p(-slopes)
@@ -310,6 +306,8 @@ class _Band:
         near, far = row[last - least], row[last + side - least]
         if not near > 0 or not far > 0:
             return False
+        # Ways are log-concave in the number of members: products and cuts of such rows are such rows. So the tail that
+        # is left out is at most its first term over one minus the first quotient.
         step, first = float((far / near).log().upper()), float(far.log().upper())
         bounds = []
         for ways in (self._bounded, self._unbounded):

@@ -113,7 +113,7 @@ def test_the_number_of_octaves_read_at_once_changes_no_answer(noise: str, monkey
 
     before = answers()
     for few in (0, 1 << 20):
-        monkeypatch.setattr(argmax, "_FEW", few)
+        monkeypatch.setattr(argmax, "_MIN_NOISES", few)
         assert answers() == before
 
 

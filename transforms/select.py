@@ -43,7 +43,7 @@ from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, WindowBounds
 
-MOST_HELD = 1 << 26
+MAX_HELD = 1 << 26
 """The most nonzero counts held at once: a limit of a worker's memory."""
 
 
@@ -120,12 +120,12 @@ class _SelectDoFn(beam.DoFn):
                 fingerprint += self._fingerprint.of(counted.table)
                 held += _rows_of_windows(counted.table, windows)
                 tables.append(counted.table)
-                if held.sum() > MOST_HELD:
+                if held.sum() > MAX_HELD:
                     tables.clear()
             elif isinstance(counted, Receipt):
                 receipt += counted
         check_complete(receipt, fingerprint, group, self._plan.user_shards, self._plan.readers)
-        if held.sum() <= MOST_HELD:
+        if held.sum() <= MAX_HELD:
             yield windows, tables
             return
         for part in _parts(held, windows):
@@ -144,17 +144,17 @@ def _rows_of_windows(table: pa.RecordBatch, windows: range) -> Codes:
 
 
 def _parts(held: Codes, windows: range) -> Iterator[range]:
-    """The windows, as many that follow each other at a time as hold `MOST_HELD` items together."""
-    if held.max() > MOST_HELD:
+    """The windows, as many that follow each other at a time as hold `MAX_HELD` items together."""
+    if held.max() > MAX_HELD:
         raise InvalidArgument(
             "",
-            f"more than {MOST_HELD:,} different items are held in a window, or in a group of rows of it: "
+            f"more than {MAX_HELD:,} different items are held in a window, or in a group of rows of it: "
             "one worker holds the counts of no more",
             "rank shorter windows, or coarser items",
         )
     start, total = 0, 0
     for number, more in enumerate(held.tolist()):
-        if total + more > MOST_HELD:
+        if total + more > MAX_HELD:
             yield windows[start:number]
             start, total = number, 0
         total += more
@@ -185,22 +185,24 @@ def by_window(tables: Sequence[pa.RecordBatch], windows: range) -> Iterator[tupl
 
 def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) -> Ranking:
     """The ranking of one window from its counts."""
-    mechanism, label = spec.mechanism, of.label()
-    ranks, noisy, noise, others = spec.draw(counted.histogram, counted.digest, label, release, counted.catalogued)
-    items = counted.items(ranks)
-    if mechanism.guarantee.answer == "set":  # in the order of the domain: that of the draw reveals more
+    answer = spec.mechanism.guarantee.answer
+    drawn = spec.draw(counted.histogram, counted.digest, of.label(), release, counted.catalogued)
+    items = counted.items(drawn.ranks)
+    if answer == "set":  # in the order of the domain: that of the draw reveals more
         order = np.argsort(items)
-        items, noisy = items[order], None if noisy is None else noisy[order]
-    published, weighed = None, None
-    if noisy is not None and mechanism.guarantee.publishes_weights:
-        weighed = tuple(hundredths / 100 for hundredths in noisy.tolist())
-    elif noisy is not None:
-        published = spec.shown(noisy.tolist())
+        items, drawn = items[order], drawn.in_order(order)
     names = tuple(counted.labels(items).to_pylist())
-    k = len(names) if spec.k is None else spec.k
-    answer = mechanism.guarantee.answer
     return Ranking(
-        of.bounds, names, k, answer, published, noise, of.group, weighed, of.group_number, spec.others(others)
+        of.bounds,
+        names,
+        len(names) if spec.k is None else spec.k,
+        answer,
+        drawn.noisy_counts,
+        drawn.noise,
+        of.group,
+        drawn.noisy_weights,
+        of.group_number,
+        drawn.others,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +14,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget, CountNoise, noise_of_others
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_others
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.metric import Amounts, Risers
 from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, release_seed
@@ -40,13 +39,23 @@ class CountMoves(NamedTuple):
     moving: bool
 
 
-class Draws(NamedTuple):
-    """Ranks in the histogram, and the noisy counts of their items where those are published, or their noisy weights."""
+class DrawnRanks(NamedTuple):
+    """The ranks drawn of a histogram, in the order of the draw, and all that is published beside their items."""
 
     ranks: np.ndarray
-    noisy_counts: np.ndarray | None
+    noisy_counts: tuple[int | float | None, ...] | None = None
     noise: NoiseSize | None = None
-    noisy_others: int | None = None
+    noisy_weights: tuple[float, ...] | None = None
+    others: NoisyTotal | None = None
+
+    def in_order(self, order: np.ndarray) -> DrawnRanks:
+        """The same items in another order."""
+
+        def put(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+            return None if values is None else tuple(values[place] for place in order.tolist())
+
+        counts, weights = put(self.noisy_counts), put(self.noisy_weights)
+        return self._replace(ranks=self.ranks[order], noisy_counts=counts, noisy_weights=weights)
 
 
 @dataclass(frozen=True)
@@ -300,7 +309,7 @@ class TopK:
         window: str,
         release: Release,
         listed: Flags | None = None,
-    ) -> Draws:
+    ) -> DrawnRanks:
         """The draw for these counts: the same for the same release, window, parameters and digest.
 
         Args:
@@ -316,29 +325,25 @@ class TopK:
             ranks = self.mechanism.select_with(listed, histogram, self.max_items, bits.draw())
         if self.mechanism.guarantee.publishes_weights:  # the same draw repeated, whose noise the weights have
             again = RandomBits.keyed(seed).draw()
-            return Draws(ranks, self.mechanism.noisy_weights(histogram, ranks, again))
+            hundredths = self.mechanism.noisy_weights(histogram, ranks, again)
+            return DrawnRanks(ranks, noisy_weights=tuple(weight / 100 for weight in hundredths.tolist()))
         budget = self.publish_counts
         if budget is None:
-            return Draws(ranks, None)
+            return DrawnRanks(ranks)
         values, places = histogram.ranked(ranks).values, np.arange(len(ranks))
         noisy = publish_counts(values, places, bits, budget.epsilon, budget.delta or None, *self._moves())
         others = None
         if budget.others is not None:
-            [off] = self._noise_of_others(budget).sample(1, bits.draw())
-            others = _as_int64(histogram.total - sum(values.tolist()) + off)
-        return Draws(ranks, budget.rounded(noisy), self.noise(len(ranks)), others)
+            others = self._others(budget, histogram.total - sum(values.tolist()), bits)
+        return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)), others=others)
 
-    def _noise_of_others(self, budget: CountBudget) -> CountNoise:
+    def _others(self, budget: CountBudget, total: int, bits: RandomBits) -> NoisyTotal:
+        """The noisy sum of the counts of all items not drawn, as it is published."""
         assert budget.others is not None and self.max_items_per_user is not None
-        return noise_of_others(budget.others, self.max_items_per_user, self.mechanism.cap, self.users_move())
-
-    def others(self, noisy: int | None) -> NoisyTotal | None:
-        """The noisy sum of the counts of all items not drawn, as it is published; None where there is none."""
-        budget = self.publish_counts
-        if budget is None or noisy is None:
-            return None
-        [rounded] = budget.rounded(np.array([noisy], object)).tolist()
-        within = _as_int64(self._noise_of_others(budget).half_width(_CENTRAL) + budget.round_to // 2)
+        noise = noise_of_others(budget.others, self.max_items_per_user, self.mechanism.cap, self.users_move())
+        [off] = noise.sample(1, bits.draw())
+        [rounded] = budget.rounded(np.array([_as_int64(total + off)], object)).tolist()
+        within = _as_int64(noise.half_width(_CENTRAL) + budget.round_to // 2)
         if self.amounts is None:
             return NoisyTotal(rounded, within)
         return NoisyTotal(self.amounts.shown(rounded), self.amounts.shown(within))
@@ -358,10 +363,10 @@ class TopK:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         return CountMoves(self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move())
 
-    def shown(self, noisy: Iterable[int]) -> tuple[int | float | None, ...]:
+    def _shown(self, budget: CountBudget, noisy: np.ndarray) -> tuple[int | float | None, ...]:
         """Noisy counts as they are published: as amounts where amounts are added up, None where they are hidden."""
-        counts = noisy if self.amounts is None else map(self.amounts.shown, noisy)
-        least = None if self.publish_counts is None else self.publish_counts.hide_below
+        rounded, least = budget.rounded(noisy).tolist(), budget.hide_below
+        counts = rounded if self.amounts is None else map(self.amounts.shown, rounded)
         return tuple(None if least is not None and count < least else count for count in counts)
 
 

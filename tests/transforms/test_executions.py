@@ -56,7 +56,7 @@ LISTS = {"fr": DOMAIN[:8], "de": DOMAIN[2:]}
 
 JOINT, LAPLACE = Joint(epsilon=0.05), Laplace(epsilon=0.1)
 LIMITED = LimitDomain(epsilon=1.0, delta=0.1)
-FEW = LimitDomain(epsilon=5.0, delta=0.1, max_items_per_user=4)
+FEW = LimitDomain(epsilon=5.0, delta=0.1, max_items_per_user=4, kbar=5)
 PARTITIONS = MECHANISMS["weighted-gaussian"](epsilon=0.1, delta=0.1, max_items_per_user=4, whole_items=2)
 WEIGHTED = WeightedOrder(0.5, 0.01, 5, whole_items=2)
 
@@ -103,7 +103,7 @@ QUESTIONS = {
     ),
     "groups, lists": Question("22 3106089dda267a68", TopK(5, JOINT, LISTS), period_of("fixed")),
     "groups, unknown": Question(
-        "48 7b9948d49765eec4", TopK(5, FEW, UnknownDomain(), groups=GROUPS), period_of("sliding")
+        "48 d7d8f2ea13a9b230", TopK(5, FEW, UnknownDomain(), groups=GROUPS), period_of("sliding")
     ),
     "unknown": Question("11 c281287d49027bdb", TopK(5, LIMITED, UnknownDomain()), period_of("fixed")),
     "unknown, bounded": Question("16 2bb4496bbe9845e1", TopK(5, LIMITED, UnknownDomain(), 3), period_of("sliding")),
@@ -190,7 +190,7 @@ EXECUTIONS: dict[str, Callable[[str], Published]] = {
 }
 
 BY_DAY = {
-    "batch": ("one window", "fixed", "large", "groups, lists"),
+    "batch": ("one window", "fixed", "hours", "large", "groups, lists"),
     "by reference": ("whole", "sliding, some listed", "weights", "unknown"),
     "first window": ("sliding", "weights, large", "unknown, bounded"),
     "windows of the input": ("hours",),

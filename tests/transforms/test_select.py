@@ -225,9 +225,9 @@ def test_only_a_single_window_may_be_too_large_for_a_worker(
     wanted = private_topk.rank(rows, 2, Joint(1.0), domain, **asked)
     assert Partitioning.of(domain, HOURS, len(groups or [])).windows_per_group > 2
     for held in (most + 1, most):
-        monkeypatch.setattr(select, "MOST_HELD", held)
+        monkeypatch.setattr(select, "MAX_HELD", held)
         assert private_topk.rank(rows, 2, Joint(1.0), domain, **asked) == wanted
-    monkeypatch.setattr(select, "MOST_HELD", most - 1)
+    monkeypatch.setattr(select, "MAX_HELD", most - 1)
     with pytest.raises(RunFailed) as failed:
         private_topk.rank(rows, 2, Joint(1.0), domain, **asked)
     assert f"more than {most - 1} different items are held in a window, or in a group" in str(failed.value.__cause__)
@@ -245,7 +245,7 @@ class _ReadOnce:
 
 
 def test_counts_lost_between_two_readings_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "MOST_HELD", 2)
+    monkeypatch.setattr(select, "MAX_HELD", 2)
     spec = TopK(1, Joint(1.0), RangeDomain(0, 99))
     draw = _SelectDoFn(spec, RELEASE, plan(spec, Execution(1), HOURS, True, True), HOURS)
     columns = {"item": np.arange(3, dtype=np.uint32), "count": np.ones(3, np.int64)}

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from private_topk.transforms import spec
@@ -60,11 +61,12 @@ def test_noise_that_follows_the_answer_is_seen(monkeypatch: pytest.MonkeyPatch) 
     assert dependence(COUNTED, Sampler(b"1"), 400, 1e-4) == 0
     real = spec.TopK.draw
 
-    def following(self: spec.TopK, histogram: Histogram, *rest: Any) -> spec.Draws:  # noqa: ANN401
+    def following(self: spec.TopK, histogram: Histogram, *rest: Any) -> spec.DrawnRanks:  # noqa: ANN401
         drawn = real(self, histogram, *rest)
         assert drawn.noisy_counts is not None
-        noise = drawn.noisy_counts - histogram.ranked(drawn.ranks).values
-        return drawn._replace(noisy_counts=drawn.noisy_counts - noise % 4 + drawn.ranks[0] % 4)
+        noisy = np.array(drawn.noisy_counts)
+        noise = noisy - histogram.ranked(drawn.ranks).values
+        return drawn._replace(noisy_counts=tuple((noisy - noise % 4 + drawn.ranks[0] % 4).tolist()))
 
     monkeypatch.setattr(spec.TopK, "draw", following)
     assert dependence(COUNTED, Sampler(b"1"), 600, 1e-4) > 0.5

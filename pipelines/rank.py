@@ -28,7 +28,7 @@ from private_topk.pipelines.show.picture import Picture
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
-from private_topk.pipelines.sinks.formats import Shape, format_of, rankings_in
+from private_topk.pipelines.sinks.formats import RankingSchema, format_of, rankings_in
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
@@ -312,7 +312,7 @@ class Rankings:
         Raises InvalidArgument where one stands.
         """
         place = as_path(path, "path")
-        rows = format_of(place).encode(self.to_rows(), Shape.of(self.manifest))
+        rows = format_of(place).encode(self.to_rows(), RankingSchema.of(self.manifest))
         publish(place, rows, self.manifest, overwrite)
 
     def report(self) -> PublishedReport:

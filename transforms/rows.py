@@ -70,27 +70,27 @@ class MakeBlocks(beam.PTransform):
 
     Args:
         with_times: also a column of the elements' event times.
-        shape: where the user and the item are, and the amount where there are amounts.
+        schema: where the user and the item are, and the amount where there are amounts.
     """
 
-    def __init__(self, with_times: bool = False, shape: ElementSchema | None = None) -> None:
+    def __init__(self, with_times: bool = False, schema: ElementSchema | None = None) -> None:
         super().__init__()
-        self._with_times, self._shape = with_times, shape or ElementSchema()
+        self._with_times, self._schema = with_times, schema or ElementSchema()
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # pairs: (user, item)  ->  block of up to 50,000 rows, of one window
-        self._shape.check(pairs.element_type)
+        self._schema.check(pairs.element_type)
         return pairs | "Gather pairs into blocks" >> beam.ParDo(self.gathering())
 
     def gathering(self) -> _GatherDoFn:
         """The DoFn that runs on the workers."""
-        return _GatherDoFn(self._with_times, self._shape)
+        return _GatherDoFn(self._with_times, self._schema)
 
 
 class _GatherDoFn(beam.DoFn):
-    def __init__(self, with_times: bool, shape: ElementSchema) -> None:
+    def __init__(self, with_times: bool, schema: ElementSchema) -> None:
         self._dropped = {reason: DroppedRows(reason) for reason in ("null", "unreadable")}
-        self._with_times, self._shape = with_times, shape
+        self._with_times, self._schema = with_times, schema
         self._warned = False
 
     def start_bundle(self) -> None:
@@ -104,7 +104,7 @@ class _GatherDoFn(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,  # noqa: ANN401, B008 - Beam's convention
         time: Any = beam.DoFn.TimestampParam,  # noqa: ANN401, B008
     ) -> Iterator[pa.RecordBatch | WindowedValue]:
-        row = self._shape.values(element)
+        row = self._schema.values(element)
         if isinstance(row, str):
             self._dropped[row].inc()
             self._look_at(element)
@@ -122,7 +122,7 @@ class _GatherDoFn(beam.DoFn):
         """Warn, once, if everything is dropped at the start of a bundle: a field has another name, or another type."""
         if self._faults is None:
             return
-        self._faults[self._shape.fault(element)] += 1
+        self._faults[self._schema.fault(element)] += 1
         if self._faults.total() == _LOOKED_AT:
             [(fault, _)] = self._faults.most_common(1)
             self._faults, self._warned = None, True
@@ -149,8 +149,8 @@ class _GatherDoFn(beam.DoFn):
 
     def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         kinds = {"users": pa.string(), "items": pa.string()}
-        kinds |= {"groups": pa.string()} if self._shape.groups else {}
-        kinds |= {"amounts": pa.float64()} if self._shape.amounts else {}
+        kinds |= {"groups": pa.string()} if self._schema.groups else {}
+        kinds |= {"amounts": pa.float64()} if self._schema.amounts else {}
         kinds |= {"times": pa.int64()} if self._with_times else {}
         columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
         arrays = {name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)}

@@ -176,8 +176,8 @@ class PrivateTopK(beam.PTransform):
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)
         self.columns = published("item", items), published("group", in_groups)
-        shape = ElementSchema(user, item, value, amounts is not None, group, spec.groups is not None)
-        self._spec, self._period, self._shape, self._exact = spec, period, shape, exact_counters
+        schema = ElementSchema(user, item, value, amounts is not None, group, spec.groups is not None)
+        self._spec, self._period, self._schema, self._exact = spec, period, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
         self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
 
@@ -186,12 +186,12 @@ class PrivateTopK(beam.PTransform):
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or an amount too  ->  block  ->  Ranking
-        kinds, spec = self._shape.check(pairs.element_type), self._spec
+        kinds, spec = self._schema.check(pairs.element_type), self._spec
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)
         with counting_exactly(self._exact):
-            rankings = pairs | MakeBlocks(with_times=self._period is not None, shape=self._shape) | self._rank
+            rankings = pairs | MakeBlocks(with_times=self._period is not None, schema=self._schema) | self._rank
         if not any(isinstance(names, tuple) for names in self.columns):
             return rankings
         # Ranking of composites  ->  Ranking in columns

@@ -140,6 +140,17 @@ class _Pairs(NamedTuple):
         return codes & ((1 << self.bits) - 1)
 
 
+class _Bounded(NamedTuple):
+    """Distinct pairs within the bounds: (n,) ranks of (user, window), codes, and the amounts where these are added up;
+    and the user words by rank.
+    """
+
+    ranks: Codes
+    codes: Codes
+    users: Words
+    amounts: Codes | None
+
+
 class UserShard:
     """Bounds and counts the (user, item) pairs of one user shard.
 
@@ -237,9 +248,10 @@ class UserShard:
         table = joined([self.no_rows(), *pairs])
         for part in self._in_windows(table):
             coded = self._pairs(self._in_groups(part))
-            ranks, codes, _, amounts = self._bound(coded)
+            bounded = self._bound(coded)
+            codes, amounts = bounded.codes, bounded.amounts
             if self._weighting is not None:
-                amounts = self._weighting.weights(ranks)
+                amounts = self._weighting.weights(bounded.ranks)
             if self._risers is not None:
                 codes, amounts = self._terms(self._risers, coded, codes, amounts)
             if amounts is None:
@@ -333,20 +345,19 @@ class UserShard:
         amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
         return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
 
-    def _bound(self, pairs: _Pairs) -> tuple[Codes, Codes, Words, Codes | None]:
-        """Distinct pairs, (n,) ranks of (user, window) and codes, and the user words by rank; the amounts of pairs."""
+    def _bound(self, pairs: _Pairs) -> _Bounded:
         amounts = None
         if self._cap is None or pairs.amounts is None:
             ranks, codes, users = sorted_pairs(pairs.users, pairs.codes)
         else:
             ranks, codes, users, amounts = sorted_sums(pairs.users, pairs.codes, pairs.amounts, self._cap)
         if self._limit is None:
-            return ranks, codes, users, amounts
+            return _Bounded(ranks, codes, users, amounts)
         if self._partitioning.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(pairs.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], numbered(fresh)
         kept = kept_pairs(ranks, pairs.item(codes), self._choices.hashes("items", users), pairs.hashes, self._limit)
-        return ranks[kept], codes[kept], users, None if amounts is None else amounts[kept]
+        return _Bounded(ranks[kept], codes[kept], users, None if amounts is None else amounts[kept])
 
     def _by_key(self, pairs: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._counted

@@ -16,7 +16,14 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.files import by_window
-from private_topk.pipelines.sinks.formats import PLAIN, RANKING_FORMATS, Shape, check_fields, fields_of, ranking_rows
+from private_topk.pipelines.sinks.formats import (
+    PLAIN,
+    RANKING_FORMATS,
+    RankingSchema,
+    check_fields,
+    fields_of,
+    ranking_rows,
+)
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -45,33 +52,33 @@ class ToBigQuery(Sink):
     def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
 
-        table, shape = table_of(self.uri, "output"), Shape.of(manifest)
-        check_fields(shape)  # rows are loaded as Avro
+        table, schema = table_of(self.uri, "output"), RankingSchema.of(manifest)
+        check_fields(schema)  # rows are loaded as Avro
         with suppress(Forbidden, NotFound):  # the load job makes it, or may write where nobody may look
             there = {field.name: field.field_type for field in client_of(table, "output").get_table(table).schema}
-            fields = fields_of(shape)
+            fields = fields_of(schema)
             if there and (missing := [name for name in fields if name not in there]):
                 raise InvalidArgument(
                     "output",
                     f"{verbatim(self.uri)} has no column {', '.join(missing)}",
                     "give another table, or add to this one",
                 )
-            for name in shape.item if isinstance(shape.item, tuple) else ("item",):
+            for name in schema.item if isinstance(schema.item, tuple) else ("item",):
                 kinds = there.get(name), _kind(fields[name][0])
                 if set(kinds) == {"STRING", "INTEGER"}:
                     rule = f"{verbatim(self.uri)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
                     raise InvalidArgument("output", rule, "give another table")
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
-        return _WriteBigQuery(table_of(self.uri, "output"), release.id, Shape.of(manifest), live)
+        return _WriteBigQuery(table_of(self.uri, "output"), release.id, RankingSchema.of(manifest), live)
 
 
 class _WriteBigQuery(beam.PTransform):
     """One load job for all windows of a bounded input, and one for each window of a stream."""
 
-    def __init__(self, table: str, release_id: str, shape: Shape, live: RunState | None) -> None:
+    def __init__(self, table: str, release_id: str, schema: RankingSchema, live: RunState | None) -> None:
         super().__init__()
-        self._fn, self._grouped = _LoadDoFn(table, release_id, shape, live), shape.grouped
+        self._fn, self._grouped = _LoadDoFn(table, release_id, schema, live), schema.grouped
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         if rankings.is_bounded:
@@ -86,14 +93,14 @@ class _WriteBigQuery(beam.PTransform):
 
 
 class _LoadDoFn(beam.DoFn):
-    def __init__(self, table: str, release_id: str, shape: Shape, live: RunState | None) -> None:
-        self._table, self._release_id, self._shape, self._live = table, release_id, shape, live
+    def __init__(self, table: str, release_id: str, schema: RankingSchema, live: RunState | None) -> None:
+        self._table, self._release_id, self._schema, self._live = table, release_id, schema, live
 
     def process(self, rankings: Iterable[Ranking]) -> Iterator[str]:
         released = list(rankings)
-        rows = RANKING_FORMATS[".avro"].encode(ranking_rows(released, self._release_id, self._shape), self._shape)
+        rows = RANKING_FORMATS[".avro"].encode(ranking_rows(released, self._release_id, self._schema), self._schema)
         with nullcontext() if self._live is None else self._live.publishing():
-            load(self._table, rows, table_schema(self._shape)["fields"])
+            load(self._table, rows, table_schema(self._schema)["fields"])
         yield from dict.fromkeys(ranking.label() for ranking in released)
 
 
@@ -118,12 +125,12 @@ def load(table: str, rows: bytes, schema: Sequence[dict[str, Any]]) -> None:
     run_once(client, hashlib.sha256(table.encode() + b"\0" + rows).hexdigest(), start, lambda attempt: True)
 
 
-def table_schema(shape: Shape = PLAIN) -> dict[str, Any]:
+def table_schema(schema: RankingSchema = PLAIN) -> dict[str, Any]:
     """The table of rankings, as BigQuery's JSON."""
     return {
         "fields": [
             {"name": name, "type": _kind(kind), "mode": "NULLABLE", "description": doc}
-            for name, (kind, doc) in fields_of(shape).items()
+            for name, (kind, doc) in fields_of(schema).items()
         ]
     }
 

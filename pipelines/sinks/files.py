@@ -20,7 +20,7 @@ from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, check_fields, format_of, ranking_rows
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, RankingSchema, check_fields, format_of, ranking_rows
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
@@ -61,7 +61,7 @@ class ToFile(Sink):
 
     def check_columns(self, manifest: Manifest) -> None:
         if self.uri.lower().endswith(".avro"):
-            check_fields(Shape.of(manifest))
+            check_fields(RankingSchema.of(manifest))
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteFile(_PublishDoFn(self, manifest, release.key, live))
@@ -127,7 +127,7 @@ class ToFolder(Sink):
 
     def check_columns(self, manifest: Manifest) -> None:
         if self.format == "avro":
-            check_fields(Shape.of(manifest))
+            check_fields(RankingSchema.of(manifest))
 
     def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
         return _WriteWindows(_PublishDoFn(self, manifest, release.key, live), manifest.groups is not None)
@@ -235,8 +235,8 @@ class _PublishDoFn(beam.DoFn):
         self._sink, self._manifest, self._key, self._live = sink, manifest, key, live
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
-        path, shape = self._sink.path(rankings), Shape.of(self._manifest)
-        rows = format_of(path).encode(ranking_rows(rankings, str(self._manifest.report), shape), shape)
+        path, schema = self._sink.path(rankings), RankingSchema.of(self._manifest)
+        rows = format_of(path).encode(ranking_rows(rankings, str(self._manifest.report), schema), schema)
         manifest = msgspec.structs.replace(self._manifest.with_answer(rankings), key_id=self._key.key_id())
         publish(path, rows, manifest, self._sink.overwrite, self.keep, self._live)
         yield path

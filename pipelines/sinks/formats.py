@@ -53,7 +53,7 @@ _OF_OTHERS = {*FIELDS, *_OTHERS, "noisy_weight"} - {"item"}
 """The columns that hold neither items nor groups."""
 
 
-class Shape(NamedTuple):
+class RankingSchema(NamedTuple):
     """The properties of a release that decide its columns.
 
     Args:
@@ -74,8 +74,8 @@ class Shape(NamedTuple):
     group: Names = "group"
 
     @classmethod
-    def of(cls, manifest: Manifest) -> Shape:
-        """The shape of the release that a manifest describes."""
+    def of(cls, manifest: Manifest) -> RankingSchema:
+        """The schema of the release that a manifest describes."""
         return cls(
             fractional=manifest.amounts is not None and manifest.amounts.fractional,
             grouped=manifest.groups is not None,
@@ -87,23 +87,23 @@ class Shape(NamedTuple):
         )
 
 
-def fields_of(shape: Shape) -> dict[str, tuple[pa.DataType, str]]:
+def fields_of(schema: RankingSchema) -> dict[str, tuple[pa.DataType, str]]:
     """The columns with their types and descriptions."""
     fields: dict[str, tuple[pa.DataType, str]] = {}
     for name, column in FIELDS.items():
-        if name == "rank" and shape.grouped:
-            fields |= _named(shape.group, (pa.string(), "of which group of the rows the ranking is"))
-        if name == "k" and shape.others:
+        if name == "rank" and schema.grouped:
+            fields |= _named(schema.group, (pa.string(), "of which group of the rows the ranking is"))
+        if name == "k" and schema.others:
             fields |= _OTHERS
-        fields |= _named(shape.item, column) if name == "item" else {name: column}
-        if name == "item" and shape.weighed:
+        fields |= _named(schema.item, column) if name == "item" else {name: column}
+        if name == "item" and schema.weighed:
             fields["noisy_weight"] = (
                 pa.float64(),
                 "sum of the weights of the users who hold the item, with the noise that decided its rank; no count",
             )
-    if shape.integers:
+    if schema.integers:
         fields["item"] = pa.int64(), fields["item"][1]
-    if shape.fractional:
+    if schema.fractional:
         fields |= {name: (pa.float64(), fields[name][1]) for name in _COUNTS if name in fields}
     return fields
 
@@ -116,18 +116,18 @@ def _named(names: Names, column: tuple[pa.DataType, str]) -> dict[str, tuple[pa.
     return {name: (kind, f"{doc}: its {name}") for name in names}
 
 
-PLAIN = Shape()
+PLAIN = RankingSchema()
 
 
-def schema(shape: Shape = PLAIN) -> pa.Schema:
-    return pa.schema([pa.field(name, kind) for name, (kind, _) in fields_of(shape).items()])
+def arrow_schema(schema: RankingSchema = PLAIN) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, (kind, _) in fields_of(schema).items()])
 
 
-def ranking_rows(rankings: Iterable[Ranking], release_id: str, shape: Shape = PLAIN) -> list[dict[str, Any]]:
+def ranking_rows(rankings: Iterable[Ranking], release_id: str, schema: RankingSchema = PLAIN) -> list[dict[str, Any]]:
     """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set."""
-    ordered = (each if shape.grouped else replace(each, group=None) for each in in_order(rankings))
-    rows = (row for ranking in ordered for row in ranking.in_columns(shape.item, shape.group).to_rows())
-    typed = ({**row, "item": int(row["item"])} if shape.integers else row for row in rows)
+    ordered = (each if schema.grouped else replace(each, group=None) for each in in_order(rankings))
+    rows = (row for ranking in ordered for row in ranking.in_columns(schema.item, schema.group).to_rows())
+    typed = ({**row, "item": int(row["item"])} if schema.integers else row for row in rows)
     return [{**row, "release_id": release_id} for row in typed]
 
 
@@ -136,7 +136,7 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
     left, item, group = iter(rows), manifest.names("item"), manifest.names("group")
     items = item if isinstance(item, tuple) else (item,)
     counted = manifest.privacy is not None and manifest.privacy.publishes_counts
-    weighed = Shape.of(manifest).weighed
+    weighed = RankingSchema.of(manifest).weighed
     rankings = []
     for window in manifest.windows:
         its = list(islice(left, window.returned))
@@ -191,7 +191,7 @@ _MAY_BE_NULL = ("rank", "noisy_count", "noise_stddev", "noise_95")
 
 
 class _Encode(Protocol):
-    def __call__(self, rows: Rows, shape: Shape = ...) -> bytes: ...
+    def __call__(self, rows: Rows, schema: RankingSchema = ...) -> bytes: ...
 
 
 class Format(NamedTuple):
@@ -206,9 +206,9 @@ def _avro_type(name: str, kind: pa.DataType) -> Any:  # noqa: ANN401 - an Avro s
     return ["null", plain] if name in _MAY_BE_NULL else plain
 
 
-def avro_schema(shape: Shape = PLAIN) -> dict[str, Any]:
+def avro_schema(schema: RankingSchema = PLAIN) -> dict[str, Any]:
     """The schema of an Avro file of rankings."""
-    columns = fields_of(shape).items()
+    columns = fields_of(schema).items()
     return {
         "type": "record",
         "name": "RankedItem",
@@ -222,10 +222,10 @@ AVRO_SCHEMA = avro_schema()
 """The schema of rankings by the number of users."""
 
 
-def _to_avro(rows: Rows, shape: Shape = PLAIN) -> bytes:
+def _to_avro(rows: Rows, schema: RankingSchema = PLAIN) -> bytes:
     sink = io.BytesIO()
     # A fixed sync marker: the same release gives the same bytes.
-    fastavro.writer(sink, avro_schema(shape), rows, codec="deflate", sync_marker=b"private-topk\0\0\0\1")
+    fastavro.writer(sink, avro_schema(schema), rows, codec="deflate", sync_marker=b"private-topk\0\0\0\1")
     return sink.getvalue()
 
 
@@ -234,7 +234,7 @@ def _from_avro(content: bytes) -> Rows:
     return list(records)
 
 
-def _to_json_lines(rows: Rows, shape: Shape = PLAIN) -> bytes:
+def _to_json_lines(rows: Rows, schema: RankingSchema = PLAIN) -> bytes:
     return "".join(json.dumps(row, default=utc_text, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
@@ -246,11 +246,11 @@ def _from_json_lines(content: bytes) -> Rows:
     return rows
 
 
-def _to_csv(rows: Rows, shape: Shape = PLAIN) -> bytes:
+def _to_csv(rows: Rows, schema: RankingSchema = PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
-    if shape.integers:
+    if schema.integers:
         rows = [{**row, "item": str(row["item"])} for row in rows]  # quoted like others: CSV has no types
-    table = pa.Table.from_pylist(rows, schema(shape._replace(integers=False)))
+    table = pa.Table.from_pylist(rows, arrow_schema(schema._replace(integers=False)))
     for at, name in enumerate(("window_start", "window_end")):
         table = table.set_column(at, name, pa.array([row[name] and utc_text(row[name]) for row in rows], pa.string()))
     pa_csv.write_csv(table, sink, pa_csv.WriteOptions(quoting_style="needed"))
@@ -273,9 +273,9 @@ def _number(text: str) -> int | float | None:
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-def _to_parquet(rows: Rows, shape: Shape = PLAIN) -> bytes:
+def _to_parquet(rows: Rows, schema: RankingSchema = PLAIN) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, schema(shape)), sink)
+    pq.write_table(pa.Table.from_pylist(rows, arrow_schema(schema)), sink)
     return sink.getvalue().to_pybytes()
 
 
@@ -294,9 +294,9 @@ RANKING_FORMATS = {
 }
 
 
-def check_fields(shape: Shape) -> None:
+def check_fields(schema: RankingSchema) -> None:
     """Raise InvalidArgument for the name of a published column that is none of a field of Avro."""
-    for field, names in (("item_column", shape.item), ("group_column", shape.group)):
+    for field, names in (("item_column", schema.item), ("group_column", schema.group)):
         for name in names if isinstance(names, tuple) else ():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 rule = f"has a column {verbatim(repr(name))}, and names in Avro are of letters A to Z, digits and _"

@@ -22,7 +22,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, rank
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.sinks.bigquery import table_schema
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, columns_in, fields_of, ranking_rows
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, RankingSchema, columns_in, fields_of, ranking_rows
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, make_payload
@@ -658,18 +658,18 @@ def test_messages_are_read_and_written_in_the_columns() -> None:
 
 
 def test_published_columns_keep_what_looks_like_a_number() -> None:
-    shape = Shape(item=("code", "item"), group=("group", "year"), grouped=True)
+    schema = RankingSchema(item=("code", "item"), group=("group", "year"), grouped=True)
     ranking = Ranking(WindowBounds(), ('["007","1e3"]',), 1, "sequence", group='["01","2026"]')
-    rows = ranking_rows([ranking], "r", shape)
+    rows = ranking_rows([ranking], "r", schema)
     for codec in RANKING_FORMATS.values():
-        [row] = codec.decode(codec.encode(rows, shape))
+        [row] = codec.decode(codec.encode(rows, schema))
         assert (row["code"], row["item"], row["group"], row["year"]) == ("007", "1e3", "01", "2026")
         assert columns_in(row) == (("group", "year"), ("code", "item"))
-    assert [field["name"] for field in table_schema(shape)["fields"]] == list(rows[0])
+    assert [field["name"] for field in table_schema(schema)["fields"]] == list(rows[0])
 
 
 def test_a_column_named_like_a_published_field_is_refused() -> None:
-    everything = Shape(grouped=True, weighed=True, others=True)
+    everything = RankingSchema(grouped=True, weighed=True, others=True)
     for name in {*fields_of(everything), *json.loads(message_of(Ranking(WindowBounds(), (), 1, "set"), "r"))}:
         for role in {"item", "group"} - {name}:
             with pytest.raises(InvalidArgument, match=f"{role}_column has a column {name}"):

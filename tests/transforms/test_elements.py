@@ -77,7 +77,7 @@ class Pair(tuple):
     """A class of one's own, without names."""
 
 
-def read_back(elements: list[Any], shape: ElementSchema | None = None, untyped: bool = False) -> list[tuple[str, str]]:
+def read_back(elements: list[Any], schema: ElementSchema | None = None, untyped: bool = False) -> list[tuple[str, str]]:
     """What the blocks hold, in any order."""
 
     def build(p: beam.Pipeline) -> beam.PCollection:
@@ -85,7 +85,7 @@ def read_back(elements: list[Any], shape: ElementSchema | None = None, untyped: 
         rows = rows | beam.Map(lambda row: row).with_output_types(Any) if untyped else rows
         return (
             rows
-            | MakeBlocks(shape=shape)
+            | MakeBlocks(schema=schema)
             | beam.FlatMap(lambda block: zip(block["user"].to_pylist(), block["item"].to_pylist(), strict=True))
         )
 

@@ -123,7 +123,7 @@ class Published(NamedTuple):
 
 def published(pipeline: beam.Pipeline, rows: Any, asked: Question, execution: Execution) -> Published:  # noqa: ANN401
     with exact_counters():
-        blocks = pipeline | rows | MakeBlocks(with_times=asked.period is not None, shape=asked.schema)
+        blocks = pipeline | rows | MakeBlocks(with_times=asked.period is not None, schema=asked.schema)
         rankings = blocks | RankBlocks(asked.spec, RELEASE, asked.period, execution, asked.period is None)
     _ = rankings | beam.ParDo(Collect("executed"))
     result = pipeline.run()

@@ -25,11 +25,11 @@ from private_topk.pipelines.sinks.formats import (
     AVRO_SCHEMA,
     FIELDS,
     RANKING_FORMATS,
-    Shape,
+    RankingSchema,
+    arrow_schema,
     fields_of,
     format_of,
     ranking_rows,
-    schema,
 )
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -84,16 +84,16 @@ def test_rankings_read_back_equal_in_every_format(ending: str, rankings: list[Ra
 @pytest.mark.parametrize("ending", RANKING_FORMATS)
 def test_sums_with_a_fraction_of_groups_read_back_equal(ending: str) -> None:
     found = Ranking(WindowBounds(), ("x", "y"), 2, "sequence", (0.5, -7.25), NoiseSize(3.25, 6.75), "7")
-    shape = Shape(fractional=True, grouped=True)
-    rows = ranking_rows([found], "id", shape)
-    assert RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(rows, shape)) == rows
+    schema = RankingSchema(fractional=True, grouped=True)
+    rows = ranking_rows([found], "id", schema)
+    assert RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(rows, schema)) == rows
 
 
 def test_other_libraries_read_every_format() -> None:
     rows = ranking_rows(RANKINGS, "id")
     items = [row["item"] for row in rows]
     parquet = pq.read_table(io.BytesIO(RANKING_FORMATS[".parquet"].encode(rows)))
-    assert parquet.schema.remove_metadata() == schema() and parquet.schema.field("rank").type == pa.int64()
+    assert parquet.schema.remove_metadata() == arrow_schema() and parquet.schema.field("rank").type == pa.int64()
     reader = fastavro.reader(io.BytesIO(RANKING_FORMATS[".avro"].encode(rows)))
     assert [row["item"] for row in reader] == items
     assert all(field["doc"] for field in reader.writer_schema["fields"]) and AVRO_SCHEMA["doc"]
@@ -134,9 +134,9 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     facts = manifest_of(Question(spec), "direct")
     assert facts.weights is not None and facts.weights.of_a_user_with_t_items == "min(1, sqrt(3 / t))"
     assert facts.weights.noise_stddev == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
-    shape = Shape.of(facts)
-    assert list(fields_of(shape))[3:6] == ["item", "noisy_weight", "noisy_count"]
-    rows = RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(ranking_rows([ranking], "r"), shape))
+    schema = RankingSchema.of(facts)
+    assert list(fields_of(schema))[3:6] == ["item", "noisy_weight", "noisy_count"]
+    rows = RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(ranking_rows([ranking], "r"), schema))
     assert [row["noisy_weight"] for row in rows] == [1812.5, -3.25]
     assert {row["noisy_count"] for row in rows} | {row["noise_95"] for row in rows} == {None}
     assert json.loads(message_of(ranking, "r"))["noisy_weights"] == [1812.5, -3.25]

@@ -15,7 +15,7 @@ import pytest
 
 from private_topk.pipelines.rank import rank
 from private_topk.pipelines.show.reading import read_report
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, Shape, ranking_rows
+from private_topk.pipelines.sinks.formats import RANKING_FORMATS, RankingSchema, ranking_rows
 from private_topk.transforms import Ranking
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.sinks.contract import PERIOD
@@ -104,9 +104,9 @@ def test_a_file_has_the_same_bytes_however_its_rankings_arrive() -> None:
         for window in PERIOD.windows()
         for number, name in enumerate(LISTED)
     ]
-    found, shape = set(), Shape(grouped=True)
+    found, schema = set(), RankingSchema(grouped=True)
     for seed in range(20):
         random.Random(seed).shuffle(rankings)
-        rows = RANKING_FORMATS[".avro"].encode(ranking_rows(rankings, "id", shape), shape)
+        rows = RANKING_FORMATS[".avro"].encode(ranking_rows(rankings, "id", schema), schema)
         found.add((rows, manifest().with_answer(rankings).at("r.avro", rows).encode()))
     assert len(found) == 1

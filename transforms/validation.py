@@ -7,7 +7,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
@@ -18,6 +18,7 @@ from private_topk.transforms.windows import Period
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_LOCAL = ("SwitchingDirectRunner", "FnApiRunner")
 _ARGUMENTS = {"against": "risers", "against_weight": "risers", "period_from": "period"}
 
 
@@ -39,8 +40,10 @@ def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineO
     """Raise InvalidArgument for a key in the memory of this process if the workers are plainly other processes. If that
     only shows on a worker, the worker raises.
     """
-    workers = (options.view_as(PortableOptions).environment_type or "LOOPBACK").upper()
-    if key.in_memory and (workers != "LOOPBACK" or type(runner).__name__ == "DataflowRunner"):
+    name, workers = type(runner).__name__, options.view_as(PortableOptions).environment_type or "LOOPBACK"
+    if name in _LOCAL and options.view_as(DirectOptions).direct_running_mode == "multi_processing":
+        workers = "PROCESS"
+    if key.in_memory and (workers.upper() != "LOOPBACK" or name == "DataflowRunner"):
         raise not_here()
 
 

@@ -166,7 +166,12 @@ def test_workers_elsewhere_need_a_key_that_they_can_read(report: Report, recorde
         assert done.status == 2 and "--release-key must be given" in said and "file:PATH" in said
     assert not found.jobs
     assert command(*words, *pool).status != 2 and len(found.jobs) == 1
-    pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions(["--environment_type=DOCKER"]))
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "DirectRunner"])
+@pytest.mark.parametrize("workers", ["--environment_type=DOCKER", "--direct_running_mode=multi_processing"])
+def test_a_random_key_is_refused_where_a_pipeline_has_workers_in_other_processes(runner: str, workers: str) -> None:
+    pipeline = beam.Pipeline(runner=runner, options=PipelineOptions([workers]))
     with pytest.raises(InvalidArgument, match=ONLY_HERE):
         _ = pipeline | beam.Create([("u", "a")]) | PrivateTopK(1, Joint(1.0), ["a"])
 

@@ -58,12 +58,28 @@ class ListeningRunner(BundleBasedDirectRunner):
     def run_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401 - as Beam has it
         result = super().run_pipeline(pipeline, options)
         threading.Thread(target=self._end, args=(result,), name="end of a stream", daemon=True).start()
-        return result
+        return _WithoutMetrics(result)
 
     def _end(self, result: Any) -> None:  # noqa: ANN401 - Beam's own
         self.answered.wait()
         executor = result._executor._executor
         executor.visible_updates.offer(executor._VisibleExecutorUpdate())  # signals that all is done
+
+
+class _WithoutMetrics(PipelineResult):
+    """A job without metrics: Beam's are those of the first bundle of every step, so that most dropped rows would not be
+    told, and rows that are left not seen.
+    """
+
+    def __init__(self, job: PipelineResult) -> None:
+        super().__init__(job.state)
+        self._job = job
+
+    def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - as Beam has it
+        return self._job.wait_until_finish(duration)
+
+    def cancel(self) -> Any:  # noqa: ANN401 - as Beam has it
+        return self._job.cancel()
 
 
 class CoresOptions(PipelineOptions):

@@ -15,6 +15,10 @@ from typing import NoReturn
 
 import apache_beam as beam
 import pytest
+from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing import test_stream
 
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.process import RunFailed
@@ -24,6 +28,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check_words, launch_of, reach_files, refusal_in, run
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
+from private_topk.runners.direct import ListeningRunner
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
@@ -219,3 +224,26 @@ def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -
     assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"
     assert str(refusal_in(InvalidArgument("", "bad [while running 'x']"))) == "bad"
     assert refusal_in(ValueError("bad")) is None and refusal_in(RuntimeError("NotARefusal: x")) is None
+
+
+class CountEach(beam.DoFn):
+    def process(self, element: int) -> None:
+        Metrics.counter("tests", "each").inc()
+
+
+def test_a_local_runner_whose_metrics_lose_bundles_gives_none() -> None:
+    """Beam's own keep the first bundle of every step; once they keep all four, the runner may give them."""
+    for runner, counted in ((BundleBasedDirectRunner(), 1), (ListeningRunner(), None)):
+        pipeline = beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"]))
+        events = test_stream.TestStream()
+        for element in range(4):
+            events = events.add_elements([element]).advance_processing_time(1)
+        _ = pipeline | events.advance_watermark_to_infinity() | beam.ParDo(CountEach())
+        job = pipeline.run()
+        job.wait_until_finish()
+        if counted is None:
+            with pytest.raises(NotImplementedError):
+                job.metrics()
+        else:
+            [counter] = job.metrics().query()["counters"]
+            assert counter.committed == counted

@@ -133,7 +133,7 @@ class TopK:
     @property
     def max_items(self) -> int:
         """The most items of a ranking, as its mechanism takes it for k."""
-        return self.mechanism.most(self.k)
+        return self.mechanism.max_items(self.k)
 
     @property
     def catalogue(self) -> PublicDomain | None:

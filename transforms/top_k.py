@@ -218,7 +218,7 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
-        self._spec, self._release, self._period, self._reads = spec, release, period, spec.input_period(period)
+        self._spec, self._release, self._period, self._input_period = spec, release, period, spec.input_period(period)
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
 
@@ -243,7 +243,7 @@ class RankBlocks(beam.PTransform):
         check_key(key, blocks.pipeline.runner, blocks.pipeline.options)
         check_lists(spec, blocks.pipeline.runner)
         # block  ->  block in its windows, or with their numbers
-        placed = blocks | "Assign windows" >> AssignWindows(self._reads)
+        placed = blocks | "Assign windows" >> AssignWindows(self._input_period)
         check_windowing(placed, spec, self._period, self._windows_are_public)
         if not placed.is_bounded and not self._execution.readers:
             placed |= "Drop late blocks" >> DropLateBlocks()

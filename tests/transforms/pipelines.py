@@ -58,10 +58,16 @@ def count_by_window(
 ) -> beam.PCollection:
     """Blocks whose windows are numbers to [window, item, count], as `RankBlocks` counts a bounded input."""
     spec = TopK(1, LimitDomain(epsilon=1.0, delta=0.1, kbar=1000), domain)
-    how = plan(spec, Execution(4), period, in_global_window=True, bounded=True)
-    rows = blocks | ShardByUser(spec, key, how)
-    counts = (rows, blocks | EveryWindow(period, how.windows)) | BoundContributions(spec, key, how)
-    return counts | CombineCounts(spec, key, how) | beam.FlatMapTuple(lambda _, counted: _by_window(domain, counted))
+    execution_plan = plan(spec, Execution(4), period, in_global_window=True, bounded=True)
+    rows = blocks | ShardByUser(spec, key, execution_plan)
+    counts = (rows, blocks | EveryWindow(period, execution_plan.windows)) | BoundContributions(
+        spec, key, execution_plan
+    )
+    return (
+        counts
+        | CombineCounts(spec, key, execution_plan)
+        | beam.FlatMapTuple(lambda _, counted: _by_window(domain, counted))
+    )
 
 
 def _by_window(domain: PublicDomain | UnknownDomain, counted: Counted) -> list[list[Any]]:

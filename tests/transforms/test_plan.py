@@ -75,14 +75,14 @@ def test_every_question_of_mode_is_answered_by_the_plan(
     rows: int,
     counts: int,
 ) -> None:
-    how = plan(SPECS[spec], execution, *input)
-    assert (how.gathering, how.windows, how.rows_together, how.pre_combine) == (
+    planned = plan(SPECS[spec], execution, *input)
+    assert (planned.gathering, planned.windows, planned.rows_together, planned.pre_combine) == (
         gathering,
         windows,
         together,
         pre_combine,
     )
-    assert (how.rows.windows, how.counts.windows, how.user_shards) == (rows, counts, 8)
+    assert (planned.rows.windows, planned.counts.windows, planned.user_shards) == (rows, counts, 8)
 
 
 def test_cores_are_of_one_window_and_rows_held_together_are_bounded() -> None:

@@ -38,15 +38,15 @@ WEEKS = Period.of("2026-01-05", "2026-01-19", "7d")
 def held() -> dict[str, list[Any]]:
     """The elements of every stage, by its name."""
     found: dict[str, list[Any]] = {}
-    how = plan(SPEC, Execution(user_shards=2), WEEKS, in_global_window=True, bounded=True)
+    execution_plan = plan(SPEC, Execution(user_shards=2), WEEKS, in_global_window=True, bounded=True)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         blocks = pipeline | beam.Create([BLOCK], reshuffle=False).with_output_types(pa.RecordBatch)
         placed = blocks | AssignWindows(WEEKS)
-        windows = placed | EveryWindow(WEEKS, how.windows)
-        rows = placed | ShardByUser(SPEC, RELEASE.key, how)
-        counts = (rows, windows) | BoundContributions(SPEC, RELEASE.key, how)
-        totals = counts | CombineCounts(SPEC, RELEASE.key, how)
-        rankings = (totals, windows) | SelectTopK(SPEC, RELEASE, how, WEEKS)
+        windows = placed | EveryWindow(WEEKS, execution_plan.windows)
+        rows = placed | ShardByUser(SPEC, RELEASE.key, execution_plan)
+        counts = (rows, windows) | BoundContributions(SPEC, RELEASE.key, execution_plan)
+        totals = counts | CombineCounts(SPEC, RELEASE.key, execution_plan)
+        rankings = (totals, windows) | SelectTopK(SPEC, RELEASE, execution_plan, WEEKS)
         stages = {"placed": placed, "rows": rows, "counts": counts, "totals": totals, "rankings": rankings}
         for name, elements in stages.items():
             _ = elements | f"Collect {name}" >> beam.ParDo(Collect(name))

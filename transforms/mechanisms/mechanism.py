@@ -151,7 +151,7 @@ class Mechanism(abc.ABC):
         """
         return Prepared(self, histogram)
 
-    def most(self, k: int | None) -> int:
+    def max_items(self, k: int | None) -> int:
         """The most items that come out: k, or `ALL` for None. Raises InvalidArgument where None does not apply."""
         if k is None and not self.guarantee.partition_selection:
             raise InvalidArgument("k", f"must be given for {self.about.name}", "how many items to publish")

@@ -179,19 +179,19 @@ def test_stateful_and_unknown_encodings_are_refused_by_name() -> None:
             encoding(name)
 
 
-@pytest.mark.parametrize("name", sorted({found for name in set(aliases.values()) if (found := taken(name))}))
-def test_no_letter_of_an_encoding_that_is_taken_holds_a_line_end(name: str) -> None:
+def test_no_letter_of_an_encoding_that_is_taken_holds_a_line_end() -> None:
     """Or the letters that all lines are decoded to at once would not be those of each: up to three bytes before one."""
-    codec = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name)
-    end = "\n".encode(codec)
-    if len(end) > 1:
-        firsts = [bytes([byte]) * at + b"\xd8" * (len(end) - at) for byte in range(256) for at in range(len(end) + 1)]
-    else:
-        leads = [bytes([lead]) for lead in range(256)]
-        firsts = [*leads, *(b"\x8f" + lead for lead in leads), *(b"\x81\x30" + lead for lead in leads)]
-    for first in firsts:
-        with contextlib.suppress(UnicodeDecodeError):
-            assert (first + end).decode(codec) == first.decode(codec) + "\n", (first, end)
+    for name in {found for name in set(aliases.values()) if (found := taken(name))}:
+        codec = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name)
+        end = "\n".encode(codec)
+        if len(end) > 1:
+            firsts = [bytes([byte]) * n + b"\xd8" * (len(end) - n) for byte in range(256) for n in range(len(end) + 1)]
+        else:
+            leads = [bytes([lead]) for lead in range(256)]
+            firsts = [*leads, *(b"\x8f" + lead for lead in leads), *(b"\x81\x30" + lead for lead in leads)]
+        for first in firsts:
+            with contextlib.suppress(UnicodeDecodeError):
+                assert (first + end).decode(codec) == first.decode(codec, "replace") + "\n", (name, first)
 
 
 def test_a_broken_line_of_any_encoding_is_dropped_alone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from private_topk.pipelines.cli import COMMANDS, command_of, parser_of
 from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.preview import outlook
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command, write
 
@@ -67,6 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one folder, in the order of the commands: what is shown was published by the examples before."""
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(outlook, "DRAWS", 30)  # of each preview
     unread = set(ONLY_READ)
     for name, words in EVERY:
         found = examples(name, words)

@@ -231,6 +231,7 @@ BY_DAY = ("input", "domain", "mechanism", "k", "period_to", "release_id", "outpu
     ("published", "name"),
     nightly_but(product(KEPT, CHANGES), *product(["ledger"], CHANGES), *product(["no ledger"], BY_DAY)),
     indirect=["published"],
+    scope="module",  # or it would be published anew for every row
 )
 def test_a_check_says_what_the_run_does(name: str, books: dict[str, Any]) -> None:
     for place, change in enumerate(CHANGES[name]):

@@ -238,15 +238,14 @@ def test_the_rate_of_permute_and_flip(off: float) -> None:
 @pytest.mark.parametrize("off", BY_DAY_AND_NIGHT)
 def test_the_radius_of_gamma(off: float) -> None:
     """A gap of nearly the whole width of the noise: how many high items come before the first low one."""
-    few, many, epsilon = 1000, 300_000, 0.002  # the law's exponent
-    gap = round(2 * (few + many) / epsilon * 0.995)
-    middles = (np.arange(100) + 0.5) / 100
-    radii = stats.gamma(few + many + 1).ppf(middles)[:, None] / epsilon
-    first = -np.expm1(np.log1p(-middles) / many)  # of the low ones, in widths below the largest there is
+    few, many, epsilon = 1000, 30_000, 0.002  # the law's exponent
+    gap = round(2 * (few + many) / epsilon * 0.98)
+    radii = stats.gamma(few + many + 1).ppf((np.arange(1000) + 0.5) / 1000)[:, None] / epsilon
 
     def law_at(factor: float) -> Chances:
-        above = np.minimum(gap / (2 * radii / factor) + first, 1).ravel()
-        return np.mean([stats.binom.pmf(np.arange(few + 1), few, p) for p in above], axis=0)
+        # The first low one is 1 / many of the width below the largest there is, give or take as much.
+        above = np.minimum(gap / (2 * radii / factor) + 1 / many, 1)
+        return stats.binom.pmf(np.arange(few + 1), few, above).mean(axis=0)
 
     prepared, bits = Gamma(0.001).prepare(balance(gap, few, many)), RandomBits.keyed(b"rates")
 

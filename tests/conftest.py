@@ -5,6 +5,7 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
@@ -90,6 +91,15 @@ _MARK = "PRIVATE_TOPK_TESTS"
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # workers of xdist inherit it
         os.environ[_MARK] = secrets.token_hex(8)
+    # Beam makes hundreds of argument parsers for each pipeline, each of which would look for translations of its texts
+    # and ask for the size of a terminal.
+    os.environ.update(LANGUAGE="C", COLUMNS="80", LINES="24")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end, and need not be looked through again and again for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # after all fixtures, and xdist's workers, have ended

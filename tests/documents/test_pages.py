@@ -21,7 +21,14 @@ def test_the_examples_on_amounts_run(world: World) -> None:
     hold(world, "docs/amounts.md", AMOUNTS)
 
 
-SLOW = {"docs/beam.md", "docs/choosing.md", "docs/finding.md", "docs/five-minutes.md", "docs/groups.md"}
+SLOW = {
+    "docs/beam.md",
+    "docs/budget.md",
+    "docs/choosing.md",
+    "docs/finding.md",
+    "docs/five-minutes.md",
+    "docs/groups.md",
+}
 """A quarter of a minute and more; their commands are known by day too (`test_inline.py`), and README is typed."""
 
 

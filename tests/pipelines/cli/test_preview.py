@@ -180,20 +180,18 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
     assert found["mechanisms"][0]["parameters"]["epsilon"] == 0.25
 
 
-def test_a_plan_with_a_shape_recommends_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("windows", "more"), [(52, {}), (1, {"delta": "1.5e-6"})])
+def test_a_plan_with_a_shape_recommends_a_command(
+    windows: int, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outlook, "DRAWS", 8)
-    plan = options(
-        mechanism="joint",
-        epsilon="1.00000001",
-        delta=1e-6,
-        windows=52,
-        like="zipf=1,items=200,users=3000,items_per_user=4",
-    )
-    done = command("plan", *plan)
+    budget, shape = {"epsilon": "0.10000001", **more}, {"like": "zipf=1,items=200,users=3000,items_per_user=4"}
+    plan = options(mechanism="peeling", windows=windows, **budget)
+    done = command("plan", *plan, *options(**shape))
     assert done.status == 0 and "Judging by Zipf 1: 200 items" in done.out, done.err
     asked = asked_of_a_run(*shlex.split(re.search("In a run: (.*)", done.out)[1]))
-    given = {"epsilon": Fraction("1.00000001"), "delta": Fraction(1, 10**6), "like": plan[-1].partition("=")[2]}
-    assert asked == {"mechanism": "joint", "privacy_unit": "user", "horizon": 52, **given}
-    assert "\njoint finds" in done.out and "\nBest: " in done.out
-    bare = command("plan", *plan[:-1])
+    exact = {name: Fraction(value) for name, value in budget.items()}
+    assert asked == {"mechanism": "peeling", "privacy_unit": "user", "horizon": windows, **exact, **shape}
+    assert "\npeeling finds" in done.out and "\nBest: " in done.out
+    bare = command("plan", *plan)
     assert "`private-topk preview` tells what a ranking with such a share would be like" in bare.out

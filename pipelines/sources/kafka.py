@@ -70,6 +70,7 @@ _HEARD, _PAUSE = 1.0, 0.1  # within which a broker learns of a new topic, and be
 _PATIENCE = 30.0  # for which a reader tolerates errors
 _TURN = 1.0  # of reading, after which the runner may take a checkpoint
 _QUIET = 0.5  # until an idle log is polled again
+_HELD = 60.0  # for which a partition may hold windows before that is told
 _WAIT = 0.2  # for messages
 _APART = 5.0  # by which the clocks of broker and worker may differ
 _LAG = 30.0  # for which a broker may hold a message back, by its default
@@ -554,6 +555,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             reader.moved(positions.offsets)
             self._clock.advance(estimator, positions.clock())
             if pausing:
+                reader.hears_nothing_of(self._holding(group, positions, quiet, polled), self._clock.by_rows)
                 tracker.defer_remainder(Duration(0 if batches else _QUIET))
                 return
         tracker.try_claim(positions._replace(over=True))
@@ -616,6 +618,15 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
                 positions = positions._replace(reached=reached)
         return positions
 
+    def _holding(self, group: Group, positions: Positions, quiet: set[int], polled: float) -> list[int]:
+        """The quiet partitions without which more windows would be closed."""
+        wall = int((polled - self._log.behind) * 1e6)
+        ahead = (
+            max((time for time in positions.reached if time is not None), default=0) if self._clock.by_rows else wall
+        )
+        reached = zip(group, positions.reached, strict=True)
+        return [part for part, time in reached if part in quiet and self._clock.closes_between(time or 0, ahead)]
+
 
 def _with(values: tuple[Any, ...], slot: int, value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any kind
     return (*values[:slot], value, *values[slot + 1 :])
@@ -637,6 +648,8 @@ class GroupReader:
         self._ends: dict[int, int] = {}
         self._troubled: float | None = None
         self._away: float | None = None
+        self._held_since: dict[int, float] = {}
+        self._told: set[int] = set()
 
     def close(self) -> None:
         self._consumer.close()
@@ -702,6 +715,19 @@ class GroupReader:
                     seconds=seconds,
                 )
             )
+
+    def hears_nothing_of(self, partitions: list[int], by_rows: bool) -> None:
+        """Report once of each of these partitions that it has held windows for a minute."""
+        now, uri = time.monotonic(), self._topic.uri
+        self._held_since = {part: self._held_since.get(part, now) for part in partitions}
+        self._told &= set(partitions)
+        late = sorted({part for part, since in self._held_since.items() if now - since >= _HELD} - self._told)
+        if late and self._away is None:
+            self._told |= set(late)
+            wanted = "a row there with a later time" if by_rows else "what a transaction there may hold back"
+            names = ", ".join(map(str, late))
+            told = f"{uri}: for {_HELD:g} s no message has come from partition {names}, and windows wait for {wanted}"
+            say(Line(told, event="held", input=uri, partitions=late))
 
     def moved(self, offsets: tuple[int, ...]) -> None:
         """Note that the messages before these offsets were claimed."""

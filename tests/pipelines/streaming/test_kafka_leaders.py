@@ -94,7 +94,7 @@ class Broker:
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self.logs, error=None)})
 
 
-def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> Reading:
+def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float, kind: str = "log") -> Reading:
     def pause(seconds: float) -> None:
         broker.now += seconds
 
@@ -105,7 +105,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float) -> R
     log = Log(broker, None, len(group), behind)
     period = short_windows(START + 5, 3, 10)
     return Reading(
-        ReadPartitionsDoFn(log, Columns(time="time", time_unit="ms"), JsonPayload(), Clock("log", period)), group
+        ReadPartitionsDoFn(log, Columns(time="time", time_unit="ms"), JsonPayload(), Clock(kind, period)), group
     )
 
 
@@ -153,6 +153,28 @@ def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch
     assert first == "kafka://recorded/topic does not answer: windows wait for it"
     assert second.startswith("kafka://recorded/topic answers again, after ")
     assert second.endswith(" held back for longer than the lateness of 0 s may be late, and dropped")
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("event", "a row there with a later time"), ("log", "what a transaction there may hold back")]
+)
+def test_a_partition_that_holds_windows_is_named_once(kind: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no other: rows come to partition 0 all the time, and partition 1 is silent, or has an open transaction."""
+    told: list[str] = []
+    monkeypatch.setattr(kafka, "say", told.append)
+    broker = Broker(1, partitions=2)
+    hidden = 1 if kind == "log" else 0
+    monkeypatch.setattr(
+        broker, "get_watermark_offsets", lambda at, timeout: (0, broker.end(at.partition) + hidden * at.partition)
+    )
+    live = reading(broker, monkeypatch, 1.0, kind)
+    for _ in range(60):
+        broker.now += 2.0
+        row = json.dumps({"user": "u", "item": "x", "time": int(broker.now * 1000)}).encode()
+        broker.logs[0].append((int(broker.now * 1000), broker.now, row))
+        live.turn()
+    said = f"kafka://recorded/topic: for 60 s no message has come from partition 1, and windows wait for {wanted}"
+    assert told == [said] and broker.now > START + 120
 
 
 def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
         yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
     yield "windows", _windows(question)
     if question.reason is not None:
-        yield "mechanism", f"{question.asked.mechanism.about.name}, chosen since {question.reason}"
+        yield "mechanism", f"{question.asked.mechanism.about.name}, chosen because {question.reason}"
     yield "draw", f"{_mechanism(question)}, {_how_many(question)}{_measure(question)}"
     yield "privacy", _privacy(question)
     yield "release", _release(report)
@@ -65,7 +65,11 @@ def _windows(question: Question) -> str:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
     ends = when(first.start, last.end, period.zone)
-    against = "" if risers is None else f"; each less {risers.weight} of the one before it, whose rows are read too"
+    against = (
+        ""
+        if risers is None
+        else f"; from each, {risers.weight} of the window before it is subtracted, whose rows are read too"
+    )
     if len(period) == 1:
         return f"one, {ends}{against}"
     rest = when(first.end, last.end, period.zone).partition(" to ")[0]
@@ -84,9 +88,7 @@ def _how_many(question: Question) -> str:
 
 def _measure(question: Question) -> str:
     amounts = question.top_k.amounts
-    return (
-        "" if amounts is None else f", by amounts of which a user adds at most {float(amounts.max_value):g} to an item"
-    )
+    return "" if amounts is None else f", by amounts: a user adds at most {float(amounts.max_value):g} to an item"
 
 
 def _privacy(question: Question) -> str:
@@ -98,10 +100,10 @@ def _privacy(question: Question) -> str:
     if privacy.total is None:
         return each
     over = ("one window" if privacy.windows == 1 else f"{privacy.windows:,} windows") + (
-        "" if privacy.of is None else f", which is what one user can change of {privacy.of:,}"
+        "" if privacy.of is None else f", the most that one user can change of {privacy.of:,}"
     )
     whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
-    return f"{whole} for all of a user's rows, over {over}; of it {each}"
+    return f"{whole} for all of a user's rows, over {over}; its share is {each}"
 
 
 def _budget(epsilon: Fraction | float, delta: Fraction | float) -> str:
@@ -111,7 +113,7 @@ def _budget(epsilon: Fraction | float, delta: Fraction | float) -> str:
 def _release(report: Report) -> str:
     key = report.question.release.key
     if key.in_memory:
-        return "under a new random key: each run is a release of its own, and costs"
+        return "under a new random key: each run is a release of its own, which costs"
     named = key.source if key.is_remote else f"{key.source}, key id {key.key_id()}"
     again = "a repeat over the same rows" if report.source.bounded else "once begun, to finish it in this output"
     return f"{report.question.release.id}, under {named}: {again} costs nothing more"

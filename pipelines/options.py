@@ -140,7 +140,7 @@ OPTIONS: tuple[Option, ...] = (
         "success_file",
         str,
         "PATH",
-        "do nothing unless this file is there, such as the _SUCCESS that whoever writes the input writes last",
+        "do nothing unless this file is there, such as the _SUCCESS that is written after all other files",
         ("run",),
         _INPUT,
         field="source.success_file",
@@ -152,8 +152,8 @@ OPTIONS: tuple[Option, ...] = (
         "expect_rows_at_least",
         whole,
         "N",
-        "do nothing unless so many rows have a user, an item and a time in the "
-        "period; whether a run starts then tells that, beyond any epsilon (docs/reports.md)",
+        "do nothing unless at least N rows have a user, an item and a time in the period; whether a run starts then "
+        "reveals this, which no epsilon covers (docs/reports.md)",
         ("run",),
         _INPUT,
         field="source.expect_rows_at_least",
@@ -163,7 +163,7 @@ OPTIONS: tuple[Option, ...] = (
         "snapshot",
         str,
         "gs://BUCKET/FOLDER",
-        "with bigquery://: where the table's rows are exported to, once",
+        "with bigquery://: the folder to which the table's rows are exported, once",
         ("run",),
         _INPUT,
         field="source.snapshot",
@@ -188,28 +188,43 @@ OPTIONS: tuple[Option, ...] = (
         field="source.payload_schema",
         path=True,
     ),
-    Option("user_column", str, "NAME", "who (default: user)", RUN, _INPUT, field="source.user_column", beam="user"),
+    Option(
+        "user_column",
+        str,
+        "NAME",
+        "the column of users (default: user)",
+        RUN,
+        _INPUT,
+        field="source.user_column",
+        beam="user",
+    ),
     Option(
         "item_column",
         columns,
         "NAME[,NAME]",
-        _both("what is ranked (default: item); several columns are one item together, as in country,title")
+        _both("the column of items (default: item); several columns make one item together, as in country,title")
         | {
-            "preview": "where {domain} and {found} have the items, as in the run (default: item)",
-            "show": "with {item_titles}: the items there (default: item)",
+            "preview": "the column of items in {domain} and {found}, as in the run (default: item)",
+            "show": "with {item_titles}: its column of items (default: item)",
         },
         group=_INPUT,
         field="source.item_column",
         beam="item",
     ),
     Option(
-        "time_column", str, "NAME", "event time, for {window} (default: time)", RUN, _INPUT, field="source.time_column"
+        "time_column",
+        str,
+        "NAME",
+        "the column of event times, for {window} (default: time)",
+        RUN,
+        _INPUT,
+        field="source.time_column",
     ),
     Option(
         "time_unit",
         OneOf("s", "ms", "us", "ns"),
         "",
-        "what a plain number in the time column counts, since 1970 UTC (default in text files: s)",
+        "the unit of plain numbers in the time column, counted from 1970 UTC (default in text files: s)",
         RUN,
         _INPUT,
         field="source.time_unit",
@@ -218,7 +233,7 @@ OPTIONS: tuple[Option, ...] = (
         "value_column",
         str,
         "NAME",
-        "rank by the sum of this column, such as minutes or revenue, and not by the "
+        "rank by the sum of this column, such as minutes or revenue, instead of the "
         "number of users; needs {max_value} (docs/amounts.md)",
         RUN,
         _AMOUNTS,
@@ -229,7 +244,7 @@ OPTIONS: tuple[Option, ...] = (
         "max_value",
         number,
         "W",
-        _both("the most that one user adds to an item of a window; chosen without looking at the data")
+        _both("the most that one user adds to an item in a window; choose it without looking at the data")
         | {"preview": "rank by sums of amounts; a user adds at most W to an item"},
         group=_AMOUNTS,
         field="amounts.max_value",
@@ -249,7 +264,7 @@ OPTIONS: tuple[Option, ...] = (
         "csv_delimiter",
         delimiter,
         "CHAR",
-        "CSV files: what stands between the values of a line, such as ';' or "
+        "CSV files: the character between the values of a line, such as ';' or "
         "\\t (default: a comma; .tsv files have tabs)",
         RUN,
         _INPUT,
@@ -268,8 +283,8 @@ OPTIONS: tuple[Option, ...] = (
         "csv_quoted_newlines",
         None,
         "",
-        "let quoted values of CSV files hold line ends; rows then depend on each "
-        "other: one value with an unclosed quote takes other users' rows along, beyond any epsilon",
+        "let quoted values of CSV files hold line ends; one unclosed quote "
+        "then makes other users' rows unreadable, which no epsilon covers",
         RUN,
         _INPUT,
         field="source.csv_quoted_newlines",
@@ -278,8 +293,8 @@ OPTIONS: tuple[Option, ...] = (
         "clock",
         OneOf("log", "event"),
         "",
-        "log (default): when the source's own clock, of arrivals, has passed "
-        "the window's end; event: when the rows' times have, for replaying logs that are in order",
+        "which clock must pass a window's end: log (default), the source's own clock of "
+        "arrivals; event, the times of the rows, for replaying logs that are in order",
         ("stream",),
         _CLOCK,
         field="source.clock",
@@ -288,7 +303,7 @@ OPTIONS: tuple[Option, ...] = (
         "allowed_lateness",
         delay,
         "LENGTH",
-        "wait so much longer, for rows that come late (default: none); later ones are dropped",
+        "wait this much longer before a window closes (default: none); rows that come later are dropped",
         ("stream",),
         _CLOCK,
         field="source.allowed_lateness",
@@ -317,8 +332,8 @@ OPTIONS: tuple[Option, ...] = (
         "kafka_start",
         str,
         "TIME",
-        "where a topic is entered: earliest (default), latest, or at the first message "
-        "stamped since a time such as 2026-01-01",
+        "where reading of a topic starts: earliest (default), latest, or a time such as 2026-01-01, for the first "
+        "message stamped since then",
         ("stream",),
         _KAFKA,
         field="source.kafka_start",
@@ -327,8 +342,8 @@ OPTIONS: tuple[Option, ...] = (
         "kafka_config",
         name_and_value,
         "NAME=VALUE",
-        "of the client, such as security.protocol=SASL_SSL, or sasl.password=env:NAME from the environment; may be "
-        "given again",
+        "an option of the Kafka client, such as security.protocol=SASL_SSL, or sasl.password=env:NAME from the "
+        "environment; may be given several times",
         ("stream",),
         _KAFKA,
         many=True,
@@ -351,8 +366,8 @@ OPTIONS: tuple[Option, ...] = (
         "found",
         str,
         "FILE",
-        "found items: a ranking published before, whose items can be ranked too, with or "
-        "without {domain}; may be given again (docs/finding.md)",
+        "a ranking published before, whose items can be ranked too, with or without {domain}; may be given several "
+        "times (docs/finding.md)",
         (*RUN, "preview"),
         _DOMAIN,
         many=True,
@@ -380,8 +395,8 @@ OPTIONS: tuple[Option, ...] = (
         "domain_group_column",
         columns,
         "NAME[,NAME]",
-        "the column of the domain file that says in which group an "
-        "item can be ranked; an item of several has a row for each (default: every item in all groups)",
+        "the column of the domain file that names the group in which an item can be ranked; an item of several groups "
+        "has a row for each (default: every item in all groups)",
         RUN,
         _DOMAIN,
         field="domain.group_column",
@@ -400,8 +415,8 @@ OPTIONS: tuple[Option, ...] = (
         "unknown_domain",
         None,
         "",
-        "which items exist is private too; needs an unknown-domain mechanism and a "
-        "delta; with a list, its items need no threshold (docs/finding.md)",
+        "the items are not public: which of them exist is private too; needs a delta and a mechanism for unknown "
+        "domains; listed items need no threshold (docs/finding.md)",
         (*RUN, "preview"),
         _DOMAIN,
         field="domain.unknown",
@@ -410,8 +425,8 @@ OPTIONS: tuple[Option, ...] = (
         "group_column",
         columns,
         "NAME[,NAME]",
-        "a ranking for every value of this column, such as country, that "
-        "{groups} lists; or of several columns together, as in country,platform (docs/groups.md)",
+        "one ranking for each value of this column, such as country, that {groups} lists; or for each combination of "
+        "several columns, as in country,platform (docs/groups.md)",
         RUN,
         _GROUPS,
         field="groups.column",
@@ -421,7 +436,7 @@ OPTIONS: tuple[Option, ...] = (
         "groups",
         str,
         "FILE",
-        "the public list of groups, as {domain} is that of items; every one is published in every window",
+        "the public list of groups, in a file like that of {domain}; all groups are published in every window",
         RUN,
         _GROUPS,
         field="groups.file",
@@ -433,11 +448,11 @@ OPTIONS: tuple[Option, ...] = (
         count,
         "G",
         _both(
-            "in how many groups of a window a user counts, those of most of their rows (default: 1); more share "
-            "the budget"
+            "a user counts in at most G groups of a window, those with most of the user's rows (default: 1); the "
+            "groups share the budget"
         )
         | {
-            "plan": "every group has a ranking, and a user counts in so many groups of a window",
+            "plan": "every group has a ranking, and a user counts in up to G groups of a window",
             "preview": "every group has a ranking, and a user counts in up to G groups of a window; the counts are "
             "those of one group",
         },
@@ -451,7 +466,7 @@ OPTIONS: tuple[Option, ...] = (
         mechanism,
         "NAME",
         {
-            command: f"what draws: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
+            command: f"the mechanism: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
             f"`private-topk mechanisms` compares them{otherwise}"
             for command, otherwise in (
                 *((command, " (default: auto, chosen by public facts alone)") for command in (*RUN, "plan")),
@@ -468,7 +483,7 @@ OPTIONS: tuple[Option, ...] = (
         "mechanism",
         str,
         "NAME",
-        "only this one, or your own as module:Class; may be given again (default: all)",
+        "only this one, or your own as module:Class; may be given several times (default: all)",
         ("audit",),
         many=True,
     ),
@@ -485,10 +500,10 @@ OPTIONS: tuple[Option, ...] = (
         "K",
         dict.fromkeys(_DRAW, "how many items to publish")
         | _both(
-            "how many items to publish; without it weighted-gaussian publishes all above its threshold, which "
-            "is private partition selection (docs/finding.md)"
+            "how many items to publish; without it weighted-gaussian publishes all items above its threshold: private "
+            "partition selection (docs/finding.md)"
         )
-        | {"budget show": "with {remaining}: with which epsilon each may rank the top K by peeling"},
+        | {"budget show": "with {remaining}: also the epsilon with which each release may rank the top K by peeling"},
         group=_PRIVACY,
         several=("preview",),
         field="mechanism.k",
@@ -516,7 +531,7 @@ OPTIONS: tuple[Option, ...] = (
         number,
         "D",
         dict.fromkeys(_DRAW, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users")
-        | {_CREATE: "the total (default: 0, adding up only)"},
+        | {_CREATE: "the total (default: 0, so that epsilons only add up)"},
         group=_PRIVACY,
         field="budget.delta",
     ),
@@ -524,8 +539,8 @@ OPTIONS: tuple[Option, ...] = (
         "release_delta",
         number,
         "D",
-        "the part of delta for the deltas of single releases; the rest lets many "
-        "small ones cost less than their sum (default: half)",
+        "the part of delta for the deltas of single releases; with the rest, many "
+        "small releases cost less than the sum of their epsilons (default: half)",
         (_CREATE,),
         _PRIVACY,
     ),
@@ -535,10 +550,10 @@ OPTIONS: tuple[Option, ...] = (
         "",
         dict.fromkeys(
             _DRAW,
-            "what is protected: that a user is there at all (add-remove, default), or what a known user "
+            "what is protected: whether a user is in the data at all (add-remove, default), or what a known user "
             "did (replace-one)",
         )
-        | {_CREATE: "what every run on it must protect (default: add-remove)"},
+        | {_CREATE: "what every release of the dataset must protect (default: add-remove)"},
         group=_PRIVACY,
         field="budget.neighbours",
     ),
@@ -549,7 +564,7 @@ OPTIONS: tuple[Option, ...] = (
         dict.fromkeys((*RUN, "preview"), "keep at most M items of every user and window, chosen by a hash")
         | {
             "plan": "as in the run: at most M items of every user and window",
-            "select": "for mechanisms with noise for so many items a user: no user may be in more of the counts",
+            "select": "for mechanisms whose noise depends on it: no user may be in more than M of the counts",
         },
         group=_PRIVACY,
         field="mechanism.max_items_per_user",
@@ -561,18 +576,18 @@ OPTIONS: tuple[Option, ...] = (
         "WHAT",
         {
             command: f"{what}: an earlier ranking with noisy counts; a shape, as in items=1e6,users=1e6,rank1=4%,"
-            f"rank50=0.5%, the users that two items reach; or sample, the project's own{otherwise}"
+            f"rank50=0.5%, which says what part of the users two items reach; or sample, the sample data{otherwise}"
             for command, what, otherwise in (
                 *(
                     (
                         each,
-                        "warn before the charge where a ranking would be close to noise, judging by this",
-                        " (default: what stands at the output)",
+                        "what the counts are like, to warn before the charge if a ranking would be close to noise",
+                        " (default: an earlier ranking at the output)",
                     )
                     for each in RUN
                 ),
-                ("plan", "tell what such a ranking would be like, judging by this", ""),
-                ("preview", "what counts are like", ""),
+                ("plan", "what the counts are like, to tell what such a ranking would be like", ""),
+                ("preview", "what the counts are like", ""),
             )
         },
         group=_KNOWN,
@@ -585,7 +600,7 @@ OPTIONS: tuple[Option, ...] = (
         "on_noise",
         OneOf("warn", "refuse"),
         "",
-        "where a ranking would be close to noise, as far as is known: warn (default), or refuse before the charge",
+        "if a ranking would be close to noise, as far as is known: warn (default), or refuse before the charge",
         RUN,
         _KNOWN,
         field="preview.on_noise",
@@ -613,7 +628,7 @@ OPTIONS: tuple[Option, ...] = (
         sizes,
         "U",
         "with {zipf}: how many users a window has; or each group, as in 8500,1200,225, or a "
-        "public file of such numbers as {counts} has them, its items being groups",
+        "public .csv of item,count in which the items are groups",
         ("preview",),
         _KNOWN,
     ),
@@ -621,7 +636,7 @@ OPTIONS: tuple[Option, ...] = (
         "groups",
         count,
         "N",
-        "with {zipf}: so many groups share the users, and each has a ranking",
+        "with {zipf}: N groups share the users, and each has a ranking",
         ("preview",),
         _KNOWN,
     ),
@@ -682,7 +697,7 @@ OPTIONS: tuple[Option, ...] = (
         "publish_counts_delta",
         number,
         "D",
-        "Gaussian noise for the counts, less for many of them; added to {delta}",
+        "Gaussian noise for the counts, which is smaller if many are published; added to {delta}",
         (*RUN, "plan", "preview"),
         _COUNTS,
         field="budget.publish_counts_delta",
@@ -723,12 +738,11 @@ OPTIONS: tuple[Option, ...] = (
         "",
         dict.fromkeys(
             (*RUN, "preview"),
-            "user-window (default): {epsilon} is that of every single window; user: "
-            "{epsilon} and {delta} are the total of all windows that a user can be in, and each gets a "
-            "share",
+            "user-window (default): {epsilon} is for each window; user: {epsilon} and {delta} are the total over all "
+            "windows that a user can be in, and each window gets a share",
         )
         | {
-            _CREATE: "what the total is of (default: user-window)",
+            _CREATE: "the unit that the total protects (default: user-window)",
             "budget renew": "which budget (default: user-window)",
         },
         group=_BUDGET,
@@ -738,7 +752,7 @@ OPTIONS: tuple[Option, ...] = (
         "horizon",
         count,
         "N",
-        "with {privacy_unit} user: how many windows there will be in all, where a run "
+        "with {privacy_unit} user: how many windows there will be in all, if a run "
         "publishes only some of them (default: those of this run)",
         (*RUN, "preview"),
         _BUDGET,
@@ -753,7 +767,7 @@ OPTIONS: tuple[Option, ...] = (
             "with {privacy_unit} user: a user counts in at most W windows, chosen by "
             "a hash, and the total is shared by W (docs/windows.md)",
         )
-        | {"plan": "as in the run: a user counts in at most W of them"},
+        | {"plan": "as in the run: a user counts in at most W windows"},
         group=_BUDGET,
         field="budget.max_windows_per_user",
         beam="max_windows_per_user",
@@ -768,8 +782,8 @@ OPTIONS: tuple[Option, ...] = (
             "postgresql://user@host/db; charged before the run starts",
         )
         | {
-            "doctor": "whether it is there and can be charged, such as sqlite:///budget.db",
-            "show": "with {sign_off} or {registry}: add what the dataset's budget is, and what is spent of it",
+            "doctor": "check whether this ledger is there and can be charged, such as sqlite:///budget.db",
+            "show": "with {sign_off} or {registry}: add the dataset's budget, and what is spent of it",
         },
         group=_BUDGET,
         field="ledger.url",
@@ -797,7 +811,7 @@ OPTIONS: tuple[Option, ...] = (
         "period",
         duration,
         "LENGTH",
-        "how long a period lasts at least, such as 365d: the same for every renewal",
+        "how long a period lasts at least, such as 365d; the same for every renewal",
         ("budget renew",),
         _BUDGET,
     ),
@@ -805,7 +819,7 @@ OPTIONS: tuple[Option, ...] = (
         "remaining",
         whole,
         "N",
-        "say what each of so many further releases may spend, if all spend alike",
+        "say what each of N further releases may spend, if all spend the same",
         ("budget show",),
         _BUDGET,
     ),
@@ -814,8 +828,8 @@ OPTIONS: tuple[Option, ...] = (
         "window",
         window_length,
         "LENGTH",
-        "one ranking for every such length, as in 7d or 12h, or for every day, "
-        "week, month, quarter or year of the calendar",
+        "the length of a window, as in 7d or 12h, or a day, week, month, quarter or year of the calendar; each window "
+        "has a ranking",
         (*RUN, "preview"),
         _WINDOWS,
         beam="period.window",
@@ -825,7 +839,7 @@ OPTIONS: tuple[Option, ...] = (
         "slide",
         duration,
         "LENGTH",
-        "with a {window} of a length: one such window starts every so often, and they overlap",
+        "with a {window} such as 7d: a window starts after every such length, so windows overlap",
         (*RUN, "preview"),
         _WINDOWS,
         beam="period.slide",
@@ -834,7 +848,7 @@ OPTIONS: tuple[Option, ...] = (
         "time_zone",
         zone,
         "NAME",
-        "of {period_from}, {period_to} and of the calendar's windows, such as Europe/Berlin (default: UTC)",
+        "the time zone of {period_from}, {period_to} and calendar windows, such as Europe/Berlin (default: UTC)",
         (*RUN, "preview"),
         _WINDOWS,
         field="window.time_zone",
@@ -844,7 +858,8 @@ OPTIONS: tuple[Option, ...] = (
         "against",
         OneOf("previous"),
         "previous",
-        "rank by how much items rise since the window before each; its rows are read too (docs/risers.md)",
+        "rank items by how much they rise since the window before; rows before {period_from} are read too "
+        "(docs/risers.md)",
         RUN,
         _WINDOWS,
         field="against.window",
@@ -853,7 +868,7 @@ OPTIONS: tuple[Option, ...] = (
         "against_weight",
         fraction,
         "G",
-        "with {against}: how much of the window before is taken off, 0 to 1, such as 0.5 or 2/3 (default: 1)",
+        "with {against}: what part of the window before is subtracted, from 0 to 1, such as 0.5 or 2/3 (default: 1)",
         RUN,
         _WINDOWS,
         field="against.weight",
@@ -887,8 +902,8 @@ OPTIONS: tuple[Option, ...] = (
             "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; without it a new random key is made",
         )
         | {
-            "preview": "with {counts} and {ledger}: a key; the file must not be the input of its releases",
-            "doctor": "file:PATH, env:NAME or gcp-secret:...: whether it can be read, and by whom",
+            "preview": "with {counts} and {ledger}: a release key; counts that its releases used as input are refused",
+            "doctor": "file:PATH, env:NAME or gcp-secret:...; check whether it can be read, and by whom",
         },
         group=_RELEASE,
         field="release_key",
@@ -900,8 +915,8 @@ OPTIONS: tuple[Option, ...] = (
         "release_id",
         str,
         "TEXT",
-        "name of the release, from public knowledge only, such as report and period; "
-        "the same key, id and data repeat the same ranking",
+        "the name of the release, made from public knowledge only, such as report and period; "
+        "the same key, id and data give the same ranking again",
         (*RUN, "select"),
         _RELEASE,
         required=True,
@@ -930,7 +945,7 @@ OPTIONS: tuple[Option, ...] = (
         "output_format",
         OneOf("avro", "jsonl", "csv", "parquet"),
         "",
-        "of the files in an output folder (default: avro)",
+        "the format of files in an output folder (default: avro)",
         RUN,
         _RUNNING,
         field="sink.format",
@@ -962,8 +977,8 @@ OPTIONS: tuple[Option, ...] = (
         "exact_counters",
         None,
         "",
-        "let the runner's metrics show exactly how many rows were dropped, which tells "
-        "of single users to all who may see them (default: their order of magnitude)",
+        "let the runner's metrics show exactly how many rows were dropped, which reveals "
+        "single users to everybody who sees them (default: the order of magnitude)",
         (*RUN, "report"),
         _RUNNING,
         same="the metrics",
@@ -972,7 +987,7 @@ OPTIONS: tuple[Option, ...] = (
         "shards",
         whole,
         "N",
-        "user shards, a power of two; any gives the same ranking (default: by size)",
+        "the number of user shards, a power of two; the ranking does not depend on it (default: by size)",
         RUN,
         _RUNNING,
         field="runner.shards",
@@ -987,12 +1002,12 @@ OPTIONS: tuple[Option, ...] = (
         None,
         "",
         _both(
-            "only say what a run would do, and whether it could: nothing is drawn, charged or published; with "
-            "{show_dropped_rows} the rows are looked at too"
+            "only say what a run would do, and whether it is ready: nothing is drawn, charged or published; with "
+            "{show_dropped_rows} rows are read too"
         )
         | {
-            "report": "only check the file; with {window_end} also whether that period could be published, and what "
-            "that would do: nothing is drawn, charged or published"
+            "report": "only check the file; with {window_end} also say what a run for that period would do, and "
+            "whether it is ready: nothing is drawn, charged or published"
         },
         group=_ASKED,
         same="no run at all",
@@ -1001,7 +1016,7 @@ OPTIONS: tuple[Option, ...] = (
         "until",
         moment,
         "DATE",
-        "with {missed} and {backfill}: look at periods up to here (default: now)",
+        "with {missed} and {backfill}: look at periods that end by then (default: now)",
         ("report",),
         _RUNNING,
     ),
@@ -1009,7 +1024,7 @@ OPTIONS: tuple[Option, ...] = (
         "correction",
         str,
         "TEXT",
-        "with {window_end}: publish again, over corrected input, as a release of its own; costs budget",
+        "with {window_end}: publish again over corrected input, as a separate release, which costs budget",
         ("report",),
         _RUNNING,
     ),
@@ -1017,7 +1032,7 @@ OPTIONS: tuple[Option, ...] = (
         "recall",
         number,
         "R",
-        "find the least epsilon, or without {k} the largest k, by which so much of the top k is found, as in 0.9",
+        "find the least epsilon, or without {k} the largest k, with which this part of the top k is found, as in 0.9",
         ("preview",),
         _TOLD,
     ),
@@ -1026,27 +1041,31 @@ OPTIONS: tuple[Option, ...] = (
         whole,
         "N",
         {
-            "preview": "draws for each mechanism (default: 400, fewer where they are slow)",
-            "audit": "from each of two neighbours, through the plain functions (default: 2000)",
+            "preview": "draws for each mechanism (default: 400, fewer if they are slow)",
+            "audit": "draws from each of two neighbours, through the plain functions (default: 2000)",
         },
         group=_TOLD,
     ),
     Option(
-        "beam_draws", whole, "N", "likewise through Beam, files to file; 0 leaves Beam out (default: 300)", ("audit",)
+        "beam_draws",
+        whole,
+        "N",
+        "draws from each of two neighbours through Beam, from files to a file; 0 leaves Beam out (default: 300)",
+        ("audit",),
     ),
-    Option("confidence", number, "P", "that all bounds together are right (default: 0.999)", ("audit",)),
-    Option("seed", str, "TEXT", "of all keys and ids, to repeat an audit (default: fresh ones)", ("audit",)),
+    Option("confidence", number, "P", "the confidence that all bounds hold together (default: 0.999)", ("audit",)),
+    Option("seed", str, "TEXT", "the seed of all keys and ids, to repeat an audit (default: a fresh one)", ("audit",)),
     Option("stop", None, "", "stop at the first check that fails", ("audit",)),
-    Option("group", str, "NAME", "only the ranking of this group", ("show",)),
+    Option("group", str, "NAME", "show only the ranking of this group", ("show",)),
     Option("title", str, "TEXT", "with {html}: what is ranked, as in 'Most bought items'", ("show",)),
     Option(
-        "html", str, "FILE", "write a page to hand on, instead of printing: tables, charts, the guarantee", ("show",)
+        "html", str, "FILE", "write a page to pass on, instead of printing: tables, charts, the guarantee", ("show",)
     ),
     Option(
         "sign_off",
         None,
         "",
-        "print a sheet for whoever signs: what the manifest says, and what is to be filled in",
+        "print a sheet for the person who signs: what the manifest says, and blanks to fill in",
         ("show",),
     ),
     Option(
@@ -1064,8 +1083,8 @@ OPTIONS: tuple[Option, ...] = (
         "health_file",
         str,
         "FILE",
-        "write every second how far the stream is, for a monitor: JSON with the time, "
-        "how many windows there are and are published, and when the next one closes",
+        "write the progress of the stream to this file every second, for a monitor: JSON with the time, "
+        "the number of windows, how many are published, and when the next one closes",
         ("stream",),
         _TERMINAL,
         same="the terminal",
@@ -1074,7 +1093,7 @@ OPTIONS: tuple[Option, ...] = (
         "quiet",
         None,
         "",
-        "do not print rankings, nor tell a terminal of dropped rows",
+        "do not print rankings, nor on a terminal anything about dropped rows",
         ("run", "report"),
         _TERMINAL,
         same="the terminal",
@@ -1087,8 +1106,8 @@ OPTIONS: tuple[Option, ...] = (
             command: f"print {what} as one JSON document (docs/command-line.md)"
             for command, what in {
                 "run": "what was published, or with {dry_run} what would be,",
-                "stream": "where how many windows were published, or with {dry_run} what would be,",
-                "report": "what became of every period",
+                "stream": "the output and how many windows were published, or with {dry_run} what would be,",
+                "report": "the outcome of every period",
                 "show": "rows and manifest",
                 "preview": "every number with its interval",
                 "plan": "the shares",
@@ -1111,8 +1130,8 @@ OPTIONS: tuple[Option, ...] = (
         "show_dropped_rows",
         None,
         "",
-        "tell on stderr why rows were dropped and whether they are many, for the "
-        "operator only; with {exact_counters} how many (default: if stderr is a terminal)",
+        "say on stderr why rows were dropped and roughly how many, for the "
+        "operator only; with {exact_counters} exactly (default: only if stderr is a terminal)",
         (*RUN, "report"),
         _TERMINAL,
         same="the terminal",

@@ -45,7 +45,14 @@ from private_topk.transforms.counters import (
     read_whether_rows_are_left,
 )
 from private_topk.transforms.domain import check_digits
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, refusal_told, refused, verbatim
+from private_topk.transforms.errors import (
+    ANOTHER_RELEASE,
+    InvalidArgument,
+    did_you_mean,
+    refusal_told,
+    refused,
+    verbatim,
+)
 from private_topk.transforms.plan import Execution
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks
@@ -187,7 +194,7 @@ def run(
     once_checked()
     if report.question.reason is not None:
         name = report.question.asked.mechanism.about.name
-        print(f"mechanism: {name}, chosen since {report.question.reason}", file=sys.stderr)
+        print(f"mechanism: {name}, chosen because {report.question.reason}", file=sys.stderr)
     launch = launch.listening() if report.source.live else launch
     live, job, started = RunState(), None, False
     before = 0 if report.question.release.key.in_memory else count_published(report)
@@ -220,7 +227,7 @@ def run(
             if refusal is not None and stop is None and not started:
                 raise refusal from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
-                state = _ended(report, launch, live, job, again, before)
+                state = _ended(report, launch, live, job, "" if refusal and _is_final(refusal) else again, before)
             if stop is not None:
                 raise Interrupted(state, stop) from None
             if started and request is not None:
@@ -327,6 +334,12 @@ def refusal_in(error: BaseException) -> InvalidArgument | None:
             return refused(said) if wrapped else chain
         chain = chain.__cause__ or chain.__context__
     return refusal_told(str(error))
+
+
+def _is_final(refusal: InvalidArgument) -> bool:
+    """Whether nothing can be put right for a refusal under the same id."""
+    said = str(refusal)
+    return said.endswith(ANOTHER_RELEASE) and not said.endswith(f"or {ANOTHER_RELEASE}")
 
 
 def loss_in(error: BaseException) -> IncompleteDataError | None:

@@ -52,6 +52,12 @@ class InvalidArgument(ValueError):
         return type(self), (self.field, self.rule, self.remedy)
 
 
+ANOTHER_RELEASE = "take another release id, which costs"
+"""The remedy where an answer under the same id would be a second one. In plain words: workers cannot know how a field
+is called where the run was started.
+"""
+
+
 class InputNotReady(InvalidArgument):
     """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
 

@@ -169,7 +169,7 @@ class PrivateTopK(beam.PTransform):
         if mechanism == AUTO:
             size = listed.size if listed.is_public else None
             spec, (name, self._reason) = chosen(ask_by_name, lambda spec: spec.mechanism, k, size, epsilon, delta)
-            logging.getLogger(__name__).info("mechanism: %s, chosen since %s", name, self._reason)
+            logging.getLogger(__name__).info("mechanism: %s, chosen because %s", name, self._reason)
         else:
             spec = ask_by_name(mechanism) if isinstance(mechanism, str) else ask(mechanism)
         check_columns("domain", items, spec.domain)

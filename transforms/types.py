@@ -202,6 +202,7 @@ _WANTED: dict[Meaning, str] = {
     "time": "event times must be timestamps, dates, numbers or ISO 8601 texts",
     "amount": "amounts must be numbers",
 }
+_CONVERT = {"time": "convert it to timestamps or to ISO 8601 texts", "amount": "convert it to numbers"}
 _REMEDIES = (
     (pa.types.is_nested, "write a row for each value, and the value by itself"),
     (pa.types.is_fixed_size_binary, "write it as text, such as in hexadecimal digits"),
@@ -237,13 +238,15 @@ def rule_of(meaning: Meaning, kind: pa.DataType, called: str = "") -> Rule | Non
     known = kind_of(kind)
     if known is not None and known.means(meaning) is not None:
         return None
-    remedy = known.remedy if known is not None else next((text for is_it, text in _REMEDIES if is_it(kind)), _TO_TEXT)
-    return Rule(f"{_WANTED[meaning]}, got {called or type_name(kind)}", remedy if meaning == "label" else "")
+    remedy = next((text for is_it, text in _REMEDIES if is_it(kind)), "") if known is None else known.remedy
+    if meaning != "label":
+        remedy = _CONVERT[meaning]
+    return Rule(f"{_WANTED[meaning]}, got {called or type_name(kind)}", remedy or _TO_TEXT)
 
 
 def type_name(kind: pa.DataType) -> str:
     """The name of a type, without what a single row may have decided: a struct's fields, a decimal's digits."""
-    return re.split(r"[<(]", str(kind))[0]
+    return kind.extension_name if isinstance(kind, pa.BaseExtensionType) else re.split(r"[<(]", str(kind))[0]
 
 
 def written_out(values: pa.Array | pa.ChunkedArray) -> pa.Array:

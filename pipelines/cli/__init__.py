@@ -29,15 +29,15 @@ COMMANDS = {
     "stream": ("publish", "publish a ranking per window from a stream"),
     "report": ("report", "publish one period of a scheduled report, or what was missed"),
     "show": ("show", "show a published ranking and what it promises, on the terminal or as a page"),
-    "preview": ("preview", "see what a ranking would be like, mechanism by mechanism, before anything is spent"),
+    "preview": ("preview", "estimate what a ranking would be like with each mechanism, before anything is spent"),
     "plan": ("preview", "compute what each window may spend of a total budget"),
-    "budget": ("budget", "open a dataset's budget in a ledger, and see what was spent of it"),
+    "budget": ("budget", "create a dataset's budget in a ledger, and see what was spent of it"),
     "select": ("show", "run a mechanism on a vector of counts, without Beam"),
     "mechanisms": ("show", "compare the mechanisms: guarantee, domain, answer, cost, source"),
     "audit": ("examine", "attack the whole path on neighbouring inputs, and bound epsilon from below"),
     "sample": ("show", "write sample data: the plays of a music service"),
-    "doctor": ("examine", "look whether this machine has what a run needs, and what keeps it from working"),
-    "completion": ("describe", "print what a shell completes commands and arguments by"),
+    "doctor": ("examine", "check whether this machine has what a run needs"),
+    "completion": ("describe", "print a script with which a shell completes commands and arguments"),
     "flex-template": ("describe", "describe the Dataflow flex template"),
 }
 """Every command: its module, and what it does."""
@@ -46,13 +46,13 @@ _DESCRIPTION = """\
 usage: private-topk COMMAND [arguments]
 
 Publish differentially private top-k rankings: the k most bought, played or searched items, such that
-no single user's data shows.
+the result reveals almost nothing about any one user.
 
 commands:
 {commands}
 
-`private-topk COMMAND --help` lists the arguments of one, with examples; `private-topk --version` says which version
-this is."""
+`private-topk COMMAND --help` lists the arguments of a command, with examples. `private-topk --version` prints the
+version."""
 
 
 def console() -> NoReturn:

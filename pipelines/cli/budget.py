@@ -49,8 +49,8 @@ ACTIONS = {
     "create": "open a budget; it cannot be changed later",
     "show": "show what is spent and what is left",
     "history": "list every charge",
-    "reserve": "reserve what the horizon of a report costs, so that no other can spend it",
-    "renew": "begin a new period, in which the whole budget can be spent again; the guarantee is then of one period",
+    "reserve": "reserve the cost of a report's horizon, so that no other release can spend it",
+    "renew": "begin a new period, in which the whole budget can be spent again; the guarantee then is per period",
 }
 
 
@@ -252,8 +252,8 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += " and what is reserved" if found["reserved"] else ""
-    charges += f"; {found['binds']} binds" if found["binds"] and budget.total.delta else ""
-    several = f", or several of rho {_floored(left['rho'])} in all; {_floored(left['delta'])} for their own deltas"
+    charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
+    several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
@@ -263,17 +263,17 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     ]
     if remaining is not None:
         each = found["left_for_each"]
-        rhos = f", or rho {_floored(each['rho'])} by zCDP; {_floored(each['delta'])} for its own delta"
+        rhos = f", or rho {_floored(each['rho'])} by zCDP and delta {_floored(each['delta'])}"
         lines.append(
             f"  each of {remaining:,} further releases may spend epsilon {_floored(each['epsilon'])}"
-            f"{rhos if budget.rho else ''}; {each['binds']} binds"
+            f"{rhos if budget.rho else ''}, limited by {each['binds']}"
         )
         if k is not None:
             of_k = each["ranking"]
-            epsilon = f"epsilon {_floored(of_k['epsilon'])}; {of_k['binds']} binds"
+            epsilon = f"epsilon {_floored(of_k['epsilon'])}, limited by {of_k['binds']}"
             lines.append(f"  each may rank the top {k:,} by {of_k['mechanism']} with {epsilon}")
     if budget.unit == "user-window":
-        lines.append("  in every window: no more is spent, no less is left")
+        lines.append("  these are the numbers of the most used window: no other has more spent or less left")
         if found["all_windows"]["epsilon"]:
             lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
     if period["days"] is not None:
@@ -290,7 +290,7 @@ _LIST = "\n".join(f"  {name:<8} {text}" for name, text in ACTIONS.items())
 COMMANDS = {
     "budget": Command(
         _budget,
-        f"Open a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{_LIST}",
+        f"Create a dataset's budget in a ledger, and see what was spent of it.\n\nactions:\n{_LIST}",
         _EXAMPLES[""],
         alone=("ACTION", "one of them"),
         takes=", ".join(ACTIONS),

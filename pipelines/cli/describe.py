@@ -149,7 +149,7 @@ def _parameter(name: str, option: Option) -> dict[str, Any]:
 COMMANDS = {
     "completion": Command(
         _completion,
-        f"Print what a shell completes by: {', '.join(_SHELLS)}.",
+        f"Print a script with which a shell completes commands and arguments: {', '.join(_SHELLS)}.",
         _COMPLETION,
         alone=("SHELL", " or ".join(_SHELLS)),
         takes=", ".join(_SHELLS),

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from private_topk.transforms.testing.audit.datasets import Asked
 
 
-_AUDIT = """Attack the whole path, from rows to files, on neighbouring inputs made to hurt: many draws through the plain
-functions, some through Beam. A lower bound of epsilon above the declared one is a defect. docs/audit.md explains the
-table and says what no audit can see."""
+_AUDIT = """Attack the whole path, from rows to files, on neighbouring inputs that are hard to protect: many draws
+through plain functions, some through Beam. A lower bound of epsilon above the declared one is a defect. docs/audit.md
+explains the table and says what no audit can see."""
 
 _AUDIT_EXAMPLES = """examples:
   private-topk audit --mechanism joint --draws 5000
   private-topk audit --report reports/weekly.yaml
   private-topk audit --mechanism joint --draws 200 --beam-draws 0 --json
 
-Exit status: 0 no bound is above what is declared, 1 one is, 2 bad arguments."""
+Exit status: 0 no bound is above the declared one, 1 a bound is, 2 bad arguments."""
 
-_DOCTOR = """Look whether this machine has what a run needs: Python, packages, programs, space, clock, the release key,
-the ledger. Nothing is changed, and nothing private is told."""
+_DOCTOR = """Check whether this machine has what a run needs: Python, packages, programs, space, clock, the release key,
+the ledger. It changes nothing and prints nothing private."""
 _DOCTOR_EXAMPLES = """examples:
   private-topk doctor
   private-topk doctor --release-key file:release.key --ledger sqlite:///budget.db
   private-topk doctor --runner flink --json
 
-Exit status: 0 nothing is wrong, 1 something is, 2 bad arguments. What is missing is needed by some runs only."""
+Exit status: 0 nothing is wrong, 1 something is wrong, 2 bad arguments. Only some runs need what is missing."""
 
 _ROW = "{:<22} {:<8} {:<11} {:<8} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
 _HEAD = ("mechanism", "domain", "neighbours", "of", "counts", "releases", "declared", "delta", "plain", "Beam", "where")

@@ -38,14 +38,14 @@ _PREVIEW = """examples:
   private-topk preview --like last-week.avro --k 10 --delta 1e-6 --recall 0.9 --mechanism joint,cdp-peeling
 
 Without --mechanism all of them are tried, which takes some seconds for each setting.
-Nothing is charged, so nothing private may go in: docs/choosing.md says what may."""
+A preview is not charged, so nothing private may go in. docs/choosing.md says what may."""
 
 _PLAN = """examples:
   private-topk plan --epsilon 4 --delta 1e-6 --windows 52
   private-topk plan --mechanism joint --epsilon 4 --delta 1e-6 --windows 52 --publish-counts 1 --json
   private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --groups-per-user 2
 
-The share that is tightest is what a run takes by itself, given --privacy-unit user and --horizon."""
+With --privacy-unit user and --horizon a run takes the tightest share by itself."""
 
 _VALUES = ("items", "k", "epsilon")
 _OWN = (
@@ -339,7 +339,7 @@ def _plan(arguments: Arguments, others: list[str]) -> None:
         f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
         f"{number(planned.total.delta)} in all, over {over}"
     )
-    print(f"{mechanism.about.name} is chosen, since {reason}\n" if reason else "")
+    print(f"{mechanism.about.name} is chosen because {reason}\n" if reason else "")
     _print_shares(planned, of)
     if planned.counts is not None:
         moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
@@ -477,7 +477,7 @@ def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, ba
 COMMANDS = {
     "preview": Command(
         _preview,
-        "See what a ranking would be like, for every mechanism, before anything is spent.",
+        "Estimate what a ranking would be like with each mechanism, before anything is spent.",
         _PREVIEW,
         choose=("like", "zipf", "counts"),
         also="--k K --epsilon E",

@@ -29,9 +29,10 @@ _RUN = """examples:
   private-topk run --input plays.avro --unknown-domain \\
       --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --dry-run
 
-Without --mechanism one is chosen by public facts alone, and told with its reason (docs/choosing.md).
+Without --mechanism one is chosen by public facts alone; stderr says which, and why (docs/choosing.md).
 Arguments that are not listed here go to Beam, such as --cores=4.
-Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (what is published is told)."""
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted. stderr says
+what is published."""
 
 _STREAM = """examples:
   private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
@@ -41,8 +42,8 @@ _STREAM = """examples:
       --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
-Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted (windows published by then
-stay, and are told)."""
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted. Published windows stay;
+stderr says which."""
 
 
 def _run(arguments: Namespace, others: list[str]) -> None:

@@ -35,7 +35,7 @@ _SELECT = """examples:
   private-topk select --counts counts.npy --mechanism joint --k 10 --epsilon 1
   private-topk select --counts counts.csv --mechanism canonical --k 3 --epsilon 0.5 --json
 
-Every call is a release of its own, and costs its epsilon. No ledger is kept."""
+Every call is a separate release that costs its epsilon. No ledger is charged."""
 
 _MECHANISMS = """examples:
   private-topk mechanisms

@@ -352,10 +352,13 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
     """
     shape = {name: given[name] for name in _SHAPE if name in given}
     kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
+    if len(kinds) > 1 and shape and "zipf" not in shape:
+        rule = f"goes with {{zipf}}, and not with {{{kinds[0]}}}"
+        raise InvalidArgument(next(iter(shape)), rule, "a shape in {like} has such numbers itself, as in users=1e6")
     if len(kinds) != 1:
         raise InvalidArgument(
             "",
-            "give one of {like}, {zipf} and {counts}: what is publicly known of the counts",
+            "give only one of {like}, {zipf} and {counts}: what is publicly known of the counts",
             "{like} sample is the project's own sample",
         )
     amounts = amounts_of(options)

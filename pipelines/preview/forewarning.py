@@ -89,7 +89,7 @@ def forewarned(
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
     if list(declared) == list(by_group) == [""] and (told := _outlook(top_k, declared[""])) is not None:
         fit = f"{100 * looked[''].recall.value:.0f}%"
-        judging += f". Of the declared counts {of_one_ranking(told)} was forecast; the published ones fit {fit}"
+        judging += f". From the declared counts {of_one_ranking(told)} was forecast, from the published counts {fit}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     if not noisy:

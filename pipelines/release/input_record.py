@@ -20,7 +20,7 @@ from typing import Any
 
 from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.release.store import replace_file
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 
 FOLDER = ".private-topk-input"
@@ -86,4 +86,4 @@ def _read(page: str) -> list[Entry]:
             return [dict(json.loads(line)) for line in source.read().splitlines()]
         except (ValueError, TypeError):
             rule = f"{verbatim(page)}, the record of what this release has read, is damaged"
-            raise InvalidArgument("output", rule, "bring it back from a copy, or take a new {release_id}") from None
+            raise InvalidArgument("output", rule, f"bring it back from a copy, or {ANOTHER_RELEASE}") from None

@@ -27,7 +27,7 @@ from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
 from private_topk.runners import Launch, Line
 from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.errors import InvalidArgument, printable, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, printable, verbatim
 from private_topk.transforms.windows import Period, from_microseconds, utc_text
 
 if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
@@ -96,26 +96,26 @@ def count_published(report: Report) -> int | None:
 
 
 def what_is_published(report: Report, again: str, before: int | None = None) -> str:
-    """Two sentences on a run that has ended early: what is published, and how to go on.
+    """One or two sentences on a run that has ended early: what is published, and how to go on.
 
     Args:
-        again: how to run the same report again, in the words of the caller's interface.
+        again: how to run the same report again, in the words of the caller's interface; empty where that cannot help.
         before: how many windows of this same release were published before the run.
     """
-    go_on = f"To go on with this very release, {again}"
+    go_on = f". To finish this same release, {again}" if again else ""
     if report.question.release.key.in_memory:
-        go_on = "Its random key is gone, so a new run is a new release of all that it publishes"
+        go_on = ". Its random key is gone, so a new run is a new release of all that it publishes"
     uri, out, windows = report.sink.uri, count_published(report), _windows_of(report)
     if out is None:
-        return f"what was sent to {uri} by then stays there. {go_on}"
+        return f"what was sent to {uri} by then stays there{go_on}"
     if out == 0:
-        return f"nothing is published. {go_on}"
+        return f"nothing is published{go_on}"
     stood = ""
     if before:
         stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
     if out == windows:
-        return f"all is published in {uri}{stood}. {go_on}"
-    return f"{out:,} of {windows:,} windows are published in {uri}{stood}, {windows - out:,} are not. {go_on}"
+        return f"all is published in {uri}{stood}{go_on}"
+    return f"{out:,} of {windows:,} windows are published in {uri}{stood}, {windows - out:,} are not{go_on}"
 
 
 def check_all_published(report: Report, again: str, before: int | None = None) -> None:
@@ -141,7 +141,7 @@ def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
     if receipt.outcome is None or report.source.bounded:
         return
     uri, out = verbatim(report.sink.uri), count_published(report)
-    remedy = "publish it under another release id, which costs"
+    remedy = ANOTHER_RELEASE
     if out is None:
         raise InvalidArgument(
             "output",

@@ -47,12 +47,13 @@ def in_words(counts: Sequence[float | None], width: float) -> str:
     certain = [str(first) for first, last in found if first == last]
     loose = [f"{first} to {last}" for first, last in found if first != last]
     if not certain and len(loose) == 1:
-        return "The counts are too close, for their noise, to say in which order these items really are."
+        return "The counts are too close, compared with their noise, to tell the true order of these items."
     if not loose:
         return "The order of these items is certain (95% confidence, from the noisy counts)."
-    said = [f"{_listed(certain)} {'is' if len(certain) == 1 else 'are'} certain"] if certain else []
-    said.append(f"{_listed(loose)} could {'each ' if len(loose) > 1 else ''}be in any order")
-    return f"Of the places of these items {'; '.join(said)} (95% confidence, from the noisy counts)."
+    one = len(certain) == 1
+    said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
+    said.append(f"ranks {_listed(loose)} could {'each ' if len(loose) > 1 else ''}be in any order")
+    return f"R{'; '.join(said)[1:]} (95% confidence, from the noisy counts)."
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -28,14 +28,18 @@ _NOT_PROTECTED = (
     "accounts. Anything from those who can read the rows, the workers or the release key. How long a job takes. "
     "SECURITY.md and docs/sharp-edges.md have the whole list."
 )
+_OVER_A_YEAR = "at most the budget of one window, times the number of the year's windows that have rows of the person"
 _OTHERS = "other releases"
 _ASKED = (
-    ("decided by", "who chose epsilon and delta, and for which total"),
-    ("looked at data", "whether k, windows, lists or bounds were chosen by looking at the data"),
-    ("release key", "where it is, who can read it; what happens when it is lost, replaced, destroyed"),
-    ("raw rows", "where they rest (input, checkpoints, temporary files, logs), who reads them, and for how long"),
-    (_OTHERS, "of the same rows: what the ledger has spent and reserved (`private-topk budget show`)"),
-    ("horizon", "what begins after the last window, and when"),
+    ("decided by", "who chose epsilon and delta, and of which total they are a part"),
+    ("data looked at", "whether k, windows, lists or bounds were chosen by looking at the data"),
+    ("release key", "where it is kept and who can read it; what happens if it is lost, replaced or destroyed"),
+    (
+        "raw rows",
+        "where they are stored (input, checkpoints, temporary files, logs), for how long, and who can read them",
+    ),
+    (_OTHERS, "what releases of the same rows have spent and reserved (`private-topk budget show`)"),
+    ("horizon", "what follows after the last window, and when"),
     ("signed", "name, date"),
 )
 
@@ -85,7 +89,7 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
     yield from _entries(_of_the_manifest(report, manifest, privacy))
     yield from _entries([(_OTHERS, books)] if books else [])
     yield ""
-    yield "To be filled in by whoever signs"
+    yield "To be filled in by the person who signs"
     yield from _entries(each for each in _ASKED if not books or each[0] != _OTHERS)
     found = f"what `private-topk audit --mechanism {manifest.mechanism}` found here (or --report FILE)"
     yield from _entries([("audit", found)])
@@ -149,13 +153,10 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     if manifest.all_windows is not None:
         yield "of a person in all windows", _numbers(manifest.all_windows)
     if not privacy.of_all_windows and _spans(manifest):
-        yield (
-            "of a person over a year",
-            "the budget of a window, times the windows of the year with rows of that person",
-        )
+        yield "of a person over a year", _OVER_A_YEAR
     if manifest.delta_of_a_shared_hash:
-        yield "hash collisions", f"add {number(manifest.delta_of_a_shared_hash)} to delta for every other user"
-    yield "how it holds", "the random bits are a cipher's under the release key: the guarantee is computational"
+        yield "hash collisions", f"for every other user, add {number(manifest.delta_of_a_shared_hash)} to delta"
+    yield "how it holds", "random bits come from a cipher under the release key: the guarantee is computational"
     yield from (each for each in parameters(report) if each[0] != "protected unit")
     yield "not protected", _NOT_PROTECTED
 
@@ -165,15 +166,21 @@ def _over_time(manifest: Manifest, privacy: Privacy) -> Iterator[str]:
     if manifest.all_windows is not None:
         yield f"A person in all windows: {_numbers(manifest.all_windows)}."
     if not privacy.of_all_windows and _spans(manifest):
-        yield "Over a year: the budget of a window, times the windows of the year with rows of a person."
+        yield f"A person over a year: {_OVER_A_YEAR}."
 
 
 def _numbers(budget: Budget) -> str:
     return f"epsilon {number(budget.epsilon)}, delta {number(budget.delta)}"
 
 
-def _composed(privacy: Privacy) -> str:
-    return "" if privacy.windows is None else f"{privacy.accounting} composition over {privacy.windows} windows."
+def _composed(manifest: Manifest, privacy: Privacy) -> str:
+    if privacy.windows is None:
+        return ""
+    shared = privacy.windows_of_a_user or privacy.windows
+    windows = "one window" if shared == 1 else f"{shared:,} windows"
+    groups = 1 if manifest.groups is None else manifest.groups.per_user
+    each = "" if groups == 1 else f"{groups:,} groups of {'each of ' * (shared > 1)}"
+    return f"{privacy.accounting} composition over {each}{windows}."
 
 
 def _after(manifest: Manifest) -> str:
@@ -227,13 +234,13 @@ def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books:
         "privacy_parameters": {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {}),
         "privacy_parameters_details": " ".join(_over_time(manifest, privacy)) or None,
         "model_name": "Central",
-        "actors": f"A trusted curator runs private-topk over the rows{by}. Whoever reads a ranking and its manifest is "
+        "actors": f"A trusted curator runs private-topk over the rows{by}. Readers of a ranking and its manifest are "
         "not trusted.",
         "release_type": "Many releases" if len(manifest.windows) > 1 else "One release",
         "release_type_details": _releases(manifest),
         "access_type": "Non-interactive",
         "post_processing": _after(manifest),
-        "composition": " ".join(filter(None, (_composed(privacy), books))) or None,
+        "composition": " ".join(filter(None, (_composed(manifest, privacy), books))) or None,
         "mechanisms": f"{dict(parameters(report)).get('mechanism')}, of private-topk: drawn exactly, in integers and "
         "ball arithmetic, from the keystream of a cipher under a secret key.",
     }

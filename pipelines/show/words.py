@@ -37,13 +37,14 @@ def in_words(report: PublishedReport) -> list[str]:
             f"{windows} windows, the budgets add up: a person in all of them is protected by {_budget(everything)}."
         )
     if privacy.epsilon > _WEAK:
-        sentences.append("A factor above 100 is a weak promise: those who know much already may learn much from this.")
+        sentences.append(
+            "A factor above 100 is a weak promise: people who already know much may learn much from this ranking."
+        )
     if manifest.delta_of_a_shared_hash:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
     sentences.append(
-        "The list of windows, all parameters and, unless it is unknown, the list of items are public, and "
-        "not protected."
+        "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
     )
     return sentences
 
@@ -63,10 +64,10 @@ def _reach(privacy: Privacy, windows: int) -> str:
 
 def _change(privacy: Privacy, reach: str) -> str:
     if privacy.neighbours == "replace-one":
-        return f"Had any one person done something else {reach}, the same ranking could have come out:"
+        return f"If any one person had done something else {reach}, the same ranking could have come out:"
     return (
-        f"Had any one person's rows {reach} been missing, or one more person's been there, the same ranking could "
-        "have come out:"
+        f"If the rows of any one person {reach} had been missing, or if one more person had been there, the same "
+        "ranking could have come out:"
     )
 
 
@@ -122,25 +123,25 @@ def how_to_read(report: PublishedReport) -> list[str]:
     sentences = [what_is_ranked(report.manifest)]
     if report.manifest is not None and report.manifest.answer == "set":
         sentences.append(
-            "This mechanism answers with a set: the items are in the order of the public list, or of "
-            "their spelling, and not in order of rank."
+            "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
+            "in order of rank."
         )
     sentences.append(
-        "Items were drawn with noise. Items whose true counts are close may have changed places, and "
-        "one just below the last place may have taken one above it."
+        "Items were drawn with noise. Items whose true counts are close may have changed places, and an item just "
+        "below the last place may have come in."
     )
     sentences.append(
-        "How many items are truly among the top is estimated as if the counts that are not published went on falling "
-        "as those that are. Where few people are in the data, or epsilon is small, a ranking may be all noise. An "
-        "empty window has a ranking too."
+        "The estimate of how many items are truly among the top assumes that the counts that are not published go on "
+        "falling like the published ones. Where few people are in the data, or epsilon is small, a ranking may be all "
+        "noise. An empty window has a ranking too."
         if any(listings[-1].membership for listings in report.by_group().values())
-        else "Nothing in a ranking shows how much of it is noise: where few people are in the data, or epsilon "
+        else "A ranking does not show how much of it is noise: where few people are in the data, or epsilon "
         "is small, it may be all noise. An empty window has a ranking too."
     )
     if len({(listing.start, listing.end) for listing in listings}) > 1:
         sentences.append(
             "Noise is drawn anew in every window: an item that moves by a place or two from one window to "
-            "the next need not have moved at all."
+            "the next may not have moved at all."
         )
     if any(listing.counted for listing in listings):
         sentences.append(
@@ -157,8 +158,8 @@ def why_short(report: PublishedReport) -> list[str]:
         return []
     lower = "" if report.manifest is not None and report.k is None else "a smaller k, "
     return [
-        "A list is short, or empty, where too few people have the same items: such items are not published, since "
-        "they could tell who has them. What helps: more people in a window or a group, a larger epsilon or delta, "
+        "A list is short, or empty, if too few people have the same items. Such items are not published, because "
+        "they could reveal who has them. What helps: more people in a window or a group, a larger epsilon or delta, "
         f"{lower}or a public list of items."
     ]
 

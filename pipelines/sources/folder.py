@@ -31,7 +31,7 @@ from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -284,7 +284,7 @@ def refuse_others(record: InputRecord, entries: Iterable[Entry], there: Iterable
                 "",
                 f"{verbatim(entry['path'])} {what} since an earlier run of this release read it, so what "
                 "is published from now on would be of other rows",
-                "bring it back as it was, with the time at which it was written, or take a new {release_id}",
+                f"bring it back as it was, with the time at which it was written, or {ANOTHER_RELEASE}",
             )
 
 
@@ -305,7 +305,7 @@ def _changed() -> InvalidArgument:
     return InvalidArgument(
         "",
         "a file was changed after it had been read, so a repetition would read another one",
-        "let files stay as they are, and new rows come in new files; go on under a new {release_id}",
+        f"write new rows to new files only, and {ANOTHER_RELEASE}",
     )
 
 
@@ -343,8 +343,8 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
     if clock.closes_between(noted, now):
         raise InvalidArgument(
             "",
-            "a file appeared after windows had closed which another stream over this folder had found it in time for",
-            "take a new {release_id}",
+            "a file appeared too late for closed windows, though another stream over this folder found it in time",
+            ANOTHER_RELEASE,
         )
     return noted
 

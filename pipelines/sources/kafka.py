@@ -39,7 +39,7 @@ from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payloa
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, install_extra, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -58,8 +58,8 @@ _OURS = {
     "fetch.message.max.bytes": 4 << 20,
 }
 _GONE = (
-    "and the same release would be another answer: keep messages for longer than they wait to be read, and take "
-    "a new {release_id}"
+    "and the same release would be another answer: keep messages for longer than they wait to be read, and "
+    f"{ANOTHER_RELEASE}"
 )
 
 _SEVERE = 2
@@ -604,7 +604,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
                 "",
                 f"{self._log.topic.uri} gave a message late, stamped before a window had closed that "
                 "is published without it: the clocks of broker and worker differ, or the broker held it back",
-                "set the clocks right, or give more {allowed_lateness}; take a new {release_id}",
+                f"set the clocks right, or allow more lateness, and {ANOTHER_RELEASE}",
             )
         return arrived
 
@@ -800,7 +800,7 @@ def _another(topic: KafkaTopic) -> InvalidArgument:
         "",
         f"{topic.uri} was deleted and created again since this release began, so what is published "
         "from now on would be of other rows",
-        "take a new {release_id}",
+        ANOTHER_RELEASE,
     )
 
 

@@ -78,7 +78,7 @@ def as_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("asked", "name"), CELLS)
 def test_every_interface_chooses_the_same_mechanism(asked: dict[str, Any], name: str) -> None:
     told = facts(asked)
-    assert told["mechanism"].startswith(f"{name}, chosen since ") and told["draw"].startswith(f"{name} ")
+    assert told["mechanism"].startswith(f"{name}, chosen because ") and told["draw"].startswith(f"{name} ")
     assert facts(asked, mechanism="auto") == told
     given = as_arguments(asked)
     assert PrivateTopK(**given).display_data()["mechanism"] == name
@@ -117,14 +117,14 @@ SHARED = [
 @pytest.mark.parametrize(("asked", "name"), SHARED)
 def test_the_share_of_a_window_decides_and_a_plan_says_so(asked: dict[str, Any], name: str) -> None:
     told = facts(asked, **WEEKS, privacy_unit="user")
-    assert told["mechanism"].startswith(f"{name}, chosen since ")
+    assert told["mechanism"].startswith(f"{name}, chosen because ")
     planned = command("plan", *options(**asked, windows=6))
-    assert f"{name} is chosen, since " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
+    assert f"{name} is chosen because " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
     plain = json.loads(command("plan", *options(**asked, windows=6), "--json").out)
     assert plain["mechanism"] == name
     # What comes second may reach less far in a list of known length.
-    reason = plain["chosen_since"].partition(", ")[0]
-    assert told["mechanism"].startswith(f"{name}, chosen since {reason}, ")
+    reason = plain["chosen_since"].partition(" (")[0]
+    assert told["mechanism"].startswith(f"{name}, chosen because {reason} (")
     named = json.loads(command("plan", *options(**asked, windows=6, mechanism=name), "--json").out)
     assert named == {each: value for each, value in plain.items() if each != "chosen_since"}
 
@@ -142,12 +142,12 @@ def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
     assert command("budget", "create", *total).status == 0
     more = {**WEEKS, "privacy_unit": unit, **delta}
     first = command("run", *charged("r", "a.csv", **more))
-    told = re.fullmatch(r"mechanism: ([a-z-]+), chosen since .+", first.err.splitlines()[0])
+    told = re.fullmatch(r"mechanism: ([a-z-]+), chosen because .+", first.err.splitlines()[0])
     assert first.status == 0 and told, first.err
     for output, name in (("b.csv", told[1]), ("c.csv", "auto"), ("d.csv", None)):
         again = command("run", *charged("r", output, **more, mechanism=name))
         assert again.status == 0 and again.out.splitlines()[:-2] == first.out.splitlines()[:-2], again.err
-        assert ("chosen since" in again.err) == (name != told[1])
+        assert ("chosen because" in again.err) == (name != told[1])
     manifests = [json.loads(Path(f"{name}.manifest.json").read_text()) for name in "abcd"]
     for each in manifests:
         assert each["mechanism"] == told[1]
@@ -192,7 +192,7 @@ def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.Lo
     with caplog.at_level(logging.INFO, "private_topk"):
         made = PrivateTopK(**given)
         reason = made.display_data()["mechanism_chosen_since"]
-        assert [record.getMessage() for record in caplog.records] == [f"mechanism: oneshot, chosen since {reason}"]
+        assert [record.getMessage() for record in caplog.records] == [f"mechanism: oneshot, chosen because {reason}"]
         assert "mechanism_chosen_since" not in PrivateTopK(**given, mechanism="oneshot").display_data()
         assert len(caplog.records) == 1
 
@@ -219,9 +219,9 @@ def test_a_report_file_without_a_mechanism(named: str) -> None:
     Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named))
     week = "--window-end", "2026-01-12"
     told = json.loads(command("report", "r.yaml", *week, "--dry-run", "--json").out)
-    assert told["mechanism"].startswith("oneshot, chosen since ")
+    assert told["mechanism"].startswith("oneshot, chosen because ")
     done = command("report", "r.yaml", *week)
-    assert done.status == 0 and done.err.startswith("mechanism: oneshot, chosen since "), done.err
+    assert done.status == 0 and done.err.startswith("mechanism: oneshot, chosen because "), done.err
     Path("r.yaml").write_text(WEEKLY.replace("name: joint", "name: oneshot"))
     assert "published before" in command("report", "r.yaml", *week).out
     Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named + "  skew: 0.6\n"))

@@ -122,7 +122,7 @@ def test_without_a_ledger_damage_ends_the_run_as_a_failure(name: str) -> None:
     write(Path(name), DAMAGED[name]()[1])
     done = run(name, ledger=None, dataset=None)
     assert done.status == 1 and done.err.startswith(f"private-topk: failed: {name} is "), done.err
-    assert "Nothing is published. To go on with this very release, run again" in done.err and published() == []
+    assert "Nothing is published. To finish this same release, run again" in done.err and published() == []
 
 
 def _grown(path: Path) -> None:

@@ -102,8 +102,9 @@ def test_exact_counts_need_a_declaration_that_they_are_public(folder: Path) -> N
 @pytest.mark.parametrize(
     ("asked", "given", "said"),
     [
-        ({}, {}, "give one of like, zipf and counts"),
-        ({"like": "sample"}, {"zipf": 1.0}, "give one of like, zipf and counts"),
+        ({}, {}, "give only one of like, zipf and counts"),
+        ({"like": "sample"}, {"zipf": 1.0}, "give only one of like, zipf and counts"),
+        ({"like": "sample"}, {"groups": 3}, "groups goes with zipf, and not with like: a shape in like has"),
         ({}, {"users": 5}, "zipf, items, items_per_user must be given too"),
         ({"like": "sample"}, {"these_counts_are_public": True}, "is said of counts: leave it out"),
         ({}, {"counts": "none.npy", "these_counts_are_public": True}, "none.npy cannot be read"),

@@ -137,7 +137,7 @@ def test_a_window_that_is_lost_whole_is_told(
     with pytest.raises(RunFailed) as caught:
         run(report, prepare("direct", []), "run it again")
     out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.uri}, 1 are not"
-    assert str(caught.value) == f"{out}. To go on with this very release, run it again"
+    assert str(caught.value) == f"{out}. To finish this same release, run it again"
     assert "the runner lost windows" in str(caught.value.__cause__)
     assert charges(charged) == ["failed"]
 

@@ -39,7 +39,7 @@ def test_a_lost_part_fails_the_job_and_publishes_nothing(
     output = tmp_path / "ranking.avro"
     said = refused(report.arguments("--runner", runner, "--output", str(output)), capfd)
     assert NO_RECEIPT in said, said
-    assert "Nothing is published. To go on with this very release, run again" in said
+    assert "Nothing is published. To finish this same release, run again" in said
     assert not list(tmp_path.iterdir())
 
 

@@ -67,7 +67,7 @@ class Canonical(Mechanism):
 
     epsilon: float | Fraction
     gamma: float | Fraction = parameter(
-        Fraction(1, 2), kind="fraction", help="from 0 to 1: at 1 only the smallest count taken matters"
+        Fraction(1, 2), kind="fraction", help="from 0 to 1; at 1 only the smallest count of a set matters"
     )
     noise: str = parameter("gumbel", help="gumbel, exponential, laplace, logistic or half-logistic")
     neighbours: Neighbours = "add-remove"

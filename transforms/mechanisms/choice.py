@@ -70,8 +70,8 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
         return Choice(least, unlisted if items is None else "no other mechanism that adds noise to counts applies")
     second = min(rest, key=lambda name: reaches[name])
     far, further = _shown(reaches[least]), _shown(reaches[second])
-    beside = f"as with {second}" if far == further else f"with {second} {further}"
-    return Choice(least, f"it adds the least noise: one count in 1,000 gains {far} or more, {beside}")
+    beside = f"{second}: the same" if far == further else f"{second}: by {further}"
+    return Choice(least, f"it adds the least noise: it raises one count in 1,000 by {far} or more ({beside})")
 
 
 def _shown(reach: float) -> str:

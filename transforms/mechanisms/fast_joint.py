@@ -50,7 +50,9 @@ class FastJoint(Mechanism):
     )
 
     epsilon: float | Fraction
-    beta: float | Fraction = parameter(2.0**-10, help="probability with which the loss at which it is cut off fails")
+    beta: float | Fraction = parameter(
+        2.0**-10, help="probability of a loss above the bound from which sequences count as equal"
+    )
     neighbours: Neighbours = "add-remove"
 
     def tau(self, d: int, k: int) -> int:

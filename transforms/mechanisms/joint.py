@@ -56,9 +56,13 @@ class Joint(Mechanism):
 
     epsilon: float | Fraction
     skew: float | Fraction = parameter(
-        Fraction(1, 2), kind="fraction", help="from 1/2 (the published mechanism) to 1; trades order for membership"
+        Fraction(1, 2),
+        kind="fraction",
+        help="from 1/2 (the published mechanism) to 1; more finds more of the top k, in a worse order",
     )
-    noise: Literal["gumbel", "exponential"] = parameter("gumbel", help="exponential is permute-and-flip")
+    noise: Literal["gumbel", "exponential"] = parameter(
+        "gumbel", help="gumbel, or exponential, which is permute-and-flip"
+    )
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:

@@ -79,7 +79,9 @@ class Weighted(Mechanism):
     epsilon: float
     delta: float
     max_items_per_user: int
-    whole_items: int = parameter(20, help="users with at most so many items count as 1 for each, others as less")
+    whole_items: int = parameter(
+        20, help="a user with at most W items counts as 1 for each, a user with more items as less"
+    )
     neighbours: Neighbours = "add-remove"
 
     def __post_init__(self) -> None:

@@ -112,7 +112,7 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     [shown], charges = told(capsys, "show")["budgets"], told(capsys, "history")["charges"]
     assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
     assert shown["binds"] == "rho" and main(["budget", "show", "--ledger", URL]) == 0
-    assert "used by 2 charges; rho binds" in capsys.readouterr().out
+    assert "used by 2 charges, limited by rho" in capsys.readouterr().out
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)
     assert main(["budget", "history", "--ledger", URL]) == 0
     head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
@@ -160,7 +160,7 @@ def test_the_stated_share_of_further_releases_is_the_largest_that_fits(
     assert each["delta"] == pytest.approx(5e-7 / remaining)
     assert main(["budget", "show", "--ledger", URL, "--remaining", str(remaining)]) == 0
     said = capsys.readouterr().out
-    assert f"each of {remaining} further releases may spend epsilon " in said and f"; {binds} binds" in said
+    assert f"each of {remaining} further releases may spend epsilon " in said and f", limited by {binds}" in said
     assert "may rank" not in said
     [shown] = told(capsys, "show", "--remaining", str(remaining), "--k", "20")["budgets"]
     ranking = shown["left_for_each"]["ranking"]

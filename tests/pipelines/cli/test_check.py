@@ -79,7 +79,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
         "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00",
         "draw     joint epsilon 1",
         "privacy  epsilon 1 for one user's rows in each window",
-        "release  under a new random key: each run is a release of its own, and costs",
+        "release  under a new random key: each run is a release of its own, which costs",
         "ledger   none: nobody adds up what is spent",
         "output   out.csv: can be written",
         "runner   direct: here, ",
@@ -93,7 +93,9 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
 def test_a_dry_run_without_windows_mentions_none(folder: Path) -> None:
     words = ["run", "--input", "rows.parquet", *ASKED[:10], "--dry-run"]
     assert "privacy  epsilon 1 for one user's rows\n" in command(*words).out
-    assert "over one window; of it epsilon 1 for one user's rows\n" in command(*words, "--privacy-unit", "user").out
+    assert (
+        "over one window; its share is epsilon 1 for one user's rows\n" in command(*words, "--privacy-unit", "user").out
+    )
 
 
 def test_a_dry_run_does_not_depend_on_the_rows(folder: Path) -> None:

@@ -221,7 +221,7 @@ def test_empty_answers_are_named_with_the_reason_and_what_helps(
         "--groups-per-user=1",
     ]
     (tmp_path / "lands.txt").write_text("DE\nFR\n")
-    reason = "A list is short, or empty, where too few people have the same items"
+    reason = "A list is short, or empty, if too few people have the same items"
     for name, content, empty in (("some", rows, ["FR"]), ("none", [], ["DE", "FR"])):
         (tmp_path / "rows.csv").write_text("\n".join(["user,item,land", *content]) + "\n")
         done = command(*base, f"--output={name}.csv")

@@ -71,9 +71,7 @@ def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: s
     process.send_signal(signal.Signals[sent])
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (status, ""), err
-    assert (
-        f"private-topk: {word}; nothing is published. To go on with this very release, run again with the same " in err
-    )
+    assert f"private-topk: {word}; nothing is published. To finish this same release, run again with the same " in err
     assert err.endswith("--release-id the id\n") and "the charge stays" in err and "secret" not in err
     assert [entry.outcome for entry in Ledger("sqlite:///b.db").read().charges] == ["failed"]
     # What was read may be on record already, beside the rankings.
@@ -169,7 +167,7 @@ def test_only_published_windows_of_the_release_are_counted(folder: Path) -> None
 
     out = folder / "out"
     names = [f"{window.label()}" for window in asked.question.period.windows()]
-    assert told() == "nothing is published. To go on with this very release, run it again"
+    assert told() == "nothing is published. To finish this same release, run it again"
     out.mkdir()
     content = b"of a ranking"
     of_it, of_another = (

@@ -190,7 +190,7 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path, capsys: 
         "judging by" in said and "weekly-2026-01-05.csv: 3 noisy counts" in said and said.startswith("close to noise")
     )
     fit = re.search(r"joint finds \S+ of the top 3 on average \(([\d.]+)%\)", said)
-    compared = re.search(r"\. Of the declared counts (\d+)% was forecast; the published ones fit (\d+)%", said)
+    compared = re.search(r"\. From the declared counts (\d+)% was forecast, from the published counts (\d+)%", said)
     assert fit and compared and compared[1] == "100" and abs(int(compared[2]) - float(fit[1])) <= 0.5, said
     (folder / "weekly.yaml").write_text(counts + "  on_noise: refuse\n")
     assert report(folder, "--window-end", "2026-01-19") == 2

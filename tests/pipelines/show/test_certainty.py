@@ -47,19 +47,19 @@ def test_true_orders_fall_into_the_blocks() -> None:
     ("counts", "said"),
     [
         ([50, 30, 10], "The order of these items is certain (95% confidence, from the noisy counts)."),
-        ([12, 11, 10], "The counts are too close, for their noise, to say in which order these items really are."),
-        ([50, 30, 12, 11, 10], "Of the places of these items 1 and 2 are certain; 3 to 5 could be in any order (95%"),
-        ([50, 12, 11], "Of the places of these items 1 is certain; 2 to 3 could be in any order (95%"),
-        ([50, 49, 11, 10], "Of the places of these items 1 to 2 and 3 to 4 could each be in any order (95%"),
+        ([12, 11, 10], "The counts are too close, compared with their noise, to tell the true order of these items."),
+        ([50, 30, 12, 11, 10], "Ranks 1 and 2 are certain; ranks 3 to 5 could be in any order (95%"),
+        ([50, 12, 11], "Rank 1 is certain; ranks 2 to 3 could be in any order (95%"),
+        ([50, 49, 11, 10], "Ranks 1 to 2 and 3 to 4 could each be in any order (95%"),
         ([10, 50], "The counts are too close"),
         ([10, 50, 30], "The counts are too close"),
         ([50, 10, 48], "The counts are too close"),
-        ([50, None, None], "Of the places"),
+        ([50, None, None], "Rank"),
         ([50, None], "The counts are too close"),
     ],
 )
 def test_the_sentence_on_certainty_follows_from_the_counts(counts: list[float | None], said: str) -> None:
-    if said == "Of the places":
+    if said == "Rank":
         assert in_words(counts, 5).startswith("The counts are too close"), "a hidden count may be any"
     else:
         assert in_words(counts, 5).startswith(said)

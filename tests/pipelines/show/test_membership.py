@@ -105,7 +105,7 @@ def test_membership_is_shown_below_the_newest_ranking(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     published(tmp_path)
     shown = command("show", "r.csv").out
-    assert shown.count(SAID) == 1 and "is estimated as if" in shown and "Nothing in a ranking shows" not in shown
+    assert shown.count(SAID) == 1 and "The estimate of how many" in shown and "A ranking does not show" not in shown
     assert command("show", "r.csv", "--html", "r.html").status == 0
     assert Path("r.html").read_text().count(f"<p>{SAID}") == 1
     published(tmp_path, window="7d", from_="2026-01-05", to="2026-01-19")
@@ -134,7 +134,7 @@ def test_nothing_is_said_where_the_counts_do_not_tell(
     monkeypatch.chdir(tmp_path)
     published(tmp_path, **asked)
     shown = command("show", "r.csv").out
-    assert "truly among" not in shown and "Nothing in a ranking shows how much of it is noise" in shown
+    assert "truly among" not in shown and "A ranking does not show how much of it is noise" in shown
 
 
 @pytest.mark.parametrize("groups", [50, 51])

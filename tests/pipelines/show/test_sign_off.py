@@ -153,10 +153,15 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
         one = {"window": "1d", "from_": f"2026-01-{day}", "to": f"2026-01-{end}"}
         run(**one, **ledger, output=f"days/{number}.csv", release_id=day)
     sheet = " ".join(command("show", "days", "--sign-off", "--ledger", ledger["ledger"]).out.split())
-    assert "of a person in all windows epsilon 2, delta 0" in sheet and "of a person over a year the budget" in sheet
+    assert (
+        "of a person in all windows epsilon 2, delta 0" in sheet
+        and "of a person over a year at most the budget" in sheet
+    )
     assert "epsilon 1, delta 0, composed; together epsilon 2, delta 0 for a user who is in all windows" in sheet
     entry = yaml.safe_load(command("show", "days", "--registry").out)["deployment"]["privacy_loss"]
-    assert entry["privacy_parameters_details"].startswith("A person in all windows: epsilon 2, delta 0. Over a year: ")
+    assert entry["privacy_parameters_details"].startswith(
+        "A person in all windows: epsilon 2, delta 0. A person over a year: "
+    )
     assert "a person in all of them is protected by epsilon 2." in " ".join(command("show", "days").out.split())
     alone = command("show", "days/0.csv", "--sign-off").out
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
@@ -185,7 +190,7 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
         one = {"window": "1d", "from_": f"2026-01-{day:02}", "to": f"2026-01-{day + 1:02}"}
         run(**one, **groups, output=f"days/{day}.csv", release_id=str(day))
     said = " ".join(command("show", "days").out.split())
-    assert "rows within one window been missing" in said and "is protected by epsilon 2." in said
+    assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
 
 
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:

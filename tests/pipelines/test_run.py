@@ -30,7 +30,7 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
 from private_topk.runners.direct import ListeningRunner
 from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
@@ -140,6 +140,30 @@ def test_a_window_that_is_lost_whole_is_told(
     assert str(caught.value) == f"{out}. To finish this same release, run it again"
     assert "the runner lost windows" in str(caught.value.__cause__)
     assert charges(charged) == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("remedy", "again"),
+    [
+        (f"bring it back, or {ANOTHER_RELEASE}", True),
+        (f"set the clocks right, and {ANOTHER_RELEASE}", False),
+        (ANOTHER_RELEASE, False),
+    ],
+)
+def test_a_run_is_not_to_be_repeated_where_only_another_release_helps(
+    charged: Report, monkeypatch: pytest.MonkeyPatch, remedy: str, again: bool
+) -> None:
+    """Whatever the runner has wrapped around what a worker refused."""
+
+    def refuse(ranking: object) -> NoReturn:
+        raise InvalidArgument("", "the input is another one", remedy)
+
+    whole = RankBlocks.expand
+    monkeypatch.setattr(RankBlocks, "expand", lambda self, blocks: whole(self, blocks) | beam.Map(refuse))
+    with pytest.raises(RunFailed) as caught:
+        run(charged, prepare("direct", []), "run it again")
+    assert ("run it again" in str(caught.value)) == again
+    assert str(caught.value.__cause__) == f"the input is another one: {remedy}"
 
 
 @pytest.mark.parametrize("runner", ["", "flnk", "Direct Runner", "{k}"])

@@ -230,7 +230,7 @@ def test_in_python_and_beam_yaml_risers_are_the_same(folder: Path) -> None:
     page = found.html()
     assert "Items are ranked by their rise: how many different people have them, less 0.5 of that" in page
     assert "within one window and the one before it have been missing" not in page
-    assert "rows within one window and the one before it been missing" in page
+    assert "rows of any one person within one window and the one before it had been missing" in page
     rows = [TimestampedValue(beam.Row(user=row["user"], item=row["item"]), row["time"]) for row in ROWS]
     ranked = RankRows(1e6, "laplace", 6, ITEMS, against_weight=1, period={"from": "2026-01-08", "to": "2026-01-09"})
     told = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.rank, row.item]))
@@ -279,7 +279,7 @@ def test_risers_are_charged_for_a_window_and_the_one_before(folder: Path) -> Non
     shown = command("budget", "show", "--ledger=sqlite:///b.db").out
     assert "25.0% used by 1 charge" in shown and "16.7% used by 1 charge" in shown, shown
     checked = command("run", *options(**asked("public", "risers", "1"), **PLACES, dry_run=True))
-    assert "of the one before it, whose rows are read too" in checked.out, checked
+    assert "of the window before it is subtracted, whose rows are read too" in checked.out, checked
 
 
 RISING = (
@@ -423,4 +423,4 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     as_in_a_run = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
     assert as_in_a_run.status == 2 and "--max-windows-per-user needs a declared period" in as_in_a_run.err
     checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, dry_run=True))
-    assert "over 2 windows, which is what one user can change of 3" in checked.out, checked
+    assert "over 2 windows, the most that one user can change of 3" in checked.out, checked

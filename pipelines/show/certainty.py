@@ -53,7 +53,7 @@ def in_words(counts: Sequence[float | None], width: float) -> str:
     one = len(certain) == 1
     said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
     said.append(f"ranks {_listed(loose)} could {'each ' if len(loose) > 1 else ''}be in any order")
-    return f"R{'; '.join(said)[1:]} (95% confidence, from the noisy counts)."
+    return f"{'; '.join(said).capitalize()} (95% confidence, from the noisy counts)."
 
 
 def _listed(parts: Sequence[str]) -> str:

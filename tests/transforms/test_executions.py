@@ -1,7 +1,7 @@
 """One release has one answer: what is pinned for a question is published by every execution of it.
 
-Noise decides every ranking: under another digest of the counts, or from another draw, all of a question's windows would
-hold the same five items with probability below 1e-4 for one window, and below 1e-12 for three.
+Noise decides the rankings of public lists: from another draw, one window would hold the same five items with a
+probability below 1e-4, and three windows below 1e-12. Those of unknown domains are shorter, and hang on counts as well.
 """
 
 from __future__ import annotations

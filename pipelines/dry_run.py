@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from private_topk.pipelines.files import exists
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.progress import check_repeat, count_published
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
+from private_topk.pipelines.standing import check_repeat, lying_at, windows_of
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -48,9 +47,10 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
 
 
 def _output(report: Report) -> str:
-    if count_published(report) == (1 if report.question.period is None else len(report.question.period)):
+    found = lying_at(report) or []
+    if found and sum(each.windows for each in found) >= windows_of(report):
         return "published before"
-    there = report.sink.overwrite and any(map(exists, report.sink.files(report.question.period) or ()))
+    there = any(each.of == "another release" for each in found)
     return "replaces what is published there" if there else "can be written"
 
 
@@ -127,7 +127,7 @@ def _ledger(report: Report) -> str:
     if quote is None or isinstance(quote, Fraction):
         after = "" if quote is None else f"; {float(quote):.1%} of the budget would be used"
         return f"dataset {account.dataset}: this run fits{after}"
-    check_repeat(report, quote)
+    check_repeat(report, quote.outcome)
     return (
         f"dataset {account.dataset}: this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"
     )

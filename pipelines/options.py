@@ -15,6 +15,7 @@ from private_topk.pipelines.texts import (
     BY_KIND,
     OneOf,
     columns,
+    correction,
     count,
     delimiter,
     encoding,
@@ -1022,7 +1023,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "correction",
-        str,
+        correction,
         "TEXT",
         "with {window_end}: publish again over corrected input, as a separate release, which costs budget",
         ("report",),

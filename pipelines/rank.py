@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.question import Question, chosen_question
+from private_topk.pipelines.release.formats import RankingSchema, format_of, rankings_in
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.store import pair_at, publish
+from private_topk.pipelines.release.place import pair_at
+from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.report import Report, account_of
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
@@ -28,7 +30,6 @@ from private_topk.pipelines.show.picture import Picture
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
-from private_topk.pipelines.sinks.formats import RankingSchema, format_of, rankings_in
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from private_topk.pipelines.files import as_path, is_local
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.files import ToFile, ToFolder
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import BigQuery

@@ -6,6 +6,7 @@ import os
 import shlex
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from private_topk.pipelines.budget.composition import Total
@@ -16,8 +17,10 @@ from private_topk.pipelines.files import as_path, exists, is_local, protected_fi
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.question import Question, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
+from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import fingerprint
 from private_topk.pipelines.release.input_record import InputRecord
+from private_topk.pipelines.release.manifest import Manifest, Publication
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
@@ -54,6 +57,7 @@ class Report:
         expect_rows_at_least: so many rows with a user, an item and a time in the period must exist. Whether a run
             starts then depends on the rows, which no epsilon covers: docs/reports.md.
         kept: files that the report was made from, which its output must not replace.
+        corrects: the earlier publications of the same windows that this one corrects.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
     """
 
@@ -65,6 +69,7 @@ class Report:
     success_file: str | None = None
     expect_rows_at_least: int | None = None
     kept: tuple[str, ...] = ()
+    corrects: tuple[Publication, ...] = ()
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
@@ -93,6 +98,21 @@ class Report:
         """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
         release = self.question.release
         return None if self.source.bounded or release.key.in_memory else self.sink.input_record(release)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The manifest as known before the run, but for the runner. Reads the schema of the input, once. Raises
+        InvalidArgument.
+        """
+        columns = self.source.columns.within(self.question.input_period)
+        return manifest_of(
+            self.question,
+            columns=columns.by_role(),
+            reading=columns.manner(),
+            integer_items=self.integer_items(),
+            dataset=None if self.account is None else self.account.dataset,
+            corrects=self.corrects,
+        )
 
     def integer_items(self) -> bool:
         """Whether items are published as integers: where the rows have no others by their schema, and the list too. No

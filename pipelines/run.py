@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import shutil
 import sys
 import threading
@@ -13,31 +12,31 @@ from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 
 import apache_beam as beam
+import msgspec
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.pipelines.budget.ledger import Request, charge
+from private_topk.pipelines.budget.ledger import charge, tell_operator
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
-from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.progress import followed, progress
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.input_record import InputRecord
-from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.progress import (
-    check_all_published,
-    check_repeat,
-    count_published,
-    followed,
-    progress,
-    what_is_published,
-)
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RecordPublished, RunState
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.sources.source import about_the_input
+from private_topk.pipelines.standing import (
+    cannot_be_finished,
+    check_all_published,
+    check_repeat,
+    count_published,
+    how_it_stands,
+    windows_of,
+)
 from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
-from private_topk.transforms.completeness import IncompleteDataError
 from private_topk.transforms.counters import (
     exact_counters,
     read_dropped_rows,
@@ -46,11 +45,12 @@ from private_topk.transforms.counters import (
 )
 from private_topk.transforms.domain import check_digits
 from private_topk.transforms.errors import (
-    ANOTHER_RELEASE,
+    IncompleteDataError,
     InvalidArgument,
+    Told,
     did_you_mean,
-    refusal_told,
     refused,
+    told_in,
     verbatim,
 )
 from private_topk.transforms.plan import Execution
@@ -63,7 +63,6 @@ _PLACES = ("input", "domain", "output", "snapshot")
 _HIDING = threading.Lock()
 _BESIDE = (None, "", "LOOPBACK")  # environments whose workers are threads of this process
 _EMULATOR = "STORAGE_EMULATOR_HOST"
-_LOSS = re.compile(r"(?:^|\n)(?:[\w.]*\.)?IncompleteDataError: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
 
 
 @dataclass(frozen=True)
@@ -103,22 +102,10 @@ def build(
         report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers, launch.by_reference, launch.cores
     )
     rankings = blocks | "Rank" >> RankBlocks(question.top_k, question.release, question.period, execution)
-    written = rankings | "Write" >> report.sink.write(planned_manifest(report, launch), question.release, live)
+    manifest = msgspec.structs.replace(report.manifest, runner=launch.name)
+    written = rankings | "Write" >> report.sink.write(manifest, question.release, live, question.period)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
         _ = written | "Record published windows" >> RecordPublished(live)
-
-
-def planned_manifest(report: Report, launch: Launch) -> Manifest:
-    """The manifest as known before the run."""
-    columns = report.source.columns.within(report.question.input_period)
-    return manifest_of(
-        report.question,
-        launch.name,
-        columns=columns.by_role(),
-        reading=columns.manner(),
-        integer_items=report.integer_items(),
-        dataset=None if report.account is None else report.account.dataset,
-    )
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -138,11 +125,9 @@ def check(report: Report, launch: Launch) -> None:
     report.source.check(question.input_period)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
-    manifest = planned_manifest(report, launch)
     with about_the_output(report.sink.uri):
-        report.sink.check_columns(manifest)
-        if not (report.source.bounded and report.sink.overwrite):
-            report.sink.check_question(manifest, question.period, question.release)
+        report.sink.check_columns(report.manifest)
+        report.sink.check_place(question.period, question.release, report.manifest)
     report.source.check_runner(launch)
     if not launch.remote:  # where the key may not be read here, the workers look
         _check_record(report)
@@ -192,69 +177,123 @@ def run(
     """
     check(report, launch)
     once_checked()
-    if report.question.reason is not None:
-        name = report.question.asked.mechanism.about.name
-        print(f"mechanism: {name}, chosen because {report.question.reason}", file=sys.stderr)
-    launch = launch.listening() if report.source.live else launch
-    live, job, started = RunState(), None, False
-    before = 0 if report.question.release.key.in_memory else count_published(report)
-    # Where all is published no second answer can follow, and its input may have gone.
-    record = None if before == len(report.question.period or ()) else report.input_record()
-    # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
-    request = None if report.account is None else report.request()
-    with _pipeline_of(launch) as pipeline:
-        with exact_counters(show_exact_counters):
-            _build(pipeline, report, launch, live, record)
+    _tell_choice(report.question)
+    running = _Running(report, launch.listening() if report.source.live else launch, again)
+    with running.pipeline(show_exact_counters) as pipeline, running.ending(), running.charged():
+        return running.publish(pipeline, say, health_file)
+
+
+def _tell_choice(question: Question) -> None:
+    if question.reason is not None:
+        name = question.asked.mechanism.about.name
+        print(f"mechanism: {name}, chosen because {question.reason}", file=sys.stderr)
+
+
+class _Running:
+    """A report that is being run: its pipeline, its charge, its job, and its end."""
+
+    job: PipelineResult | None = None
+    started = False
+    """Whether something may have been drawn, or charged."""
+
+    def __init__(self, report: Report, launch: Launch, again: str) -> None:
+        self._report, self._launch, self._again, self._live = report, launch, again, RunState()
+        self._before = 0 if report.question.release.key.in_memory else count_published(report)
+        # Where all is published no second answer can follow, and its input may have gone.
+        self._record = None if self._before == windows_of(report) else report.input_record()
+        # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
+        self._request = None if report.account is None else report.request()
+
+    @contextmanager
+    def pipeline(self, show_exact_counters: bool) -> Iterator[beam.Pipeline]:
+        """The built pipeline. Its temporary folder is removed at the end: Beam leaves it if the pipeline does not run.
+
+        Raises InvalidArgument: Beam itself refuses a place.
+        """
+        pipeline = beam.Pipeline(runner=self._launch.runner, options=self._launch.options)
         try:
-            check_signals()  # a library may have swallowed one while it was loaded
-            # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
-            with _charged(report, request, again):
-                started = request is not None
-                with (
-                    progress(live) if report.source.bounded else nullcontext(),
-                    followed(report, launch, live, say, health_file),
-                    redirect_stderr(io.StringIO()),
-                ):
-                    started = True
-                    job = pipeline.run()
-                    job.wait_until_finish()
-                    if not launch.deferred:
-                        check_all_published(report, again, before)
+            with exact_counters(show_exact_counters), _no_notebook(), _refused_by_beam():
+                build(pipeline, self._report, self._launch, self._live, self._record)
+            yield pipeline
+        finally:
+            self._live.close()
+            shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
+
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """The charge to the report's account, if it has one, around what is run inside."""
+        check_signals()  # a library may have swallowed one while it was loaded
+        report, request = self._report, self._request
+        if request is None or report.account is None:
+            yield
+            return
+        self._tell_beforehand()
+        # How to go on is told by this run, with what is published: the charge need not say it.
+        books, resume = report.account.books, ""
+        with charge(request, books, resume=resume, check=lambda receipt: check_repeat(report, receipt.outcome)):
+            self.started = True
+            yield
+
+    def _tell_beforehand(self) -> None:
+        """Tell before the charge what cannot be put right after it."""
+        why = cannot_be_finished(self._report)
+        if why is not None:
+            tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {why.rule}")
+
+    def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health_file: str | None) -> Done:
+        """Run the job until all is published."""
+        report, live = self._report, self._live
+        # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
+        with (
+            progress(live) if report.source.bounded else nullcontext(),
+            followed(report, self._launch, live, say, health_file),
+            redirect_stderr(io.StringIO()),
+        ):
+            self.started = True
+            self.job = pipeline.run()
+            self.job.wait_until_finish()
+            if not self._launch.deferred:
+                check_all_published(report, self._again, self._before)
+        return Done(report, self.job, self._launch.deferred)
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Turns whatever ends the run early into what the caller is told; the only place that does."""
+        try:
+            yield
         except RunFailed:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            stop, refusal = interruption_in(error), refusal_in(error)
-            if refusal is not None and stop is None and not started:
-                raise refusal from None
+            stop, told = interruption_in(error), told_by(error)
+            if isinstance(told, InvalidArgument) and stop is None and not self.started:
+                raise told from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
-                state = _ended(report, launch, live, job, "" if refusal and _is_final(refusal) else again, before)
+                state = self._ended(told)
             if stop is not None:
                 raise Interrupted(state, stop) from None
-            if started and request is not None:
-                state = f"{state}; the charge to {request.dataset} stays"
-            raise RunFailed(state) from (refusal or loss_in(error) or error)
-        finally:
-            live.close()
-    return Done(report, job, launch.deferred)
+            if self.started and self._request is not None:
+                state = f"{state}; the charge to {self._request.dataset} stays"
+            raise RunFailed(state) from (told or error)
+
+    def _ended(self, told: Told | None) -> str:
+        """Stop the run from publishing more; returns one or two sentences on what is published."""
+        if self._launch.remote:
+            name = self._launch.name
+            return "nothing was started" if self.job is None else f"the job goes on in {name}: look there, or cancel it"
+        self._live.close()
+        if self.job is not None:
+            with suppress(Exception):  # it may be over, or its server gone
+                self.job.cancel()
+        return how_it_stands(self._report, self._again, self._before, told)
 
 
 @contextmanager
-def _pipeline_of(launch: Launch) -> Iterator[beam.Pipeline]:
-    """A pipeline, whose temporary folder is removed at the end: Beam leaves it if the pipeline does not run."""
-    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+def _refused_by_beam() -> Iterator[None]:
     try:
-        yield pipeline
-    finally:
-        shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
-
-
-def _build(pipeline: beam.Pipeline, report: Report, launch: Launch, live: RunState, record: InputRecord | None) -> None:
-    try:
-        with _no_notebook():
-            build(pipeline, report, launch, live, record)
+        yield
     except InvalidArgument:
         raise
-    except ValueError as error:  # Beam's own check of a place; there is no data yet that it could show
+    except ValueError as error:  # there is no data yet that it could show
         raise refused(error) from None
 
 
@@ -274,45 +313,6 @@ def _no_notebook() -> Iterator[None]:
                 sys.modules["IPython"] = held
 
 
-@contextmanager
-def _charged(report: Report, request: Request | None, again: str) -> Iterator[None]:
-    if request is None or report.account is None:
-        yield
-    else:
-        with charge(
-            request,
-            report.account.books,
-            resume=_how_to_resume(report, again),
-            check=lambda receipt: check_repeat(report, receipt),
-        ):
-            yield
-
-
-def _how_to_resume(report: Report, again: str) -> str:
-    """The message about the charge when a run has failed.
-
-    Args:
-        again: how to run the same report again, in the words of the caller's interface.
-    """
-    stays = "the charge stays, since an answer may have been drawn. "
-    if report.question.release.key.in_memory:
-        return f"{stays}Its key was random and is gone: give a key and an id, so that a failed run can be resumed"
-    return f"{stays}To resume at no cost, {again}, with the same key and input"
-
-
-def _ended(
-    report: Report, launch: Launch, live: RunState, job: PipelineResult | None, again: str, before: int | None
-) -> str:
-    """Stop a run that has ended early from publishing more; returns one or two sentences on what is published."""
-    if launch.remote:
-        return "nothing was started" if job is None else f"the job goes on in {launch.name}: look there, or cancel it"
-    live.close()
-    if job is not None:
-        with suppress(Exception):  # it may be over, or its server gone
-            job.cancel()
-    return what_is_published(report, again, before)
-
-
 def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     """The signal that caused an error, or None.
 
@@ -325,27 +325,14 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     return received_signal() if chain is None else chain
 
 
-def refusal_in(error: BaseException) -> InvalidArgument | None:
-    """The refusal that a runner has wrapped in an error of its own, or None. Runners pass on text only."""
+def told_by(error: BaseException) -> Told | None:
+    """The refusal that an error is, or that a runner has passed on from a worker in an error of its own; or None."""
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, InvalidArgument):
-            said, wrapped, _ = str(chain).partition(" [while running ")
-            return refused(said) if wrapped else chain
+        if isinstance(chain, InvalidArgument | IncompleteDataError):
+            return chain
         chain = chain.__cause__ or chain.__context__
-    return refusal_told(str(error))
-
-
-def _is_final(refusal: InvalidArgument) -> bool:
-    """Whether nothing can be put right for a refusal under the same id."""
-    said = str(refusal)
-    return said.endswith(ANOTHER_RELEASE) and not said.endswith(f"or {ANOTHER_RELEASE}")
-
-
-def loss_in(error: BaseException) -> IncompleteDataError | None:
-    """The loss of counts that a runner has wrapped in an error of its own, or None."""
-    match = _LOSS.search(f"{type(error).__name__}: {error}")
-    return IncompleteDataError(match.group(1)) if match else None
+    return told_in(str(error))
 
 
 def _local_places(report: Report) -> Iterator[tuple[str, str]]:

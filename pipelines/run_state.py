@@ -12,6 +12,7 @@ from typing import Any
 import apache_beam as beam
 
 from private_topk.transforms.assign_windows import window_named
+from private_topk.transforms.errors import crosses
 
 _RUNS: dict[str, RunState] = {}
 """Every run of this process by its name, by which pickled objects of a pipeline look it up. Ended runs stay, so that a
@@ -95,6 +96,7 @@ class RecordPublished(beam.PTransform):
         return written | beam.ParDo(self._fn).with_output_types(str)
 
 
+@crosses
 class _RecordDoFn(beam.DoFn):
     def __init__(self, run: RunState) -> None:
         self._run = run

@@ -39,7 +39,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer
 from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
-from private_topk.transforms.errors import InvalidArgument, refusal_told, verbatim
+from private_topk.transforms.errors import InvalidArgument, Told, told_in, verbatim
 
 FLINK_VERSION = "1.19"
 """The mini cluster's default version: the one that the tests run on."""
@@ -463,7 +463,7 @@ class JobManager:
                 return False
         return bool(tasks)
 
-    def failures(self, job: str) -> list[tuple[int, str, InvalidArgument | None]]:
+    def failures(self, job: str) -> list[tuple[int, str, Told | None]]:
         """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, kind and refusal.
 
         Flink remembers sixteen of them. Their texts may hold data, except refusals, so they are left out.
@@ -473,7 +473,7 @@ class JobManager:
             (
                 int(each.get("timestamp", 0)),
                 str(each.get("exceptionName", "")).rpartition(".")[2],
-                refusal_told(str(each.get("stacktrace", ""))),
+                told_in(str(each.get("stacktrace", ""))),
             )
             for each in reversed(history)
         ]
@@ -527,7 +527,7 @@ class Watch(threading.Thread):
         self._since: dict[str, float] = {}
         self._stopping = ""
         self._said: set[str] = set()
-        self.refusal: InvalidArgument | None = None
+        self.refusal: Told | None = None
 
     def run(self) -> None:
         state = ""

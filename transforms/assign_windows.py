@@ -45,7 +45,7 @@ from private_topk.transforms.completeness import (
     with_checksum,
 )
 from private_topk.transforms.counters import DroppedRows
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, crosses
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.rows import late_moment
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
@@ -116,6 +116,7 @@ class DropLateBlocks(beam.PTransform):
         )
 
 
+@crosses
 class _TurnsDoFn(beam.DoFn):
     """Each block under one of a few keys, which do not matter: they share the work out."""
 
@@ -127,6 +128,7 @@ class _TurnsDoFn(beam.DoFn):
         yield self._next, block
 
 
+@crosses
 class _PassDoFn(beam.DoFn):
     """Passes elements on; that it has a state, though it never uses it, makes the runner drop what is late."""
 
@@ -173,6 +175,7 @@ def _declared(_: bytes, period: Period | None) -> Iterator[Any]:
         yield from (TimestampedValue(0, last_moment(period, number)) for number in range(len(period)))
 
 
+@crosses
 class _HoldDoFn(beam.DoFn):
     def __init__(self, period: Period | None) -> None:
         self._period = period
@@ -186,6 +189,7 @@ class _HoldDoFn(beam.DoFn):
             yield WindowedValue(element, Timestamp(micros=microseconds(end) - 2 * _TICK), (window,))
 
 
+@crosses
 class _ActiveDoFn(beam.DoFn):
     def start_bundle(self) -> None:
         self._windows: set[Any] = set()
@@ -198,6 +202,7 @@ class _ActiveDoFn(beam.DoFn):
             yield WindowedValue(0, late_moment(window), (window,))
 
 
+@crosses
 class _NumberDoFn(beam.DoFn):
     def __init__(self, period: Period) -> None:
         self._period = period
@@ -225,6 +230,7 @@ class _NumberDoFn(beam.DoFn):
             yield with_checksum(table, checksum)
 
 
+@crosses
 class SplitDoFn(beam.DoFn):
     """Rows between two neighbouring edges of windows share all of their windows: one block in several."""
 

@@ -19,6 +19,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder
@@ -151,6 +152,7 @@ def _tables(elements: Iterable[Counted], receipts: list[Receipt]) -> Iterator[pa
             receipts.append(element)
 
 
+@crosses
 class _PreCombineDoFn(beam.DoFn):
     """Adds up a bundle's counts of each item shard, over all user shards, into one table or a few. Where the sum has
     over 2**17 counts, tables go on as they came. Memory: two million counts.
@@ -185,6 +187,7 @@ class _PreCombineDoFn(beam.DoFn):
                 yield from ((key, counted) for counted in elements if isinstance(counted, PartialCounts))
 
 
+@crosses
 class _CombineDoFn(beam.DoFn):
     def __init__(self, combiner: Combiner, shuffle: str | None = None) -> None:
         self._combiner, self._shuffle = combiner, shuffle

@@ -31,6 +31,7 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from private_topk.transforms.columnar import Codes, Words, make_block, mix
+from private_topk.transforms.errors import IncompleteDataError
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
@@ -39,13 +40,6 @@ from private_topk.transforms.windows.period import TimeSlices
 _MASK = (1 << 63) - 1
 _NO_TEXTS = pa.array([], pa.string())
 _OF_USER_SHARDS, _OF_READERS = 0, 1
-
-
-class IncompleteDataError(RuntimeError):
-    """Rows or counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
-
-    shows_no_data = True
-    """Its text may be shown to whoever runs the job."""
 
 
 def incomplete(what: str) -> IncompleteDataError:

@@ -15,6 +15,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.counters import DroppedRows, Mark
+from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
@@ -139,6 +140,7 @@ class _Stateful(beam.PTransform):
 _GATHERINGS = {"grouped": _Grouped, "by reference": _ByReference, "stateful": _Stateful}
 
 
+@crosses
 class _CountDoFn(ThreadPoolDoFn):
     def __init__(self, counter: ShardCounter, cores: int = 1, shuffle: str | None = None) -> None:
         super().__init__(cores)
@@ -164,6 +166,7 @@ def _marked(counts: Iterable[KeyedCounts], any_left: Mark) -> Iterator[KeyedCoun
         yield key, counted
 
 
+@crosses
 class CountOnArrivalDoFn(beam.DoFn):
     """(user shard, rows) to partial counts and their receipts, once per shard and window, when the watermark passes
     its end. An empty table of rows is enough for that.

@@ -1,13 +1,20 @@
-"""The error of every argument, option and field that breaks a rule, and how values and near names show in it."""
+"""The errors that say what is wrong without a word of data, and how they come from a worker to the launcher as values.
+
+How what was given and near names show in them stands here too.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any
+from functools import wraps
+from inspect import isgeneratorfunction
+from typing import Any, TypeVar
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -23,10 +30,14 @@ class InvalidArgument(ValueError):
         rule: goes on from the name: "must be positive, got -1". Names of other fields stand in braces.
             What was given goes through `verbatim`, since it may hold braces of its own.
         remedy: what to do, where the rule does not say so itself.
+        final: nothing that is put right lets the same release be finished (`of_another_release`).
     """
 
-    def __init__(self, field: str, rule: str, remedy: str = "") -> None:
-        self.field, self.rule, self.remedy = field, rule, remedy
+    status = 2
+    """The exit status of a command that it ends, if nothing was charged or started before."""
+
+    def __init__(self, field: str, rule: str, remedy: str = "", final: bool = False) -> None:
+        self.field, self.rule, self.remedy, self.final = field, rule, remedy, final
         super().__init__(self.shown())
 
     def shown(self, name: Callable[[str], str] = str) -> str:
@@ -41,15 +52,27 @@ class InvalidArgument(ValueError):
             _OTHER.sub(lambda match: f"{{{name(match[1])}}}" if match[1] else match[0], text)
             for text in (self.rule, self.remedy)
         )
-        return type(self)(name(self.field), rule, remedy)
+        return type(self)(name(self.field), rule, remedy, self.final)
 
     def fields(self) -> list[str]:
         """Every field that is meant, the one that breaks the rule first."""
         others = [match[1] for match in _OTHER.finditer(self.rule + self.remedy) if match[1]]
         return [self.field, *others] if self.field else others
 
-    def __reduce__(self) -> tuple[type[InvalidArgument], tuple[str, str, str]]:
-        return type(self), (self.field, self.rule, self.remedy)
+    def __reduce__(self) -> tuple[type[InvalidArgument], tuple[str, str, str, bool]]:
+        return type(self), (self.field, self.rule, self.remedy, self.final)
+
+
+class InputNotReady(InvalidArgument):
+    """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
+
+    status = 3
+
+
+class IncompleteDataError(RuntimeError):
+    """Rows or counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
+
+    status = 1
 
 
 ANOTHER_RELEASE = "take another release id, which costs"
@@ -58,8 +81,78 @@ is called where the run was started.
 """
 
 
-class InputNotReady(InvalidArgument):
-    """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
+def of_another_release(field: str, rule: str, remedy: str = "") -> InvalidArgument:
+    """A refusal after which the same release cannot be finished: only another one answers, at its own cost.
+
+    Args:
+        remedy: what else to do, so that the other release does not end in the same way.
+    """
+    return InvalidArgument(field, rule, f"{remedy}, and {ANOTHER_RELEASE}" if remedy else ANOTHER_RELEASE, True)
+
+
+Told = InvalidArgument | IncompleteDataError
+"""The errors whose text may be shown to whoever runs the job."""
+
+_TOLD = (InvalidArgument, IncompleteDataError)
+_KINDS: dict[str, type[Told]] = {kind.__name__: kind for kind in (*_TOLD, InputNotReady)}
+_VALUE = re.compile(r"private-topk-refusal:([\w-]+=*)")
+_METHODS = ("setup", "start_bundle", "process", "finish_bundle")
+_Class = TypeVar("_Class", bound=type)
+
+
+class WorkerRefusal(RuntimeError):
+    """A refusal on its way from a worker to the launcher.
+
+    Runners pass on nothing but the text of an error's traceback, so a note on it holds the refusal as a value, which
+    `told_in` decodes: no sentence is parsed.
+    """
+
+
+def crosses(cls: _Class) -> _Class:
+    """A DoFn whose refusals reach the launcher as values, whatever a runner makes of errors."""
+    for name in _METHODS:
+        if name in vars(cls):
+            setattr(cls, name, _crossing(vars(cls)[name]))
+    return cls
+
+
+def _crossing(method: Callable[..., Any]) -> Callable[..., Any]:
+    if isgeneratorfunction(method):
+
+        @wraps(method)
+        def generating(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of any method
+            try:
+                yield from method(*args, **kwargs)
+            except _TOLD as error:
+                raise _on_its_way(error) from error
+
+        return generating
+
+    @wraps(method)
+    def calling(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        try:
+            return method(*args, **kwargs)
+        except _TOLD as error:
+            raise _on_its_way(error) from error
+
+    return calling
+
+
+def _on_its_way(error: Told) -> WorkerRefusal:
+    args = error.__reduce__()[1]
+    value = json.dumps([type(error).__name__, *args]).encode()
+    crossing = WorkerRefusal(str(error))
+    crossing.add_note(f"private-topk-refusal:{base64.urlsafe_b64encode(value).decode()}")
+    return crossing
+
+
+def told_in(text: str) -> Told | None:
+    """The refusal of a worker in the text of an error that a runner has passed on, or None."""
+    for value in _VALUE.findall(text):
+        with suppress(ValueError, KeyError, TypeError):  # a runner may have cut its text short
+            kind, *args = json.loads(base64.urlsafe_b64decode(value))
+            return _KINDS[kind](*args)
+    return None
 
 
 def install_extra(name: str) -> str:
@@ -88,15 +181,6 @@ def literal(text: str) -> str:
 def refused(sentence: object) -> InvalidArgument:
     """A refusal of no one field, such as of a broken file: the sentence, shown as it is."""
     return InvalidArgument("", verbatim(sentence))
-
-
-_TOLD = re.compile(r"(?:^|\n)(?:[\w.]*\.)?InvalidArgument: (.+?)(?: \[while running [^\n]*)?(?:\n|$)")
-
-
-def refusal_told(text: str) -> InvalidArgument | None:
-    """The refusal of a worker in the text that a runner makes of it, or None."""
-    match = _TOLD.search(text)
-    return refused(match.group(1)) if match else None
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type

@@ -21,6 +21,7 @@ from private_topk.transforms.completeness import checksum_in, receipt_in, shares
 from private_topk.transforms.counters import DroppedRows
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import ElementSchema
+from private_topk.transforms.errors import crosses
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
@@ -87,6 +88,7 @@ class MakeBlocks(beam.PTransform):
         return _GatherDoFn(self._with_times, self._schema)
 
 
+@crosses
 class _GatherDoFn(beam.DoFn):
     def __init__(self, with_times: bool, schema: ElementSchema) -> None:
         self._dropped = {reason: DroppedRows(reason) for reason in ("null", "unreadable")}
@@ -251,6 +253,7 @@ class _Encoded(NamedTuple):
     rows: pa.RecordBatch
 
 
+@crosses
 class _ShardDoFn(ThreadPoolDoFn):
     def __init__(
         self,

@@ -33,7 +33,7 @@ from private_topk.transforms.completeness import (
 )
 from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import crosses, of_another_release
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import digest_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
@@ -84,6 +84,7 @@ def _nothing(_: int, groups: int) -> Iterator[KeyedCounts]:
     yield from ((group, NOTHING) for group in range(groups))
 
 
+@crosses
 class _SelectDoFn(beam.DoFn):
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None) -> None:
         self._spec, self._release, self._plan, self._period = spec, release, plan, period
@@ -146,7 +147,7 @@ def _rows_of_windows(table: pa.RecordBatch, windows: range) -> Codes:
 def _parts(held: Codes, windows: range) -> Iterator[range]:
     """The windows, as many that follow each other at a time as hold `MAX_HELD` items together."""
     if held.max() > MAX_HELD:
-        raise InvalidArgument(
+        raise of_another_release(
             "",
             f"more than {MAX_HELD:,} different items are held in a window, or in a group of rows of it: "
             "one worker holds the counts of no more",

@@ -15,6 +15,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.completeness import incomplete
+from private_topk.transforms.errors import crosses
 
 
 class InProcessShuffle:
@@ -70,6 +71,7 @@ class PutIn(beam.PTransform):
         return elements | beam.ParDo(_PutInDoFn(self._shuffle)).with_output_types(tuple[int, int])
 
 
+@crosses
 class _PutInDoFn(beam.DoFn):
     def __init__(self, shuffle: str) -> None:
         self._shuffle = shuffle
@@ -85,6 +87,7 @@ class _PutInDoFn(beam.DoFn):
             yield GlobalWindows.windowed_value((key, _LIVE[self._shuffle].put(elements)))
 
 
+@crosses
 class ThreadPoolDoFn(beam.DoFn):
     """A DoFn that runs `work` on up to `cores` elements at a time, and `emit` of the results, in order, on the
     thread that Beam calls it on.

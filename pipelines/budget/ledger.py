@@ -28,6 +28,7 @@ from private_topk.pipelines.budget.accounting import (
 )
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.windows import Windows
+from private_topk.pipelines.differences import differences, told
 from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import utc_text
@@ -280,7 +281,7 @@ def charge(
         request: what is asked of which rows, and what it costs.
         ledger: the ledger, or its database's URL.
         tell: takes one line for the operator.
-        resume: what the operator is told if the block fails.
+        resume: what the operator is told if the block fails; nothing if it is empty.
         check: raises InvalidArgument where the block must not run again, by the receipt of an earlier charge. A new
             charge stays.
 
@@ -302,7 +303,8 @@ def charge(
         yield receipt
     except BaseException:  # an interrupt too: an answer may be out
         _note(books, receipt, "failed", tell)
-        tell(resume)
+        if resume:
+            tell(resume)
         raise
     _note(books, receipt, "released", tell)
 
@@ -332,6 +334,8 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
             raise _other_input(request, earlier)
+        if earlier.question != asked.question:
+            raise _other_question(asked, earlier)
         if asked.repeats(earlier):
             return ChargeReceipt(earlier.id, earlier.outcome, earlier.charged)
     books = connection.books(request.dataset)
@@ -412,6 +416,15 @@ def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
         "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs. Rows in "
         "another order are other input too: bring them back as they were, and it costs nothing",
     )
+
+
+def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:
+    was, now = json.loads(earlier.question), json.loads(asked.question)
+    # What is published follows from the parameters; what else was asked is named where they are the same.
+    differing = differences(was, now, but=("asked",)) or differences(was, now)
+    rule = f"{asked.release_id} was charged on {earlier.charged} with {told(differing)}"
+    remedy = "ask the same again, which costs nothing, or take another {release_id}, which costs"
+    return InvalidArgument("release_id", verbatim(rule), remedy)
 
 
 def _check_rows(asked: Entry, charges: list[Entry]) -> None:

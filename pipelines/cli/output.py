@@ -26,11 +26,11 @@ from private_topk.pipelines.process import (
     received_signal,
     reset_signal_handlers,
 )
-from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable
+from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, printable
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import utc_text
 
-DONE, FAILED, BAD_INPUT, NOT_YET = 0, 1, 2, 3
+DONE, FAILED, NOT_YET = 0, 1, 3
 _OF_A_SIGNAL = 128
 
 
@@ -76,7 +76,7 @@ def report_error(error: BaseException, about: str = "private-topk: ") -> int:
 def _print_error(error: BaseException, about: str, stream: TextIO) -> int:
     if isinstance(error, InvalidArgument):
         print(f"{about}{error.shown(flag)}", file=stream)
-        return NOT_YET if isinstance(error, InputNotReady) else BAD_INPUT
+        return error.status
     if isinstance(error, KeyboardInterrupt):
         name, number = (
             ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
@@ -89,7 +89,7 @@ def _print_error(error: BaseException, about: str, stream: TextIO) -> int:
     if cause is None:
         print(f"{about}{state}", file=stream)
         return FAILED
-    if isinstance(cause, InvalidArgument) or getattr(cause, "shows_no_data", False):
+    if isinstance(cause, InvalidArgument | IncompleteDataError):
         why = (cause.shown(flag) if isinstance(cause, InvalidArgument) else str(cause)).rstrip(".")
         print(f"{about}failed: {why}. {state[:1].upper()}{state[1:]}", file=stream)
         return FAILED

@@ -120,8 +120,8 @@ def _books(report: PublishedReport, url: str) -> str:
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     """The report with its items by their titles; what has none, or one that others have too, keeps its own name."""
+    from private_topk.pipelines.release.formats import columns_in, label_in
     from private_topk.pipelines.show.published import with_item
-    from private_topk.pipelines.sinks.formats import columns_in, label_in
     from private_topk.pipelines.sources.domain import read_titles
 
     names = columns_in(report.rows[0])[1] if report.rows else ("item",)
@@ -147,7 +147,7 @@ def _of_group(report: PublishedReport, group: str) -> PublishedReport:
 
 def _read(ranking: str) -> list[str]:
     """The files of a ranking, or all files of a folder."""
-    from private_topk.pipelines.release.store import manifest_path
+    from private_topk.pipelines.release.place import manifest_path
 
     if os.path.isdir(ranking):
         return [os.path.join(folder, name) for folder, _, names in os.walk(ranking) for name in names]
@@ -210,7 +210,7 @@ def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
 
 
 def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
-    from private_topk.pipelines.release.store import manifest_path
+    from private_topk.pipelines.release.place import manifest_path
     from private_topk.pipelines.show.published import table
     from private_topk.pipelines.show.words import why_short
 

@@ -544,8 +544,8 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
             others.
     """
 
-    from private_topk.pipelines.release.store import manifest_path, pair_at  # loads Beam
-    from private_topk.pipelines.sinks.formats import format_of, group_of
+    from private_topk.pipelines.release.formats import format_of, group_of
+    from private_topk.pipelines.release.place import manifest_path, pair_at  # loads Beam
 
     with _about(path):
         place = as_path(path, "like")

@@ -20,6 +20,7 @@ from private_topk.pipelines.release.manifest import (
     ListedItems,
     Manifest,
     Privacy,
+    Publication,
     RankedGroups,
     Share,
     Weights,
@@ -40,20 +41,21 @@ _Record = TypeVar("_Record")
 
 def manifest_of(
     question: Question,
-    runner: str,
     *,
     columns: Mapping[str, Names] | None = None,
     reading: Mapping[str, Any] | None = None,
     integer_items: bool = False,
     dataset: str | None = None,
+    corrects: tuple[Publication, ...] = (),
 ) -> Manifest:
-    """The manifest of a report as known before its job starts: without the key's id, which is read where the key is,
-    and without an answer.
+    """The manifest of a report as known before its job starts: without its runner, the key's id, which is read where
+    the key is, and an answer.
 
     Args:
         columns: the names of the columns that are read, by role; and `reading`, how, where that is not the default.
         integer_items: items are published as integers.
         dataset: whose budget is charged, where one is.
+        corrects: the earlier publications of the same windows that this one corrects.
     """
     top_k, release, period = question.top_k, question.release, question.period
     mechanism, counts = top_k.mechanism, top_k.publish_counts
@@ -90,7 +92,7 @@ def manifest_of(
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
         dataset=dataset,
         found=found or None,
-        runner=runner,
+        corrects=corrects,
         versions={"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     )
     return Manifest.decode(manifest.encode())  # equal to what a file gives back

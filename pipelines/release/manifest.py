@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.differences import Differences, differences, told
 from private_topk.transforms.composite import Label, Names, published
 from private_topk.transforms.release import Ranking
 
@@ -144,6 +145,14 @@ class Window(Record, frozen=True, kw_only=True):
     noise_95: int | float | None = None
 
 
+class Publication(Record, frozen=True, kw_only=True):
+    """A ranking of the same windows that was published before, and what each of them has cost a user."""
+
+    report: str
+    epsilon: Annotated[float, Meta(gt=0)]
+    delta: Annotated[float, Meta(ge=0)]
+
+
 class SeriesFacts(Record, frozen=True, kw_only=True):
     """What all releases have in common that are shown as one series."""
 
@@ -194,6 +203,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     time_zone: str | None = None
     dataset: str | None = None
     found: tuple[str, ...] | None = None
+    corrects: tuple[Publication, ...] = ()
     runner: str | None = None
     versions: dict[str, str] | None = None
     released: str | None = None
@@ -250,6 +260,11 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         """Whether a ranking file is the one that this is the manifest of."""
         return self.ranking_sha256 == hashlib.sha256(ranking).hexdigest()
 
+    @property
+    def budget_of_a_window(self) -> Budget | None:
+        """What each window has cost a user by itself; None where nothing is promised."""
+        return self.privacy and (self.privacy.share_of_a_window or self.privacy)
+
     def bounds(self) -> set[tuple[datetime | None, datetime | None]]:
         return {(window.start, window.end) for window in self.windows}
 
@@ -257,12 +272,11 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(Manifest)
 
 
-def first_difference(
-    one: SeriesFacts, other: SeriesFacts, of: type[SeriesFacts], but: Collection[str] = ()
-) -> str | None:
-    """The first field of a kind of facts, but for some, by which two manifests differ; None where they are the same."""
-    names = (field.name for field in msgspec.structs.fields(of) if field.name not in but)
-    return next((name for name in names if getattr(one, name) != getattr(other, name)), None)
+def question_difference(was: Manifest, now: Manifest, of: type[SeriesFacts], but: Collection[str] = ()) -> Differences:
+    """The settings by which two manifests differ in a kind of facts."""
+    names = [field.name for field in msgspec.structs.fields(of) if field.name not in but]
+    one, other = ({name: facts.get(name) for name in names} for facts in (was.to_json(), now.to_json()))
+    return differences(one, other)
 
 
 def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
@@ -270,18 +284,7 @@ def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
     return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))
 
 
-def series_difference(one: Manifest, other: Manifest) -> tuple[str, str] | None:
-    """The first setting in which two manifests are of different series, as each has it; None if they are of one."""
-    name = first_difference(one, other, SeriesFacts)
-    if name is None:
-        return None
-    facts = one.to_json().get(name), other.to_json().get(name)
-    return _told(name, *facts), _told(name, *reversed(facts))
-
-
-def _told(name: str, value: Any, other: Any) -> str:  # noqa: ANN401 - JSON
-    """The first setting, within what a fact consists of, in which another differs."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        name = next(key for key in {**value, **other} if value.get(key) != other.get(key))
-        return _told(name, value.get(name), other.get(name))
-    return f"{name} {value}" if value is not None else f"no {name}"
+def series_difference(one: Manifest, other: Manifest) -> str | None:
+    """In what a manifest is of another series than an earlier one, in words; None if they are of one."""
+    differing = question_difference(one, other, SeriesFacts)
+    return told(differing) if differing else None

@@ -19,6 +19,8 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, litera
 from private_topk.transforms.windows.calendar import UNITS
 
 REMEMBER = "domain.remember"
+_NOT_FIELDS = {"period_to": "window.first", "release_id": "release id (--correction)", "correction": "--correction"}
+"""How a refusal is told that is of none of the fields of a file."""
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -146,11 +148,12 @@ class Scheduled:
 
     def refused(self, error: InvalidArgument, otherwise: str = "") -> InvalidArgument:
         """A refusal at the line of the field that it is about, with the field's name in the file."""
-        names = {option.name: name for name, option in self.fields.items()} | {"period_to": "window.first"}
+        names = {option.name: name for name, option in self.fields.items()} | _NOT_FIELDS
         meant = [names[field] for field in error.fields() if field in names]
         place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
-        return type(error)("", where + literal(error.shown(lambda field: names.get(field, field))))
+        shown = literal(error.shown(lambda field: names.get(field, field)))
+        return type(error)("", where + shown, final=error.final)
 
 
 def read_report(path: str) -> Scheduled:

@@ -10,11 +10,10 @@ from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.stated import number
 
 
 def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
-    """Whether a period that was charged before would be charged again, and whether the periods left still fit.
+    """Whether the periods left still fit into the budget after this one.
 
     Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
     would.
@@ -28,13 +27,6 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     ledger, cost = account.books, cost_of(question.top_k)
     earlier = ledger.find(question.release.id, question.release.key.key_id())
     costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
-    if earlier and costs:
-        yield (
-            "again",
-            f"{question.release.id} was charged on {earlier[0].charged} for another question: this one "
-            f"costs epsilon {number(cost.epsilon)} too, and makes a second ranking of that period",
-            True,
-        )
     books = ledger.read(account.dataset)
     names = {entry.release_id.partition(CORRECTION)[0] for entry in books.charges}
     known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}

@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from private_topk.pipelines.files import names_in
 from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.scheduled.file import OF_SCHEDULE, REMEMBER, Scheduled
 from private_topk.pipelines.scheduled.schedule import Schedule
@@ -15,7 +16,11 @@ from private_topk.transforms.windows import WindowBounds
 CORRECTION = "/correction-"
 """The part of a release id between the period and the name of a correction."""
 
+OF_A_CORRECTION = ".correction-"
+"""The part of a file's name between that of what is corrected and the name of the correction."""
+
 _STREAMS = ("kafka://", "pubsub://")
+_APPENDED = (*_STREAMS, "bigquery://")
 
 
 class Periods:
@@ -25,7 +30,7 @@ class Periods:
     twice, or resuming after a crash, publishes the identical ranking and is charged once.
 
     Args:
-        correction: distinguishes a corrected report from the one it replaces: a release of its own, which costs.
+        correction: the name of a corrected report: a release of its own, in a place of its own, which costs.
     """
 
     def __init__(self, file: Scheduled, correction: str | None = None) -> None:
@@ -86,7 +91,10 @@ class Periods:
         if earlier := self.remembers(number):
             published = (self._value("sink.output", period) for period in earlier)
             options["found"] = (*options.get("found", ()), *published)
-        options |= {"overwrite": True, **({"parameters": parameters} if parameters else {})}
+        if self._correction is not None:
+            options["output"] = corrected_place(options["output"], self._correction)
+        if parameters:
+            options["parameters"] = parameters
         if options.get("privacy_unit") != "user":
             options.pop("horizon", None)
         return options
@@ -127,6 +135,29 @@ class Periods:
 
     def _at_home(self, path: str) -> str:
         return path if "://" in path else os.path.join(self._file.folder, path)
+
+
+def corrected_place(output: str, correction: str) -> str:
+    """The place of a correction, beside what it corrects: week.correction-1.avro beside week.avro, and in a folder a
+    folder of its own. Messages and rows of a table are told apart by their release id.
+    """
+    if output.startswith(_APPENDED):
+        return output
+    stem, dot, ending = output.rpartition(".")
+    if dot and "/" not in ending:
+        return f"{stem}{OF_A_CORRECTION}{correction}.{ending}"
+    return f"{output.rstrip('/')}/{OF_A_CORRECTION[1:]}{correction}/"
+
+
+def corrections_beside(output: str) -> list[str]:
+    """The names of the corrections that lie beside a place."""
+    if output.startswith(_APPENDED):
+        return []
+    before, _, after = corrected_place(output, "\0").partition("\0")
+    folder, slash, start = before.rpartition("/")
+    after = after.removesuffix("/")
+    names = (name for name in names_in(folder + slash or ".") if name.startswith(start) and name.endswith(after))
+    return sorted(name.removeprefix(start).removesuffix(after) for name in names)
 
 
 def now() -> datetime:

@@ -16,18 +16,18 @@ from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.manifest import series_difference
-from private_topk.pipelines.release.progress import ExistingOutput, existing_outputs
-from private_topk.pipelines.release.store import pair_at
+from private_topk.pipelines.release.formats import format_of
+from private_topk.pipelines.release.manifest import Publication, series_difference
+from private_topk.pipelines.release.place import Lying, pair_at
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
-from private_topk.pipelines.run import Done, check_words, launch_of, planned_manifest, reach_files, run
+from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.future_charges import future_charges
-from private_topk.pipelines.scheduled.periods import CORRECTION, Periods
-from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside
 from private_topk.pipelines.sources.lists import stand_ins
 from private_topk.runners import Launch, UnknownArgument
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
 
@@ -88,9 +88,8 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
-            for text in self._series_change(report, launch, number):
-                with level("warning"):
-                    print(f"{self.name}, {self.words(number)}: {text}", file=sys.stderr, flush=True)
+            for text in self._series_change(report, number):
+                self._tell(number, text)
             for _, text, warns in future_charges(self, report, number):
                 if warns:
                     tell_operator(text)
@@ -108,7 +107,7 @@ class ScheduledReport(Periods):
 
         def more() -> Iterator[Fact]:
             yield "recall", self._forewarn(report, number)
-            yield from (("series", text) for text in self._series_change(report, launch, number))
+            yield from (("series", text) for text in self._series_change(report, number))
             yield from (fact[:2] for fact in future_charges(self, report, number))
 
         with self._pointing():
@@ -163,7 +162,8 @@ class ScheduledReport(Periods):
                         f"publish the period {self.words(earlier)} first",
                     )
             report = report_of(options, watch=self.watches, account=self.account)
-            report = replace(report, kept=(*report.kept, self._file.document.path))
+            kept = (*report.kept, self._file.document.path)
+            report = replace(report, kept=kept, corrects=self._corrected(number))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
@@ -177,17 +177,16 @@ class ScheduledReport(Periods):
             self._known = forewarn(report.question, self.options(number), before, who, series=True)
         return self._known
 
-    def _series_change(self, report: Report, launch: Launch, number: int) -> Iterator[str]:
+    def _series_change(self, report: Report, number: int) -> Iterator[str]:
         """In what the last published period, of a few before this one, is of another series, if it is."""
         nearby = range(number - 1, max(number - 1 - _NEARBY, -1), -1)
         before = (file for earlier in nearby for file in self._files(earlier)[:1])  # one of a folder tells of all
         last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
-        differing = None if last is None else series_difference(last, planned_manifest(report, launch))
+        differing = None if last is None else series_difference(last, report.manifest)
         if last is not None and differing is not None:
-            had, has = map(verbatim, differing)
             yield (
-                f"{last.report} was published with {had} and this period would be with {has}: `show` makes no "
-                "series of them. Give a changed report another name and folder"
+                f"{last.report} was published with {differing}, so `show` makes no series of it and this period. Give "
+                "a changed report another name and folder"
             )
 
     def _files(self, number: int) -> list[str]:
@@ -197,43 +196,62 @@ class ScheduledReport(Periods):
     def published(self, number: int) -> bool:
         """Whether a period's output exists, complete, and is recorded in the ledger if there is one.
 
-        Without a correction, a period also counts as published if one of its corrections is.
+        A ranking whose manifest alone is lost counts as published, and is told: drawn again it might be another one.
 
         Raises:
-            InvalidArgument: another release, or an incomplete correction, is in its place; or that cannot be
-                determined.
+            InvalidArgument: another release is in its place; or that cannot be determined.
         """
         options, name = self.options(number), self.release_id(number)
         with self._pointing():
             self._check_known(options)
-            existing = existing_outputs(sink_for(options, watch=self.watches), period_of(options))
-            if existing is None:
-                return self._noted(options, name)
-            self._check_own(filter(None, existing), number)
-            corrections = {place.release for place in existing if place is not None} - {self.release_id(number, None)}
-            if self._correction is None and corrections:
-                name = min(corrections)
-            complete = all(place is not None and place.release == name and place.windows for place in existing)
-            if complete and self._noted(options, name):
-                return True
-            if name != self.release_id(number):
-                raise InvalidArgument(
-                    "output",
-                    f"{verbatim(options['output'])} has {verbatim(name)}, which is not complete",
-                    "publish that correction again, which costs nothing more",
-                )
-            return False
+            found = sink_for(options, watch=self.watches).lying(period_of(options), name)
+            if found is None:
+                return self._noted(name, {ReleaseKey.parse(options["release_key"]).key_id()})
+            for each in found:
+                if each.why is not None:
+                    rule = f"{verbatim(each.path)} exists and is kept, since it is not {verbatim(name)}"
+                    raise InvalidArgument("output", rule, "move it, or change {output}")
+            if not all(each.windows or each.lost_manifest for each in found):
+                return False
+            for each in found:
+                if each.lost_manifest:
+                    self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
+            return self._noted(name, {each.pair.manifest.key_id for each in found if each.pair.manifest is not None})
 
-    def _check_own(self, existing: Iterable[ExistingOutput], number: int) -> None:
-        """Raise InvalidArgument unless the output at a period's place is its ranking, or a correction of it."""
-        base = self.release_id(number, None)
-        for place in existing:
-            if place.release != base and not place.release.startswith(f"{base}{CORRECTION}"):
-                raise InvalidArgument(
-                    "output",
-                    f"{verbatim(place.path)} exists and is kept, since it is not {verbatim(self.release_id(number))}",
-                    "move it, or change {output}",
-                )
+    def _tell(self, number: int, text: str) -> None:
+        with level("warning"):
+            print(f"{self.name}, {self.words(number)}: {printable(text)}", file=sys.stderr, flush=True)
+
+    def _corrected(self, number: int) -> tuple[Publication, ...]:
+        """What was published of a period before its correction, each with the cost of a window: by the manifests that
+        lie beside, and by the ledger where these are lost. Raises InvalidArgument if neither knows any.
+        """
+        if self._correction is None:
+            return ()
+        base, costs = self.release_id(number, None), dict[str, tuple[float, float]]()
+        for charge in [] if self.account is None else self.account.books.read(self.account.dataset).charges:
+            if charge.release_id.partition(CORRECTION)[0] == base:
+                costs[charge.release_id] = stated(charge.cost.epsilon), stated(charge.cost.delta)
+        for place in self._places_of_publications(number):
+            budget = None if place.pair.manifest is None else place.pair.manifest.budget_of_a_window
+            if budget is not None and place.of == "this release":
+                costs[place.release] = budget.epsilon, budget.delta
+        costs.pop(self.release_id(number), None)
+        if not costs:
+            rule = f"{{correction}} corrects {verbatim(base)}, and nothing tells that it was published"
+            raise InvalidArgument("", rule, "publish that period first, or bring its manifest back from a copy")
+        return tuple(Publication(report=name, epsilon=e, delta=d) for name, (e, d) in sorted(costs.items()))
+
+    def _places_of_publications(self, number: int) -> list[Lying]:
+        """What lies at the places of a period's first publication and of all of its corrections."""
+        first = Periods(self._file)
+        period, base = period_of(first.options(number)), first.uri(number)
+        made = [first, *(Periods(self._file, name) for name in corrections_beside(base))]
+        found: list[Lying] = []
+        for periods in made:
+            sink = sink_for(periods.options(number), watch=self.watches)
+            found += sink.lying(period, periods.release_id(number)) or []
+        return found
 
     def _check_known(self, options: Options) -> None:
         """Raise InvalidArgument unless it can be determined later what has been published."""
@@ -245,12 +263,12 @@ class ScheduledReport(Periods):
                 "so a ledger has to know it",
             )
 
-    def _noted(self, options: Options, name: str) -> bool:
-        """Whether the ledger, if there is one, has a finished release of this name."""
+    def _noted(self, name: str, key_ids: Iterable[str | None]) -> bool:
+        """Whether the ledger, if there is one, has a finished release of this name under each of some keys."""
         if self.account is None:
             return True
-        key_id = ReleaseKey.parse(options["release_key"]).key_id()
-        return any(entry.outcome == "released" for entry in self.account.books.find(name, key_id))
+        books = self.account.books
+        return all(any(entry.outcome == "released" for entry in books.find(name, str(key))) for key in key_ids)
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

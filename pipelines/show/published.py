@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from private_topk.pipelines.release.formats import columns_in, group_of, label_in
 from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.pipelines.show import certainty, membership
-from private_topk.pipelines.sinks.formats import columns_in, group_of, label_in
 from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
 from private_topk.transforms.spec import TopK

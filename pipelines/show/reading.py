@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
+from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import Budget, Manifest, series_difference
-from private_topk.pipelines.release.store import manifest_path, pair_at
+from private_topk.pipelines.release.place import manifest_path, pair_at
 from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
@@ -64,8 +64,7 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
             first = first or (file, manifest)
             differing = series_difference(first[1], manifest)
             if differing is not None:
-                has, has_not = map(verbatim, differing)
-                rule = f"{verbatim(first[0])} has {has}, {verbatim(file)} has {has_not}"
+                rule = f"{verbatim(first[0])} and {verbatim(file)} are no series: {verbatim(differing)}"
                 raise InvalidArgument("", rule, "show them apart")
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:

@@ -11,12 +11,8 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sinks.files import by_window
-from private_topk.pipelines.sinks.formats import (
+from private_topk.pipelines.release.formats import (
     PLAIN,
     RANKING_FORMATS,
     RankingSchema,
@@ -24,9 +20,12 @@ from private_topk.pipelines.sinks.formats import (
     fields_of,
     ranking_rows,
 )
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.run_state import RunState
+from private_topk.pipelines.sinks.files import EveryWindow, by_window
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period
 
@@ -69,22 +68,23 @@ class ToBigQuery(Sink):
                     rule = f"{verbatim(self.uri)} has items of type {kinds[0]}, and these are of type {kinds[1]}"
                     raise InvalidArgument("output", rule, "give another table")
 
-    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
-        return _WriteBigQuery(table_of(self.uri, "output"), release.id, RankingSchema.of(manifest), live)
+    def write(
+        self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
+        schema = RankingSchema.of(manifest)
+        return _WriteBigQuery(_LoadDoFn(table_of(self.uri, "output"), release.id, schema, live), schema.grouped, period)
 
 
 class _WriteBigQuery(beam.PTransform):
     """One load job for all windows of a bounded input, and one for each window of a stream."""
 
-    def __init__(self, table: str, release_id: str, schema: RankingSchema, live: RunState | None) -> None:
+    def __init__(self, fn: _LoadDoFn, grouped: bool, period: Period | None) -> None:
         super().__init__()
-        self._fn, self._grouped = _LoadDoFn(table, release_id, schema, live), schema.grouped
+        self._fn, self._grouped, self._period = fn, grouped, period
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         if rankings.is_bounded:
-            rankings = rankings | "Out of the windows" >> beam.WindowInto(GlobalWindows())
-            groups = rankings | "One job" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
-            together = groups | "Await every window" >> beam.GroupByKey() | "Together" >> beam.Values()
+            together = rankings | EveryWindow(self._period)
         else:
             alone = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
             together = by_window(rankings) if self._grouped else alone
@@ -92,6 +92,7 @@ class _WriteBigQuery(beam.PTransform):
         return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
 
 
+@crosses
 class _LoadDoFn(beam.DoFn):
     def __init__(self, table: str, release_id: str, schema: RankingSchema, live: RunState | None) -> None:
         self._table, self._release_id, self._schema, self._live = table, release_id, schema, live

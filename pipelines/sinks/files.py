@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,14 @@ import msgspec
 from apache_beam.transforms.window import GlobalWindows
 
 from private_topk.pipelines.files import exists, is_local, match_any, names_in, open_file, refuse_replacing
+from private_topk.pipelines.release.formats import RANKING_FORMATS, RankingSchema, check_fields, format_of, ranking_rows
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.store import check_question, manifest_path, obstacle, publish
+from private_topk.pipelines.release.place import Bounds, Lying, manifest_path, what_lies
+from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, RankingSchema, check_fields, format_of, ranking_rows
-from private_topk.pipelines.sinks.sink import Sink
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.pipelines.sinks.sink import Sink, about_the_output
+from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
@@ -48,23 +49,26 @@ class ToFile(Sink):
             if is_local(path) and os.path.isdir(path):
                 raise InvalidArgument("output", f"{verbatim(path)} is a folder", "give another path")
         refuse_replacing([self.uri, manifest_path(self.uri)], inputs)
-        refusal = obstacle(self.uri, release, self.overwrite)
-        if refusal is not None:
-            raise refusal
+        self.check_place(period, release)
         if is_local(self.uri):
             _check_writable(self.uri)
         else:
             exists(self.uri)  # raises if its store cannot be reached
 
-    def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
-        check_question(self.uri, release, asked, _windows(period))
+    def lying(
+        self, period: Period | None, release_id: str, key_id: str | None = None, asked: Manifest | None = None
+    ) -> list[Lying]:
+        with about_the_output(self.uri):
+            return [what_lies(self.uri, release_id, key_id, asked, _bounds(period))]
 
     def check_columns(self, manifest: Manifest) -> None:
         if self.uri.lower().endswith(".avro"):
             check_fields(RankingSchema.of(manifest))
 
-    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
-        return _WriteFile(_PublishDoFn(self, manifest, release.key, live))
+    def write(
+        self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
+        return _WriteFile(_PublishDoFn(self, manifest, release.key, live), period)
 
     def path(self, rankings: Sequence[Ranking]) -> str:
         return self.uri
@@ -103,14 +107,7 @@ class ToFolder(Sink):
         return f".{self.format}"
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        try:
-            there = self._there()
-        except Exception as error:  # every file system raises its own kind
-            raise InvalidArgument("output", f"{verbatim(self.uri)} cannot be read: {type(error).__name__}") from None
-        for path in self.files(period) if there else []:
-            refusal = obstacle(path, release, self.overwrite) if {path, manifest_path(path)} & there else None
-            if refusal is not None:
-                raise refusal
+        self.check_place(period, release)
         folder = os.path.join(os.path.realpath(self.uri), "")
         inside = [path for path in inputs if os.path.realpath(path).startswith(folder)]
         if inside:
@@ -119,17 +116,25 @@ class ToFolder(Sink):
         if is_local(self.uri):
             _check_writable(self.files(period)[0])
 
-    def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
-        there = self._there()
-        for window, path in zip(_windows(period), self.files(period), strict=True):
-            if path in there:
-                check_question(path, release, asked, [window])
+    def lying(
+        self, period: Period | None, release_id: str, key_id: str | None = None, asked: Manifest | None = None
+    ) -> list[Lying]:
+        with about_the_output(self.uri):
+            there = {f"{self._root}/{name}" for name in names_in(self.uri)}
+            return [
+                what_lies(path, release_id, key_id, asked, [bounds])
+                if {path, manifest_path(path)} & there
+                else Lying(path, "nothing")
+                for bounds, path in zip(_bounds(period), self.files(period), strict=True)
+            ]
 
     def check_columns(self, manifest: Manifest) -> None:
         if self.format == "avro":
             check_fields(RankingSchema.of(manifest))
 
-    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
+    def write(
+        self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
         return _WriteWindows(_PublishDoFn(self, manifest, release.key, live), manifest.groups is not None)
 
     def files(self, period: Period | None) -> list[str]:
@@ -142,10 +147,6 @@ class ToFolder(Sink):
     @property
     def _root(self) -> str:
         return self.uri.rstrip("/")
-
-    def _there(self) -> set[str]:
-        """The paths of everything in the folder."""
-        return {f"{self._root}/{name}" for name in names_in(self.uri)}
 
     def input_record(self, release: Release) -> InputRecord:
         return InputRecord(self._root, release)
@@ -168,6 +169,10 @@ def _windows(period: Period | None) -> list[WindowBounds]:
     return [WindowBounds()] if period is None else list(period.windows())
 
 
+def _bounds(period: Period | None) -> list[Bounds]:
+    return [(window.start, window.end) for window in _windows(period)]
+
+
 def _check_writable(output: str) -> None:
     """Raise InvalidArgument unless a file can be made in the folder, or in the nearest one above that exists.
 
@@ -186,20 +191,44 @@ def _check_writable(output: str) -> None:
 
 
 class _WriteFile(beam.PTransform):
-    def __init__(self, fn: _PublishDoFn) -> None:
+    def __init__(self, fn: _PublishDoFn, period: Period | None) -> None:
         super().__init__()
-        self._fn = fn
+        self._fn, self._period = fn, period
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        # Ranking  ->  [Ranking]  ->  path
+        return rankings | EveryWindow(self._period) | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
+
+
+class EveryWindow(beam.PTransform):
+    """The rankings of all windows together, [Ranking]. Raises IncompleteDataError on the worker if a window is missing:
+    what a runner has lost whole, nobody else could notice.
+    """
+
+    def __init__(self, period: Period | None) -> None:
+        super().__init__()
+        self._fn = _EveryWindowDoFn(1 if period is None else len(period))
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
             rankings
             | "Out of the windows" >> beam.WindowInto(GlobalWindows())
-            | "One file" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
+            | "Together" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
             | "Await every window" >> beam.GroupByKey()
-            # [Ranking]  ->  path
-            | "Without the key" >> beam.MapTuple(lambda _, rankings: list(rankings))
-            | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
+            | "See that all are there" >> beam.ParDo(self._fn)
         )
+
+
+@crosses
+class _EveryWindowDoFn(beam.DoFn):
+    def __init__(self, windows: int) -> None:
+        self._windows = windows
+
+    def process(self, gathered: tuple[int, Iterable[Ranking]]) -> Iterator[list[Ranking]]:
+        rankings = list(gathered[1])
+        if len({ranking.window for ranking in rankings}) < self._windows:
+            raise IncompleteDataError("the runner lost windows: nothing is published")
+        yield rankings
 
 
 class _WriteWindows(beam.PTransform):
@@ -225,6 +254,7 @@ def by_window(rankings: beam.PCollection) -> beam.PCollection:
     )
 
 
+@crosses
 class _PublishDoFn(beam.DoFn):
     """The rankings of a file, [Ranking], to its path."""
 

@@ -16,7 +16,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.composite import as_columns
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period, utc_text
 
@@ -65,7 +65,9 @@ class ToKafka(Sink):
         _refuse_replacing(self.uri, inputs)
         self.topic.partitions("output")
 
-    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
+    def write(
+        self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
         return _WriteKafka(self.topic, manifest)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
@@ -90,7 +92,9 @@ class ToPubSub(Sink):
         _refuse_replacing(self.uri, inputs)
         check_google(self.uri, "output")
 
-    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
+    def write(
+        self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
         return _WritePubSub(resource(self.uri, "topics", "output"), manifest)
 
 
@@ -141,6 +145,7 @@ class _WriteKafka(beam.PTransform):
         return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
 
 
+@crosses
 class _SendDoFn(beam.DoFn):
     def __init__(self, topic: KafkaTopic, manifest: Manifest) -> None:
         self._topic, self._manifest = topic, manifest
@@ -195,6 +200,7 @@ class _WritePubSub(beam.PTransform):
         return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
 
 
+@crosses
 class _PublishDoFn(beam.DoFn):
     """Publishes with Google's client instead of Beam's own sink, which does not report when a message is delivered."""
 

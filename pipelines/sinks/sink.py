@@ -12,6 +12,7 @@ import apache_beam as beam
 from private_topk.pipelines.files import why
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.place import Lying
 from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Release
@@ -44,19 +45,33 @@ class Sink(ABC):
         """Raise InvalidArgument of `output` if what stands there has other columns than this manifest asks for."""
         return None
 
-    def check_question(self, asked: Manifest, period: Period | None, release: Release) -> None:
-        """Raise InvalidArgument if the same release has published there the answer to another question than this one,
-        anywhere in the period.
+    def lying(
+        self, period: Period | None, release_id: str, key_id: str | None = None, asked: Manifest | None = None
+    ) -> list[Lying] | None:
+        """What lies at each of the files for a period, seen from a release; None where rankings do not become files.
+
+        Arguments and errors as those of `what_lies`.
         """
         return None
 
+    def check_place(self, period: Period | None, release: Release, asked: Manifest | None = None) -> None:
+        """Raise InvalidArgument if something lies there that this release must not replace."""
+        for lying in self.lying(period, release.id, known_key_id(release), asked) or ():
+            refusal = lying.obstacle(self.overwrite)
+            if refusal is not None:
+                raise refusal
+
     @abstractmethod
-    def write(self, manifest: Manifest, release: Release, live: RunState | None = None) -> beam.PTransform:
+    def write(
+        self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
         """The transform that writes, Ranking to str: the path of each, or its label where there are no files.
 
         Args:
             manifest: as known at the launch.
             live: the run, which a sink asks before it publishes whether it has ended.
+            period: the windows, where there are several: what is published together has all of them, or raises
+                IncompleteDataError on the worker.
         """
 
     def files(self, period: Period | None) -> list[str] | None:
@@ -82,6 +97,14 @@ class Sink(ABC):
 
     def published(self) -> list[dict[str, Any]] | None:
         """The published rows, for people; None where they cannot be read back."""
+        return None
+
+
+def known_key_id(release: Release) -> str | None:
+    """The id of a release's key; None where only the workers may read the key."""
+    try:
+        return release.key.key_id()
+    except InvalidArgument:
         return None
 
 

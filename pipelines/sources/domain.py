@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.files import match, match_any, open_content, why
-from private_topk.pipelines.release.store import pair_at
+from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import INPUT_FORMATS, reader_of
 from private_topk.transforms.composite import Label, Names, parts_of, published

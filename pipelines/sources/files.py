@@ -33,6 +33,7 @@ from private_topk.pipelines.sources.keys import keys_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
+from private_topk.transforms.errors import crosses
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -147,6 +148,7 @@ class ReadBlocks(BlockReader):
         )
 
 
+@crosses
 class _ReadDoFn(beam.DoFn):
     def __init__(self, columns: Columns, originals: Sequence[Original], stored: int, live: RunState | None) -> None:
         self._columns, self._stored, self._live = columns, stored, live

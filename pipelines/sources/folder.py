@@ -31,7 +31,7 @@ from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, crosses, of_another_release, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -136,6 +136,7 @@ class _ReadTracker(StreamTracker):
         return None if self.current_restriction().reading else super().try_split(fraction_of_remainder)
 
 
+@crosses
 class _WatchDoFn(beam.DoFn, RestrictionProvider):
     record: InputRecord | None = None
     """Where files are written down once they are read."""
@@ -302,10 +303,10 @@ def _digest(file: FileInfo) -> bytes:
 
 
 def _changed() -> InvalidArgument:
-    return InvalidArgument(
+    return of_another_release(
         "",
         "a file was changed after it had been read, so a repetition would read another one",
-        f"write new rows to new files only, and {ANOTHER_RELEASE}",
+        "write new rows to new files only",
     )
 
 
@@ -341,10 +342,8 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
             "let this user write there, or set the time of files that are moved in, as `touch` does",
         )
     if clock.closes_between(noted, now):
-        raise InvalidArgument(
-            "",
-            "a file appeared too late for closed windows, though another stream over this folder found it in time",
-            ANOTHER_RELEASE,
+        raise of_another_release(
+            "", "a file appeared too late for closed windows, though another stream over this folder found it in time"
         )
     return noted
 

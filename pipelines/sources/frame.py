@@ -34,7 +34,7 @@ from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.types import is_missing, is_text, label_of
 from private_topk.transforms.windows import Period
@@ -172,6 +172,7 @@ class _ReadTable(BlockReader):
         return pipeline | beam.Impulse() | "Read the table" >> beam.ParDo(self._fn)
 
 
+@crosses
 class _ReadDoFn(beam.DoFn):
     def __init__(self, digest: str, columns: Columns) -> None:
         self._digest, self._columns = digest, columns

@@ -39,7 +39,7 @@ from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payloa
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, install_extra, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, install_extra, of_another_release, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -57,10 +57,6 @@ _OURS = {
     "queued.max.messages.kbytes": 16384,
     "fetch.message.max.bytes": 4 << 20,
 }
-_GONE = (
-    "and the same release would be another answer: keep messages for longer than they wait to be read, and "
-    f"{ANOTHER_RELEASE}"
-)
 
 _SEVERE = 2
 # Seconds.
@@ -402,8 +398,9 @@ def _check_stamped(topic: KafkaTopic, messages: Iterable[Any], field: str = "") 
     """Raise InvalidArgument unless the broker has stamped all of some messages."""
     from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
+    refusal = InvalidArgument if field else of_another_release  # in the midst of a run: either remedy reads other rows
     if any(message.timestamp()[0] != TIMESTAMP_LOG_APPEND_TIME for message in messages):
-        raise InvalidArgument(
+        raise refusal(
             field,
             f"{topic.uri} holds messages that were stamped by who sent them",
             "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
@@ -486,6 +483,7 @@ class Log:
     id: str = ""
 
 
+@crosses
 class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     """Reads a group of partitions for a second at a time, then gives the rest back to the runner.
 
@@ -600,11 +598,11 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         stamps = [message.timestamp() for message in messages]
         arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
         if self._clock.closes_between(int(arrived[0]), now):
-            raise InvalidArgument(
+            raise of_another_release(
                 "",
                 f"{self._log.topic.uri} gave a message late, stamped before a window had closed that "
                 "is published without it: the clocks of broker and worker differ, or the broker held it back",
-                f"set the clocks right, or allow more lateness, and {ANOTHER_RELEASE}",
+                "set the clocks right, or allow more lateness",
             )
         return arrived
 
@@ -681,11 +679,11 @@ class GroupReader:
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
                     raise _another(self._topic)
-                raise InvalidArgument(
+                raise of_another_release(
                     "",
                     f"{self._topic.uri} has lost messages before they were read, by its retention or "
-                    "by a broker that took over with less",
-                    _GONE,
+                    "by a broker that took over with less: the same release would be another answer",
+                    "keep messages for longer than they wait to be read",
                 )
             elif self._gives_up():
                 raise KafkaException(message.error())
@@ -796,11 +794,10 @@ class GroupReader:
 
 
 def _another(topic: KafkaTopic) -> InvalidArgument:
-    return InvalidArgument(
+    return of_another_release(
         "",
         f"{topic.uri} was deleted and created again since this release began, so what is published "
         "from now on would be of other rows",
-        ANOTHER_RELEASE,
     )
 
 

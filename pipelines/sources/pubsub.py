@@ -17,7 +17,7 @@ from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
-from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, install_extra, verbatim
 from private_topk.transforms.windows import Period
 
 _FORMS = {"subscriptions": "pubsub://projects/P/subscriptions/S", "topics": "pubsub://projects/P/topics/T"}
@@ -106,6 +106,7 @@ class GatherMessages(beam.PTransform):
         return messages | "Gather messages into blocks" >> beam.ParDo(_GatherDoFn(self._decoder))
 
 
+@crosses
 class _GatherDoFn(beam.DoFn):
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

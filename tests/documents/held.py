@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.documents.holding import Held, ranked
 from tests.documents.reading import ROOT
 from tests.documents.worlds import World, clone, plays_of_a_shop

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, differences
 

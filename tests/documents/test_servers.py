@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from private_topk.pipelines.cli.describe import metadata
-from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
+from private_topk.pipelines.release.formats import AVRO_SCHEMA
 from tests.documents.holding import Held, hold, ranked
 from tests.documents.worlds import World, clone
 from tests.pipelines.streaming.replay import Topics, as_json

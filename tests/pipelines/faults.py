@@ -18,7 +18,8 @@ from types import FrameType
 from typing import Any
 
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.store import manifest_path, publish
+from private_topk.pipelines.release.place import manifest_path
+from private_topk.pipelines.release.store import publish
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import manifest
 

@@ -13,9 +13,9 @@ from apache_beam.metrics.metric import MetricsFilter
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run as run_report
-from private_topk.pipelines.sinks.formats import format_of
 from private_topk.runners import prepare
 from tests.pipelines.support import SHARED, Done, command, options, to_avro, write
 

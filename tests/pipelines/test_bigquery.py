@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from private_topk.pipelines.release.formats import AVRO_SCHEMA, RANKING_FORMATS
 from private_topk.pipelines.sinks.bigquery import ToBigQuery, load, table_schema
-from private_topk.pipelines.sinks.formats import AVRO_SCHEMA, RANKING_FORMATS
 from private_topk.pipelines.sources.bigquery import BigQuery, export_query, exported, table_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.errors import InvalidArgument

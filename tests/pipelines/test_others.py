@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from private_topk import CountBudget, rank
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.pipelines.support import command, options, write
 
 RUN = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.sinks.formats import format_of
+from private_topk.pipelines.release.formats import format_of
 from private_topk.transforms.release import DRAWS
 from tests.nightly import nightly
 from tests.pipelines.support import command

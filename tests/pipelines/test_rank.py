@@ -41,7 +41,7 @@ from private_topk import (
 )
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.rank import Picture
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.frame import Frame, _ReadDoFn, table_of
 from private_topk.runners import prepare

@@ -123,7 +123,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
         {"output": "there/", "output_format": "jsonl", "round_counts": 5},
         {"output": "there/", "output_format": "jsonl", "from": "2026-01-04", "round_counts": 5},
     ],
-    "overwrite": [{"overwrite": True, "round_counts": 5}, {"overwrite": True, "k": 2}],
+    "overwrite": [{"overwrite": True, "k": 2}, {"overwrite": True, "release_id": "s"}],
     "runner": [{"runner": "nothing"}],
     "exact_counters": [{"exact_counters": True}],
     "shards": [{"shards": 4}],
@@ -148,7 +148,7 @@ READY = {
     "time_zone": [1],
     "output": [0],
     "output_format": [0],
-    "overwrite": [0, 1],
+    "overwrite": [1],
     "exact_counters": [0],
     "shards": [0],
     "quiet": [0],
@@ -254,7 +254,7 @@ def test_other_rows_are_seen_by_a_ledger_only(books: dict[str, Any]) -> None:
     before, paid = files(), charges()
     checked, done = (run(books, {"input": "fewer_rows.csv"}, dry_run=check) for check in (True, None))
     assert (checked.status, done.status) == ((2, 2) if books else (0, 1))
-    assert "was used on" in done.err if books else "exists and is kept" in done.err
+    assert "was used on" in done.err if books else "holds another ranking of r: its input has changed" in done.err
     assert (files(), charges()) == (before, paid)
 
 
@@ -422,11 +422,15 @@ BETWEEN = {
     ),
     "other people": Between(("run", "rank"), "refused", "for other input", lose, {"user_column": "other"}),
     "another id": Between(("run", "rank"), "refused", OVER, lose, {"release_id": "s"}),
-    "another k": Between(("run", "report", "rank"), "refused", OVER, lose, {"k": 2}),
-    "another mechanism": Between(("run", "report", "rank"), "refused", OVER, lose, {"mechanism": "peeling"}),
-    "another list": Between(("run", "report", "rank"), "refused", OVER, lose, {"domain": "fewer.txt"}),
-    "other windows": Between(("run", "rank"), "refused", "does not suffice", lose, {"window": "1d"}),
-    "an epsilon that still fits": Between(("run", "report", "rank"), "another", "", lose, {"epsilon": 0.5}),
+    "another k": Between(("run", "report", "rank"), "refused", "with k 3 (now 2)", lose, {"k": 2}),
+    "another mechanism": Between(
+        ("run", "report", "rank"), "refused", "with mechanism joint (now", lose, {"mechanism": "peeling"}
+    ),
+    "another list": Between(("run", "report", "rank"), "refused", "with another domain", lose, {"domain": "fewer.txt"}),
+    "other windows": Between(("run", "rank"), "refused", "with another windows", lose, {"window": "1d"}),
+    "an epsilon that still fits": Between(
+        ("run", "report", "rank"), "refused", "with epsilon 1.0 (now 0.5)", lose, {"epsilon": 0.5}
+    ),
     "another key": Between(("run",), "another", "", change_key, {"epsilon": 0.5}),
     "no id": Between(("rank",), "refused", "release", change={"release_id": None}),
     "a fresh key": Between(("rank",), "refused", "release", change={"release_key": "fresh"}),

@@ -5,13 +5,15 @@ credentials.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import apache_beam as beam
 import pytest
@@ -20,17 +22,18 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing import test_stream
 
+import private_topk.pipelines.run as launching
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.run import check_words, launch_of, reach_files, refusal_in, run
+from private_topk.pipelines.run import check_words, launch_of, reach_files, run, told_by
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
 from private_topk.runners.direct import ListeningRunner
 from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, crosses, of_another_release
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
@@ -136,34 +139,38 @@ def test_a_window_that_is_lost_whole_is_told(
         return
     with pytest.raises(RunFailed) as caught:
         run(report, prepare("direct", []), "run it again")
-    out = "nothing is published" if lost == 3 else f"2 of 3 windows are published in {sink.uri}, 1 are not"
-    assert str(caught.value) == f"{out}. To finish this same release, run it again"
+    some = lost < 3 and output.endswith("/")  # a file has all windows, or is none
+    out = f"2 of 3 windows are published in {sink.uri}, 1 are not" if some else "nothing is published"
+    go_on = "To finish this same release at no cost, run it again, with the same key and input"
+    assert str(caught.value) == f"{out}. {go_on}"
     assert "the runner lost windows" in str(caught.value.__cause__)
     assert charges(charged) == ["failed"]
 
 
-@pytest.mark.parametrize(
-    ("remedy", "again"),
-    [
-        (f"bring it back, or {ANOTHER_RELEASE}", True),
-        (f"set the clocks right, and {ANOTHER_RELEASE}", False),
-        (ANOTHER_RELEASE, False),
-    ],
-)
-def test_a_run_is_not_to_be_repeated_where_only_another_release_helps(
-    charged: Report, monkeypatch: pytest.MonkeyPatch, remedy: str, again: bool
+@crosses
+class Refusing(beam.DoFn):
+    def __init__(self, refusal: InvalidArgument) -> None:
+        self._refusal = refusal
+
+    def process(self, element: object) -> NoReturn:
+        raise self._refusal
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_a_refusal_of_a_worker_comes_as_the_value_that_it_is(
+    charged: Report, monkeypatch: pytest.MonkeyPatch, final: bool
 ) -> None:
-    """Whatever the runner has wrapped around what a worker refused."""
-
-    def refuse(ranking: object) -> NoReturn:
-        raise InvalidArgument("", "the input is another one", remedy)
-
+    """Whatever the runner makes of it, and whatever its sentence says: what is told of it is asked of the value."""
+    make = of_another_release if final else InvalidArgument
+    refusal = make("input", "is another one [while running 'x']\n{k}", "take another release id, which costs")
     whole = RankBlocks.expand
-    monkeypatch.setattr(RankBlocks, "expand", lambda self, blocks: whole(self, blocks) | beam.Map(refuse))
+    monkeypatch.setattr(RankBlocks, "expand", lambda self, blocks: whole(self, blocks) | beam.ParDo(Refusing(refusal)))
     with pytest.raises(RunFailed) as caught:
         run(charged, prepare("direct", []), "run it again")
-    assert ("run it again" in str(caught.value)) == again
-    assert str(caught.value.__cause__) == f"the input is another one: {remedy}"
+    assert ("run it again" in str(caught.value)) is not final
+    cause = caught.value.__cause__
+    assert isinstance(cause, InvalidArgument) and cause.__reduce__() == refusal.__reduce__()
+    assert cause.shown(lambda field: f"--{field}").startswith("--input is another one")
 
 
 @pytest.mark.parametrize("runner", ["", "flnk", "Direct Runner", "{k}"])
@@ -234,20 +241,24 @@ def test_places_of_google_without_credentials_are_refused_at_once(no_credentials
 
 
 def test_a_refusal_is_found_in_a_chain_and_in_the_text_of_a_remote_traceback() -> None:
+    refusal = InvalidArgument("input", "rows.avro is damaged", "write it again", final=True)
     try:
         try:
-            raise InvalidArgument("input", "rows.avro is damaged: write it again")
+            raise refusal
         except InvalidArgument as error:
             raise RuntimeError("the runner's own") from error
     except RuntimeError as error:
-        assert str(refusal_in(error)) == "input rows.avro is damaged: write it again"
-    remote = RuntimeError(
-        "Traceback (most recent call last):\n  File ...\nprivate_topk.transforms.errors.InvalidArgument: "
-        "rows.avro is damaged: write it again [while running 'Read/Read the pieces']\n\nand more"
-    )
-    assert str(refusal_in(remote)) == "rows.avro is damaged: write it again"
-    assert str(refusal_in(InvalidArgument("", "bad [while running 'x']"))) == "bad"
-    assert refusal_in(ValueError("bad")) is None and refusal_in(RuntimeError("NotARefusal: x")) is None
+        assert told_by(error) is refusal
+    try:
+        Refusing(refusal).process(1)
+    except RuntimeError as error:
+        remote = "".join(traceback.format_exception(error))
+    for text in (remote, remote.replace("\n", "\\n"), f"java.lang.RuntimeException: {remote}\n\tat org.apache"):
+        found = told_by(RuntimeError(text))
+        assert isinstance(found, InvalidArgument) and found.__reduce__() == refusal.__reduce__()
+    cut = remote[: remote.index("private-topk-refusal:") + 40]
+    for text in (str(refusal), f"InvalidArgument: {refusal}", cut, "private-topk-refusal:WyJleGVjIiwgIngiXQ=="):
+        assert told_by(RuntimeError(text)) is None, "no sentence is parsed"
 
 
 class CountEach(beam.DoFn):
@@ -271,3 +282,51 @@ def test_a_local_runner_whose_metrics_lose_bundles_gives_none() -> None:
         else:
             [counter] = job.metrics().query()["counters"]
             assert counter.committed == counted
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "moment", "said"),
+    [
+        ("r", {"k": 1}, "before", "release_id is taken: .*ranking.csv is of r with k 1 (now 2): ask the same again"),
+        ("r", {}, "before", None),
+        ("r", {"id": "s"}, "before", "output .*ranking.csv exists and is kept: give another path, or overwrite"),
+        ("r", {"id": "s", "overwrite": True}, "after", "another run has replaced the ranking in .*: s lies there now"),
+    ],
+)
+def test_what_another_run_has_published_meanwhile_is_told_for_what_it_is(
+    charged: Report,
+    monkeypatch: pytest.MonkeyPatch,
+    mine: str,
+    theirs: dict[str, Any],
+    moment: str,
+    said: str | None,
+) -> None:
+    """Between the check and the publication of this one, or right after it: never as published or lost by this one."""
+    key = charged.question.release.key
+    question = replace(charged.question, release=Release(key, mine))
+    asked = replace(question.asked, k=theirs.get("k", question.asked.k))
+    other = replace(question, asked=asked, release=Release(key, theirs.get("id", mine)))
+    report = replace(charged, question=question, account=None)
+    sink = replace(report.sink, overwrite=theirs.get("overwrite", False))
+    report = replace(report, sink=sink)
+    runs = iter([lambda: run(replace(report, question=other), prepare("direct", []))])
+
+    def meanwhile() -> None:
+        for other_run in runs:
+            other_run()
+
+    if moment == "before":
+        wait = launching._Running.publish
+        monkeypatch.setattr(launching._Running, "publish", lambda *args: (meanwhile(), wait(*args))[1])
+    else:
+        check = launching.check_all_published
+        monkeypatch.setattr(launching, "check_all_published", lambda *args: (meanwhile(), check(*args))[1])
+    if said is None:
+        run(report, prepare("direct", []))  # the same release, twice at once
+        return
+    with pytest.raises(RunFailed) as caught:
+        run(report, prepare("direct", []), "run it again")
+    told = f"{caught.value}; {caught.value.__cause__}".replace(charged.sink.uri, "ranking.csv")
+    assert re.search(said.replace("(", r"\(").replace(")", r"\)"), told), told
+    assert "nothing is published" in told.lower()
+    assert ("run it again" in told) == theirs.get("overwrite", False), "what is refused is not promised"

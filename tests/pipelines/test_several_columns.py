@@ -21,8 +21,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, rank
 from private_topk.pipelines.beam_yaml import RankRows
+from private_topk.pipelines.release.formats import RANKING_FORMATS, RankingSchema, columns_in, fields_of, ranking_rows
 from private_topk.pipelines.sinks.bigquery import table_schema
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, RankingSchema, columns_in, fields_of, ranking_rows
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, make_payload

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from private_topk.pipelines.release.store import manifest_path
+from private_topk.pipelines.release.formats import RANKING_FORMATS
+from private_topk.pipelines.release.place import manifest_path
 from private_topk.pipelines.sample import write_sample
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from tests.pipelines.support import command, settled
 from tests.runners.servers import flink_job_server
 

@@ -25,7 +25,6 @@ from private_topk.transforms.completeness import (
     BlockChecksums,
     Counted,
     Fingerprint,
-    IncompleteDataError,
     Receipt,
     SentChecksums,
     check_complete,
@@ -37,6 +36,7 @@ from private_topk.transforms.completeness import (
 )
 from private_topk.transforms.contributions import ShardCounter
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.errors import IncompleteDataError
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn

@@ -32,7 +32,7 @@ def stated(neighbours: str = "add-remove", **bounds: object) -> float:
     """The delta for each other user, in units of the probability that two users share a hash."""
     spec = TopK(1, Peeling(EPSILON, neighbours), RangeDomain(0, ITEMS), **bounds)
     asked = Question(spec, period=Period.of("2026-01-01", "2026-01-05", "1d"), release=RELEASE, privacy_unit="user")
-    found = manifest_of(asked, "direct").delta_of_a_shared_hash
+    found = manifest_of(asked).delta_of_a_shared_hash
     assert found is not None
     return found * 2**64
 

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from private_topk.transforms.completeness import IncompleteDataError
+from private_topk.transforms.errors import IncompleteDataError
 from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, _PutInDoFn
 from tests.transforms.pipelines import through
 

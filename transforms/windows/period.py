@@ -51,7 +51,10 @@ class Period:
 
     start: datetime
     end: datetime
-    windowing: Windowing | timedelta | None = None
+    windowing: Windowing | timedelta | None = field(
+        default=None,
+        metadata={"not_in_fingerprint": "a ledger holds every window beside it, however they were written"},
+    )
     allowed_lateness: timedelta = timedelta(0)
     zone: str = field(
         default="UTC",

@@ -24,7 +24,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     from private_topk import Joint, Period, rank
     from private_topk.pipelines.rank import Rankings
-    from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+    from private_topk.pipelines.release.formats import RANKING_FORMATS
 
     folder = tmp_path_factory.mktemp("published")
     rows = pl.DataFrame({"user": [f"u{n}" for n in range(90)], "item": ITEMS * 30, "time": [0, 90_000, 1] * 30})

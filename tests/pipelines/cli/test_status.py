@@ -9,21 +9,23 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli.output import run_command
 from private_topk.pipelines.process import Interrupted, RunFailed, Stopped
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.progress import what_is_published
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.standing import how_it_stands
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.release import Ranking
 from private_topk.transforms.spec import TopK
-from tests.pipelines.support import command, manifest, write
+from tests.pipelines.support import command, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
 
@@ -163,26 +165,35 @@ def test_only_published_windows_of_the_release_are_counted(folder: Path) -> None
     asked = report(folder, Release(ReleaseKey.parse("file:key"), "r"))
 
     def told(of: Report = asked, before: int = 0) -> str:
-        return what_is_published(of, "run it again", before)
+        return how_it_stands(of, "run it again", before)
 
-    out = folder / "out"
-    names = [f"{window.label()}" for window in asked.question.period.windows()]
+    out, content = folder / "out", b"of a ranking"
+    windows = list(asked.question.period.windows())
     assert told() == "nothing is published. To finish this same release, run it again"
     out.mkdir()
-    content = b"of a ranking"
-    of_it, of_another = (
-        manifest(report=id, windows=[{"start": None, "end": None, "returned": 2}]).at("r.avro", content).encode()
-        for id in ("r", "another")
-    )
-    (out / f"{names[0]}.manifest.json").write_bytes(of_it)
+
+    def put(number: int, ranking: bool = True, **facts: object) -> None:
+        window, key = windows[number], asked.question.release.key.key_id()
+        answered = asked.manifest.with_answer([Ranking(window, ("a", "b"), 2, "sequence")])
+        of_it = msgspec.structs.replace(answered, **{"key_id": key, **facts})
+        (out / f"{window.label()}.manifest.json").write_bytes(of_it.at("r.avro", content).encode())
+        if ranking:
+            (out / f"{window.label()}.avro").write_bytes(content)
+
+    put(0, ranking=False)
     assert told().startswith("nothing is published.")
-    (out / f"{names[0]}.avro").write_bytes(content)
-    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
+    put(0)
+    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not. To finish")
     assert told(before=1).startswith(f"1 of 2 windows are published in {out}, as before this run, 1 are not.")
-    (out / f"{names[1]}.avro").write_bytes(content)
-    (out / f"{names[1]}.manifest.json").write_bytes(of_another)
-    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not.")
-    (out / f"{names[1]}.manifest.json").write_bytes(of_it)
+    for facts, said in (
+        ({"report": "another"}, "exists and is kept"),
+        ({"key_id": "another"}, "was published under another release key"),
+        ({"k": 3}, "is of r with k 3 (now 2)"),
+    ):
+        put(1, **facts)
+        assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not. This release cannot be finished: ")
+        assert said in told() and "run it again" not in told()
+    put(1)
     assert told().startswith(f"all is published in {out}.")
     assert told(before=1).startswith(f"all is published in {out}, 1 of these windows as before this run.")
     assert told(before=2).startswith(f"all is published in {out}, as before this run.")

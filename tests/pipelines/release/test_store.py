@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.release import store
-from private_topk.pipelines.release.store import Pair, obstacle, publish
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.place import Bounds, Lying, Pair, manifest_path, what_lies
+from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.release import Release, ReleaseKey
 from tests.pipelines.faults import attempt, kill, leftovers, pair, pair_at, race
 from tests.pipelines.support import Done, command, manifest, write
 from tests.runners.cloud import BUCKET, bucket_serving
@@ -82,17 +83,58 @@ def test_a_ranking_in_another_format_does_not_take_the_manifest(
     assert run("csv", "--release-id=week").status == 0, "a repeat is none"
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     next(tmp_path.rglob("*.manifest.json")).with_suffix("").with_suffix(".csv").unlink()
-    assert run("avro", "--release-id=other").status == 0, "the manifest of nothing keeps nobody away"
+    assert run("avro", "--release-id=other").status == 2, "the manifest proves what week was asked"
+    assert run("avro", "--release-id=other", "--overwrite").status == 0
 
 
-def test_the_same_release_is_no_obstacle(tmp_path: Path) -> None:
-    path, key = tmp_path / "r.avro", ReleaseKey.held(b"a key of the tests, which is no secret")
-    ranking, _ = pair("week")
-    publish(str(path), ranking, manifest(report="week", key_id=key.key_id()), False)
-    assert obstacle(str(path), Release(key, "week")) is None
-    keys = [ReleaseKey.fresh(), ReleaseKey("env:NO_SUCH_KEY")]
-    for release in [Release(key, "other"), *(Release(other, "week") for other in keys)]:
-        assert "exists and is kept" in str(obstacle(str(path), release))
+def test_what_lies_at_a_place_is_told_by_id_key_and_question(tmp_path: Path) -> None:
+    path, windows = f"{tmp_path}/r.csv", [{"start": None, "end": None, "returned": 1}]
+    asked = manifest(report="week", key_id="key", k=3, windows=windows)
+    everything: list[Bounds] = [(None, None)]
+
+    def lying(name: str = "week", key: str | None = "key", question: Manifest | None = asked) -> Lying:
+        return what_lies(path, name, key, question, everything)
+
+    assert lying().of == "nothing" and lying().obstacle(False) is None
+    ranking = b"release_id\nweek\n"
+    publish(path, ranking, asked, False)
+    assert lying().of == "this release" and lying().windows == 1 and lying().obstacle(False) is None
+    assert lying(key=None).of == "this release", "where the key is not known, an id tells"
+    for other, said in ((lying("other"), "exists and is kept"), (lying(key="other"), "under another release key")):
+        assert other.of == "another release" and other.release == "week" and other.windows == 0
+        assert said in str(other.obstacle(False)) and other.obstacle(True) is None
+    for lost in (None, path):  # whether or not the ranking is still there
+        if lost is not None:
+            Path(lost).unlink()
+        assert lying().of == "this release" and lying().windows == (lost is None)
+        changed = lying(question=manifest(report="week", key_id="key", k=4, windows=windows))
+        assert changed.of == "another question" and changed.windows == 0
+        for overwrite in (False, True):
+            assert "release_id is taken" in str(changed.obstacle(overwrite))
+            assert "with k 3 (now 4): ask the same again" in str(changed.obstacle(overwrite))
+    publish(path, ranking, asked, False)
+    Path(manifest_path(path)).unlink()
+    assert lying().of == "this release" and lying().lost_manifest and not lying().windows
+    assert lying("other").of == "another release"
+    with pytest.raises(InvalidArgument, match="holds another ranking of week, whose manifest is lost"):
+        publish(path, b"release_id\nweek\nweek\n", asked, False)
+    publish(path, ranking, asked, False)
+    assert lying().windows == 1, "the same ranking brings its manifest back"
+    Path(path).write_bytes(b"release_id\nelse\n")
+    with pytest.raises(InvalidArgument, match="was changed after it was published"):
+        lying()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_one_release_has_one_answer_at_a_place(tmp_path: Path, overwrite: bool) -> None:
+    """Whatever may be overwritten: another question, and other rows, are another release."""
+    path, windows = f"{tmp_path}/r.csv", [{"start": None, "end": None, "returned": 1}]
+    publish(path, b"item\na\n", manifest(report="week", key_id="key", k=3, windows=windows), False)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    for ranking, k, said in ((b"item\na\n", 4, "with k 3"), (b"item\nb\n", 3, "holds another ranking of week")):
+        with pytest.raises(InvalidArgument, match=said):
+            publish(path, ranking, manifest(report="week", key_id="key", k=k, windows=windows), overwrite)
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:

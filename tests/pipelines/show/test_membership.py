@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.store import pair_at
+from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.show.membership import drawn_with, estimated, in_words
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import RandomBits, make_mechanism, publish_counts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": str(n % 3), "time": f"2026-01-{5 + n % 2:02}"} for n in range(300)]

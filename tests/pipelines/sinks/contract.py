@@ -29,7 +29,7 @@ RELEASE = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "o
 OTHER = Release(ReleaseKey.held(b"a key of the tests, which is no secret"), "another")
 RANKINGS = [Ranking(PERIOD.window(0), ("tea", "cake"), 2, "sequence"), Ranking(PERIOD.window(1), (), 2, "sequence")]
 MANIFEST = manifest_of(
-    Question(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), period=PERIOD, release=RELEASE), "direct"
+    Question(TopK(2, Joint(epsilon=1.0), PublicDomain.of(["tea", "cake"])), period=PERIOD, release=RELEASE)
 )
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.registry import sink_of
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.sinks.bigquery import ToBigQuery
 from private_topk.pipelines.sinks.files import ToFile, ToFolder
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS
 from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import PERIOD, RELEASE, SinkContract, written

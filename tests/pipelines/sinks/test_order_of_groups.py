@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from private_topk.pipelines.rank import rank
+from private_topk.pipelines.release.formats import RANKING_FORMATS, RankingSchema, ranking_rows
 from private_topk.pipelines.show.reading import read_report
-from private_topk.pipelines.sinks.formats import RANKING_FORMATS, RankingSchema, ranking_rows
 from private_topk.transforms import Ranking
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.sinks.contract import PERIOD

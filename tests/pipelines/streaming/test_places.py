@@ -12,11 +12,11 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.release.formats import AVRO_SCHEMA
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.bigquery import table_schema
-from private_topk.pipelines.sinks.formats import AVRO_SCHEMA
 from private_topk.runners import Launch
 from tests.pipelines.streaming.replay import Commits
 from tests.pipelines.support import command, settled

@@ -73,7 +73,7 @@ def test_no_budget_covers_true_top_k() -> None:
 )
 def test_a_manifest_says_whether_the_ranking_is_private(mechanism: Mechanism, release: Release, private: bool) -> None:
     spec = Question(TopK(1, mechanism, PublicDomain.of(["a"])), release=release)
-    facts = json.loads(manifest_of(spec, "direct").encode())
+    facts = json.loads(manifest_of(spec).encode())
     assert facts.get("private", True) is private and ("privacy" in facts) is private
 
 

@@ -17,11 +17,7 @@ import pytest
 
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.release.store import manifest_path
-from private_topk.pipelines.show.page import page
-from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.show.words import in_text
-from private_topk.pipelines.sinks.formats import (
+from private_topk.pipelines.release.formats import (
     AVRO_SCHEMA,
     FIELDS,
     RANKING_FORMATS,
@@ -31,6 +27,10 @@ from private_topk.pipelines.sinks.formats import (
     format_of,
     ranking_rows,
 )
+from private_topk.pipelines.release.place import manifest_path
+from private_topk.pipelines.show.page import page
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.words import in_text
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
@@ -131,7 +131,7 @@ def test_weights_have_a_column_that_calls_them_so(ending: str) -> None:
     mechanism = WeightedGaussian(1.0, 1e-6, 10, 3)
     spec = TopK(2, mechanism, UnknownDomain(), 10)
     ranking = replace(COUNTED[0], noisy_counts=None, noise=None, noisy_weights=(1812.5, -3.25))
-    facts = manifest_of(Question(spec), "direct")
+    facts = manifest_of(Question(spec))
     assert facts.weights is not None and facts.weights.of_a_user_with_t_items == "min(1, sqrt(3 / t))"
     assert facts.weights.noise_stddev == pytest.approx(float(mechanism.scale()) / 2**16, rel=1e-5)
     schema = RankingSchema.of(facts)
@@ -158,7 +158,7 @@ def test_an_unknown_file_ending_is_refused() -> None:
 
 
 def manifest(spec: TopK, release: Release, rankings: list[Ranking]) -> dict[str, Any]:
-    answered = manifest_of(Question(spec, release=release), "direct").with_answer(rankings)
+    answered = manifest_of(Question(spec, release=release)).with_answer(rankings)
     return json.loads(answered.at("a/b/r.avro", b"rows").encode())
 
 
@@ -176,7 +176,6 @@ def test_the_manifest_has_all_parameters_and_nothing_private() -> None:
     assert key in (None, release.key.key_id()), "filled in where the key is read"
     assert found == {
         "report": "weekly é",
-        "runner": "direct",
         "mechanism": "joint",
         "answer": "sequence",
         "parameters": {"epsilon": 0.5, "skew": "3/5", "noise": "gumbel", "neighbours": "replace-one"},

@@ -20,12 +20,10 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
+from private_topk.pipelines import progress as watching
 from private_topk.pipelines.process import JsonLines, RunFailed
+from private_topk.pipelines.progress import Announcer
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.registry import sink_of
-from private_topk.pipelines.release import progress as watching
-from private_topk.pipelines.release.progress import Announcer, ExistingOutput, existing_outputs
-from private_topk.pipelines.release.store import manifest_path
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
 from private_topk.pipelines.run_state import RecordPublished, RunState
@@ -34,13 +32,11 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
-from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import IncompleteDataError
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 from tests.pipelines.sinks.nowhere import Nowhere
-from tests.pipelines.support import manifest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(hours=8), timedelta(hours=1), timedelta(minutes=5))
@@ -245,49 +241,6 @@ def test_how_far_a_run_has_come_is_shown_on_a_terminal_after_a_while(monkeypatch
     lines = io.StringIO()
     said = shown(monkeypatch, lines, 60.0, (0.25, "reading: 25%"), stream=JsonLines(lines))
     assert json.loads(said.splitlines()[-1])["message"] == "reading: 25%"
-
-
-TWO = [
-    {"start": f"2026-01-{first:02}T00:00:00Z", "end": f"2026-01-{first + 7}T00:00:00Z", "returned": 2}
-    for first in (5, 12)
-]
-GROUPS = {"kind": "public", "size": 2, "per_user": 1, "rankings_of_a_user": 1}
-CONTENT = b"item\n"
-
-
-def stands(**facts: object) -> bytes:
-    return manifest(**facts).at("ranking.csv", CONTENT).encode()
-
-
-@pytest.mark.parametrize(
-    ("ranking", "beside", "found"),
-    [
-        (False, None, None),
-        (True, None, ("", 0)),
-        (False, stands(report="a", windows=TWO), ("a", 0)),
-        (True, stands(report="a", windows=TWO), ("a", 2)),
-        (True, stands(report="a", windows=[*TWO, TWO[0]], groups=GROUPS), ("a", 1)),
-        (True, stands(report="a").replace(b'"report": "a"', b'"report": 1'), ("", 0)),
-        (True, b"no JSON", ("", 0)),
-        (True, b"[]", ("", 0)),
-    ],
-)
-def test_an_existing_output_is_recognised_by_its_manifest(
-    tmp_path: Path, ranking: bool, beside: bytes | None, found: tuple[str, int] | None
-) -> None:
-    path = f"{tmp_path}/ranking.csv"
-    if ranking:
-        Path(path).write_bytes(CONTENT)
-    if beside is not None:
-        Path(manifest_path(path)).write_bytes(beside)
-    expected = None if found is None else ExistingOutput(path, *found)
-    assert existing_outputs(sink_of(path), None) == [expected]
-
-
-def test_existing_outputs_of_an_unreadable_sink_are_unknown() -> None:
-    assert existing_outputs(sink_of("kafka://localhost:1/topic"), None) is None
-    with pytest.raises(InvalidArgument, match=r"^output hdfs://b/x\.csv cannot be looked at: "):
-        existing_outputs(sink_of("hdfs://b/x.csv"), None)
 
 
 def test_a_window_is_recorded_by_its_label_once_its_bundle_is_finished() -> None:

@@ -1,4 +1,4 @@
-"""What is published of a report, and the messages about it: while it runs, and at its end.
+"""The progress of a run: each published window of a stream, and how much of a batch is read.
 
 Which windows there are and when they close is declared, hence public, and so is that each is published. Of the input
 only the share of bytes read is told: no count and no item. Every message must be true.
@@ -11,28 +11,18 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
-from private_topk.pipelines.files import exists, refuse_special
-from private_topk.pipelines.process import JsonLines, RunFailed
-from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.store import manifest_path, unchanged_pair_at
+from private_topk.pipelines.process import JsonLines
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sinks.sink import Sink, about_the_output
+from private_topk.pipelines.standing import lying_at
 from private_topk.runners import Launch, Line
-from private_topk.transforms.completeness import IncompleteDataError
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, printable, verbatim
+from private_topk.transforms.errors import IncompleteDataError, printable
 from private_topk.transforms.windows import Period, from_microseconds, utc_text
-
-if TYPE_CHECKING:  # it loads a database, which a run without a ledger does without
-    from private_topk.pipelines.budget.ledger import ChargeReceipt
-
 
 _PATIENCE = 2.0
 """Seconds before the progress of a run is shown."""
@@ -44,123 +34,6 @@ _LAST_LOOKS = 10.0
 """Seconds after the end of a job within which its last rankings must become readable."""
 
 Say = Callable[[str], None]
-
-
-class ExistingOutput(NamedTuple):
-    """An output that exists at a path.
-
-    Args:
-        release: its id; empty where no manifest says so.
-        windows: how many windows it publishes, of all groups where these are ranked; 0 where the ranking or its
-            manifest is missing.
-    """
-
-    path: str
-    release: str
-    windows: int
-
-
-def existing_outputs(sink: Sink, period: Period | None) -> list[ExistingOutput | None] | None:
-    """The existing output at each of a sink's files for a period, None where there is none; None for a sink without
-    files. Raises InvalidArgument if that cannot be determined.
-    """
-    paths = sink.files(period)
-    with about_the_output(sink.uri):
-        return None if paths is None else list(_look(paths))
-
-
-def _look(paths: list[str]) -> Iterator[ExistingOutput | None]:
-    for path in paths:
-        for uri in filter(exists, (manifest_path(path), path)):
-            refuse_special(uri, "output")
-        ranking, manifest = unchanged_pair_at(path)
-        if manifest is None:
-            yield ExistingOutput(path, "", 0) if exists(path) or exists(manifest_path(path)) else None
-        else:
-            yield ExistingOutput(path, str(manifest.report), 0 if ranking is None else _whole_windows(manifest))
-
-
-def _whole_windows(manifest: Manifest) -> int:
-    """How many windows have a ranking, of every group where groups are ranked."""
-    rankings = Counter((window.start, window.end) for window in manifest.windows)
-    groups = 1 if manifest.groups is None else manifest.groups.number or 1
-    return sum(number >= groups for number in rankings.values())
-
-
-def count_published(report: Report) -> int | None:
-    """How many windows of this same release are published at its place; None if unknown."""
-    with suppress(InvalidArgument):
-        existing, release = existing_outputs(report.sink, report.question.period), report.question.release.id
-        return None if existing is None else sum(each.windows for each in existing if each and each.release == release)
-    return None
-
-
-def what_is_published(report: Report, again: str, before: int | None = None) -> str:
-    """One or two sentences on a run that has ended early: what is published, and how to go on.
-
-    Args:
-        again: how to run the same report again, in the words of the caller's interface; empty where that cannot help.
-        before: how many windows of this same release were published before the run.
-    """
-    go_on = f". To finish this same release, {again}" if again else ""
-    if report.question.release.key.in_memory:
-        go_on = ". Its random key is gone, so a new run is a new release of all that it publishes"
-    uri, out, windows = report.sink.uri, count_published(report), _windows_of(report)
-    if out is None:
-        return f"what was sent to {uri} by then stays there{go_on}"
-    if out == 0:
-        return f"nothing is published{go_on}"
-    stood = ""
-    if before:
-        stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
-    if out == windows:
-        return f"all is published in {uri}{stood}{go_on}"
-    return f"{out:,} of {windows:,} windows are published in {uri}{stood}, {windows - out:,} are not{go_on}"
-
-
-def check_all_published(report: Report, again: str, before: int | None = None) -> None:
-    """Raise RunFailed if a job has ended without an error and yet a window is not published: the last check against
-    silent loss.
-
-    Incomplete counts are refused before the draw. But if a runner drops a whole window, or a ranking on its way to the
-    sink, no code runs that could notice. For places that cannot be read the runner is trusted.
-    """
-    out = count_published(report)
-    if out is not None and out < _windows_of(report):
-        lost = IncompleteDataError("the job ended without an error, but the runner lost windows")
-        raise RunFailed(what_is_published(report, again, before)) from lost
-
-
-def check_repeat(report: Report, receipt: ChargeReceipt) -> None:
-    """Raise InvalidArgument if running a charged stream again could give a second answer for the charge of the first.
-
-    Bounded inputs are identified by their contents, and give the same ranking again, anywhere. The rows of a stream may
-    have changed: running it again is the same release only if it completes its output, where published windows are
-    kept.
-    """
-    if receipt.outcome is None or report.source.bounded:
-        return
-    uri, out = verbatim(report.sink.uri), count_published(report)
-    remedy = ANOTHER_RELEASE
-    if out is None:
-        raise InvalidArgument(
-            "output",
-            f"{uri} cannot be asked which windows of {verbatim(report.question.release.id)} it "
-            "has, and a stream that is run again may hold other rows",
-            remedy,
-        )
-    if receipt.outcome == "released" and out < _windows_of(report):
-        raise InvalidArgument(
-            "output",
-            f"{uri} has {out:,} of the {_windows_of(report):,} windows that "
-            f"{verbatim(report.question.release.id)} had published, and a stream that is run again may hold "
-            "other rows",
-            f"bring the others back, or {remedy}",
-        )
-
-
-def _windows_of(report: Report) -> int:
-    return 1 if report.question.period is None else len(report.question.period)
 
 
 class Announcer:
@@ -281,17 +154,12 @@ def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[],
     return look_at_windows
 
 
-def _own_windows(report: Report) -> set[str]:
+def _own_windows(report: Report, period: Period) -> set[str]:
     """The windows that this same release has published before, as files: these are kept when it runs again."""
-    period, release = report.question.period, report.question.release
-    existing = None if period is None or release.key.in_memory else existing_outputs(report.sink, period)
-    if period is None or existing is None:
+    found = lying_at(report)
+    if found is None:
         return set()
-    return {
-        window.label()
-        for window, each in zip(period.windows(), existing, strict=True)
-        if each is not None and each.release == release.id and each.windows
-    }
+    return {window.label() for window, each in zip(period.windows(), found, strict=True) if each.windows}
 
 
 @contextmanager
@@ -322,7 +190,7 @@ def followed(
     is_present = getattr(report.source, "clock", "log") != "event"
     announcer = Announcer(period, sink.uri, is_present, say or (lambda line: None))
     launch.answered.clear()  # a launch may be used again
-    announcer.start_after(published(), _own_windows(report))
+    announcer.start_after(published(), _own_windows(report, period))
     announcer.say_what_is_next()
 
     def look() -> None:

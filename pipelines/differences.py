@@ -1,0 +1,46 @@
+"""The settings by which two questions differ, as JSON holds them, and how a message names them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+Differences = dict[str, tuple[Any, Any]]
+"""By the name of a setting, what it was and what it is."""
+
+_AS_A_WHOLE = ("domain", "groups", "columns", "reading", "windows", "period")
+"""Settings whose parts say nothing to a reader: there is another list, or other columns."""
+_SOME = 4
+"""The most differences that a message names."""
+
+
+def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[str] = ()) -> Differences:
+    """The settings that differ, each once, by its own name, however deep it stands.
+
+    Args:
+        but: names of settings that are not compared.
+    """
+    found: Differences = {}
+    for name in {**was, **now}:
+        one, other = was.get(name), now.get(name)
+        if name in but or one == other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict) and name not in _AS_A_WHOLE:
+            for part, values in differences(one, other, but).items():
+                found.setdefault(part, values)
+        else:
+            found.setdefault(name, (one, other))
+    return found
+
+
+def told(differing: Differences) -> str:
+    """What was otherwise, such as `k 3 (now 4), another domain`, for a message."""
+    some = [_told(name, *values) for name, values in list(differing.items())[:_SOME]]
+    return ", ".join(some) + (", and more" if len(differing) > _SOME else "")
+
+
+def _told(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
+    if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
+        return f"another {name}"
+    has = f"{name} {was}" if was is not None else f"no {name}"
+    return f"{has} (now {'none' if now is None else now})"

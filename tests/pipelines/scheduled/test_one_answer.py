@@ -1,0 +1,136 @@
+"""One id, one answer: whatever of a published report is lost, changed or corrected, with a ledger and without."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from private_topk.pipelines.budget.ledger import Ledger
+from tests.pipelines.scheduled.support import CHARGED, folder, report
+from tests.pipelines.support import WEEKLY
+
+__all__ = ["folder"]
+
+FIRST, RANKING = ("--window-end", "2026-01-12"), "out/weekly-2026-01-05.csv"
+MANIFEST = "out/weekly-2026-01-05.manifest.json"
+CHANGES = {
+    "k": ("k: 3", "k: 4", "k 3 (now 4)"),
+    "epsilon": ("epsilon: 1", "epsilon: 0.5", "epsilon 1.0 (now 0.5)"),
+    "mechanism": ("name: joint", "name: peeling", "mechanism joint (now peeling)"),
+    "list": ("", "", "another domain"),
+}
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+
+
+def charges(folder: Path) -> list[tuple[str, str]]:
+    entries = Ledger(f"sqlite:///{folder}/budget.db").read().charges
+    return [(entry.release_id.partition("Z--")[2].partition("/")[2], entry.outcome) for entry in entries]
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+@pytest.mark.parametrize("lost", ["ranking", "both"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
+    folder: Path, capsys: pytest.CaptureFixture, change: str, lost: str, ledger: bool
+) -> None:
+    """By its manifest, whether or not its ranking is there, or by the ledger: the differing field is named, nothing is
+    charged, and the manifest that proves the first answer stays. Without either nobody can know.
+    """
+    text = CHARGED if ledger else WEEKLY
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, *FIRST) == 0
+    before, charged = all_files(folder), charges(folder)
+    old, new, said = CHANGES[change]
+    (folder / "weekly.yaml").write_text(text.replace(old, new))
+    if change == "list":
+        (folder / "items.txt").write_text("item 1\nitem 2\nitem 3\nitem 4\n")
+    for name in (RANKING, MANIFEST)[: 2 if lost == "both" else 1]:
+        (folder / name).unlink()
+    left = all_files(folder)
+    capsys.readouterr()
+    known = ledger or lost == "ranking"
+    for words in (FIRST, ("--backfill", "--until", "2026-01-12"), (*FIRST, "--dry-run")):
+        if not known:
+            continue
+        assert report(folder, *words) == (1 if "--backfill" in words else 2), words
+        assert said in (err := capsys.readouterr().err) and "--correction" in err, err
+        assert all_files(folder) == left and charges(folder) == charged
+    (folder / "weekly.yaml").write_text(text)
+    if change != "list":
+        assert report(folder, *FIRST) == 0, "its own question draws the same again"
+        assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name] and charges(folder) == charged
+
+
+def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """The ranking counts as published, even by a report that has changed since."""
+    assert report(folder, *FIRST) == 0
+    (folder / MANIFEST).unlink()
+    (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
+    ranking = (folder / RANKING).read_bytes()
+    for _ in range(2):
+        capsys.readouterr()
+        assert report(folder, "--backfill", "--until", "2026-01-19") == 0
+        told = "weekly, 2026-01-05 to 2026-01-12: the manifest of "
+        assert told in (err := capsys.readouterr().err) and f"{RANKING} is lost: bring it back from a copy" in err
+        assert (folder / RANKING).read_bytes() == ranking and not (folder / MANIFEST).exists()
+        assert charges(folder) == [("", "released")] * 2
+
+
+def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """What it corrects stays where it is, as it was; its manifest names it, with what both have cost."""
+    assert report(folder, *FIRST, "--correction", "1", "--dry-run") == 2
+    assert "nothing tells that it was published" in capsys.readouterr().err
+    assert report(folder, *FIRST) == 0
+    before = all_files(folder)
+    with open(folder / "rows.csv", "a") as sink:
+        sink.write("late,item 1,2026-01-06\n")
+    assert report(folder, *FIRST, "--correction", "late rows") == 0
+    after = all_files(folder)
+    assert {name: after[name] for name in before} == before
+    corrected = "weekly-2026-01-05.correction-late rows"
+    assert set(after) - set(before) == {f"{corrected}.csv", f"{corrected}.manifest.json"}
+    manifest = json.loads(after[f"{corrected}.manifest.json"])
+    base = "weekly/20260105T000000Z--20260112T000000Z"
+    assert manifest["report"] == f"{base}/correction-late rows"
+    assert manifest["corrects"] == [{"report": base, "epsilon": 1.0, "delta": 0.0}]
+    assert charges(folder) == [("", "released"), ("correction-late rows", "released")]
+    capsys.readouterr()
+    for words in (("--backfill", "--until", "2026-01-12"), (*FIRST, "--correction", "late rows")):
+        assert report(folder, *words) == 0, "neither is published again"
+    assert all_files(folder) == after and len(charges(folder)) == 2
+    for file in (f"{corrected}.csv", f"{corrected}.manifest.json"):
+        (folder / "out" / file).unlink()
+    assert report(folder, *FIRST, "--correction", "late rows") == 0
+    assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
+
+
+def test_a_correction_of_a_folder_lies_in_a_folder_of_its_own_and_counts_those_before(folder: Path) -> None:
+    text = WEEKLY.replace("out/{report}-{start}.csv", "out/").replace("epsilon: 1", "epsilon: 0.5")
+    assert text != WEEKLY
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, *FIRST) == 0
+    for number in ("1", "2"):
+        assert report(folder, *FIRST, "--correction", number) == 0
+    names = sorted(str(path.relative_to(folder / "out")) for path in folder.glob("out/**/*.manifest.json"))
+    label = "20260105T000000Z--20260112T000000Z.manifest.json"
+    assert names == [label, f"correction-1/{label}", f"correction-2/{label}"]
+    second = json.loads((folder / "out" / names[2]).read_text())
+    assert [each["report"].rpartition("/")[2] for each in second["corrects"]] == [label[:-14], "correction-1"]
+    assert [each["epsilon"] for each in second["corrects"]] == [0.5, 0.5]
+
+
+def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    assert report(folder, *FIRST) == 0
+    before = all_files(folder)
+    (folder / "key").write_text("another key of enough bytes")
+    assert report(folder, "--backfill", "--until", "2026-01-12") == 0 and all_files(folder) == before
+    (folder / RANKING).unlink()
+    assert report(folder, *FIRST) == 2
+    assert "was published under another release key" in capsys.readouterr().err
+    shutil.rmtree(folder / "out")

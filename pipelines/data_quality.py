@@ -132,8 +132,8 @@ def data_quality_of(report: Report) -> DataQuality:
     look, groups = DataQuality(period=period), report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
     spelled = {name: _Spelled(labels, columns) for name, labels in listed.items() if labels is not None}
-    for code in range(0 if groups is None else groups.size):
-        look.groups[groups.name(code)] = 0
+    if groups is not None:
+        look.groups = dict.fromkeys(map(groups.name, range(groups.size)), 0)
     for rows in parts:
         _add(look, rows, columns, report.question.top_k, spelled)
     return look

@@ -18,7 +18,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
-from tests.pipelines.support import Done, command, write
+from tests.pipelines.support import Done, command, settled, write
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ITEMS = ["Tea", "cake", "scone"]
@@ -119,6 +119,24 @@ def test_a_dry_run_refuses_what_a_run_refuses(folder: Path) -> None:
     assert "'who' is no column of rows.parquet" in checked("--user-column", "who").err
     write(folder / "out.csv", "in the way")
     assert "exists and is kept" in checked().err and checked().status == 2
+
+
+def test_the_longest_path_that_is_accepted_can_be_written(folder: Path) -> None:
+    """With a name as long, in folders that are made for it."""
+
+    def path(above: int, name: int) -> Path:
+        folders = [f"{'x' * 100}/"] * (above // 101) + [f"{'x' * (above % 101)}/"] * (above % 101 > 0)
+        return folder / "".join(folders) / ("y" * name + ".csv")
+
+    def accepted(output: Path) -> bool:
+        done = command(*settled(["run", "--input=rows.parquet", *ASKED, "--dry-run", "--output", str(output)]))
+        assert done.status == (0 if "can be written" in done.out else 2), done
+        return done.status == 0
+
+    above = max(filter(lambda above: accepted(path(above, 180)), range(3600, 4000, 40)))
+    longest = path(above, max(filter(lambda name: accepted(path(above, name)), range(180, 260, 5))))
+    assert command(*settled(["run", "--input=rows.parquet", *ASKED, "--output", str(longest)])).status == 0
+    assert sorted(each.suffix for each in longest.parent.iterdir()) == [".csv", ".json"]
 
 
 def test_a_ledger_is_asked_and_not_charged(folder: Path) -> None:

@@ -38,7 +38,6 @@ COMMANDS = {
     "sample": ("show", "write sample data: the plays of a music service"),
     "doctor": ("examine", "check whether this machine has what a run needs"),
     "completion": ("describe", "print a script with which a shell completes commands and arguments"),
-    "flex-template": ("describe", "describe the Dataflow flex template"),
 }
 """Every command: its module, and what it does."""
 

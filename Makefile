@@ -16,7 +16,7 @@ WITH_SERVERS := -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2))) --dist 
 WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_executions.py \
     tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
-.PHONY: rank test nightly check lint newest oldest bench site flink-up flink-down kafka clean
+.PHONY: rank test nightly check lint newest oldest metadata bench site flink-up flink-down kafka clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -55,6 +55,10 @@ oldest:
 	PIP_CONSTRAINT= .venv-oldest/bin/python -m pip install --quiet '.[test]' \
 	    $$(sed -n '/^dependencies/,/^]/s/^ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml)
 	.venv-oldest/bin/python -m pytest -q $(SHARED) -m "$(QUICK)"
+
+# The parameters of the Dataflow template, from the arguments of `run`.
+metadata: .venv/installed
+	$(BIN)/python deploy/dataflow/metadata.py > deploy/dataflow/metadata.json
 
 bench: .venv/tested
 	$(BIN)/python -m benchmarks.pipeline

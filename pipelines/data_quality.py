@@ -6,7 +6,7 @@ None of this is differentially private, so by default it is as coarse as the met
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,9 +26,11 @@ from private_topk.transforms.windows import Period, from_microseconds
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _DAY = 86_400_000_000
-_MIN, _MAX_DAYS = 100, 10
+_MIN, _MAX_NAMED = 100, 10
 _MAX_SHAPES, _MAX_LONG = 3, 40
+_ENCODING = "their encoding, which would be UTF-8 (--csv-encoding)"
 _SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
+_LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 
 
 @dataclass
@@ -39,18 +41,22 @@ class DataQuality:
         lost: rows that would be dropped, by reason; each row once.
         units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
             were in another unit.
-        spellings: of the rows with items outside the domain, how many would be in it in another spelling.
+        spellings: of the rows outside a public list, by its name, how many would be in it in another spelling.
+        not_utf8: of the unreadable rows, how many hold text in another encoding.
         shapes: of the texts that are no time, or no amount, how many look alike: by column, with 9 for every digit and
             a for every letter.
         days: rows inside, by day since 1970 UTC.
+        groups: rows that would be ranked, by declared group.
     """
 
     total: int = 0
     lost: dict[str, int] = field(default_factory=dict)
     units: dict[str, int] = field(default_factory=dict)
-    spellings: dict[str, int] = field(default_factory=dict)
+    spellings: dict[tuple[str, str], int] = field(default_factory=dict)
+    not_utf8: int = 0
     shapes: dict[tuple[str, str], int] = field(default_factory=dict)
     days: dict[int, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
     period: Period | None = None
 
     def lines(self, exact: bool = False) -> Iterator[str]:
@@ -69,13 +75,18 @@ class DataQuality:
             if count >= _MIN:
                 told = self._said(count, exact)
                 yield f"  {told} of {column!r} are like {shape}, which is not read (docs/formats.md)"
-        for spelling, count in self.spellings.items():
-            if 2 * count > self.lost.get("not in domain", 0) and count >= _MIN:
-                yield f"  most items outside the domain are in it but for {spelling}: compare the spelling"
-                break
+        if 2 * self.not_utf8 > self.lost.get("unreadable", 0) and self.not_utf8 >= _MIN:
+            yield "  most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
+        for where, outside in _LISTS.items():
+            for (listed, spelling), count in self.spellings.items():
+                if listed == where and 2 * count > self.lost.get(f"not in {where}", 0) and count >= _MIN:
+                    yield f"  most {outside} are in it but for {spelling}: compare the spelling"
+                    break
         if sum(self.lost.values()) == self.total:
             yield f"  {NONE_LEFT}"
         yield from self._days()
+        if self.groups:
+            yield _with_few("groups", self.groups)
 
     def _said(self, count: int, exact: bool) -> str:
         return f"{count:,}" if exact else order_of_magnitude(count)
@@ -94,10 +105,14 @@ class DataQuality:
         if self.period is None:
             return
         first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
-        few = [day for day in range(first, last + 1) if self.days.get(day, 0) < _MIN]
-        named = ", ".join(f"{from_microseconds(day * _DAY):%Y-%m-%d}" for day in few[:_MAX_DAYS])
-        more = f" and {len(few) - _MAX_DAYS:,} more" if len(few) > _MAX_DAYS else ""
-        yield f"  days (UTC) of the period with fewer than 100 rows: {named or 'none'}{more}, of {last - first + 1:,}"
+        days = {f"{from_microseconds(day * _DAY):%Y-%m-%d}": self.days.get(day, 0) for day in range(first, last + 1)}
+        yield _with_few("days (UTC) of the period", days)
+
+
+def _with_few(what: str, rows: dict[str, int]) -> str:
+    few = [name for name, count in rows.items() if count < _MIN]
+    more = f" and {len(few) - _MAX_NAMED:,} more" if len(few) > _MAX_NAMED else ""
+    return f"  {what} with fewer than 100 rows: {', '.join(few[:_MAX_NAMED]) or 'none'}{more}, of {len(rows):,}"
 
 
 def data_quality_of(report: Report) -> DataQuality:
@@ -114,20 +129,24 @@ def data_quality_of(report: Report) -> DataQuality:
             "files and Kafka topics can be looked at; a run tells afterwards",
         )
     columns = report.source.columns.within(period)
-    look = DataQuality(period=period)
-    spelled = _Spelled(domain) if domain.is_public else None
+    look, groups = DataQuality(period=period), report.question.top_k.groups
+    listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
+    spelled = {name: _Spelled(labels, columns) for name, labels in listed.items() if labels is not None}
+    if groups is not None:
+        look.groups = dict.fromkeys(map(groups.name, range(groups.size)), 0)
     for rows in parts:
         _add(look, rows, columns, report.question.top_k, spelled)
     return look
 
 
-def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: _Spelled | None) -> None:
+def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: Mapping[str, _Spelled]) -> None:
     block, missing = block_of(rows, columns)
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
         _count(look.lost, reason, missing.get(reason, 0))
     if missing.get("unreadable"):
         _add_shapes(look, rows, columns)
+        look.not_utf8 += _not_in_utf8(rows, columns)
     if look.period is not None:
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
@@ -139,12 +158,18 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: _
             look.days[int(day)] = look.days.get(int(day), 0) + int(count)
         block = block.filter(pa.array(inside))
     found = rankable(block, spec.domain, spec.groups, spec.amounts)
-    applies = (spec.amounts is not None, spec.groups is not None, spelled is not None)
+    applies = (spec.amounts is not None, spec.groups is not None, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
             _count(look.lost, reason.replace("_", " "), count)
-    if spelled is not None:
-        spelled.add(found.unknown, look.spellings)
+    outside = {"domain": found.unknown}
+    if spec.groups is not None:
+        outside["groups"] = block["group"]
+        for name, count in zip(look.groups, np.bincount(found.rows["group"], minlength=spec.groups.size), strict=True):
+            look.groups[name] += int(count)
+    for name, each in spelled.items():
+        for spelling, count in each.of(outside[name]):
+            look.spellings[name, spelling] = look.spellings.get((name, spelling), 0) + count
 
 
 def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
@@ -179,26 +204,42 @@ def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:
             _count(look.units, unit, int((inside[unit] & ~inside[columns.unit]).sum()))
 
 
+def _not_in_utf8(rows: Rows, columns: Columns) -> int:
+    """How many rows hold a label or a time that is not in UTF-8, as most are of a file in another encoding."""
+    masks = [mask for name in columns.names() for mask in texts_of(rows.columns[name])[1]]
+    return max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
+
+
 class _Spelled:
-    """The domain, and its items in normalised spellings."""
+    """A public list, and its labels in normalised spellings."""
 
-    def __init__(self, domain: CodedDomain) -> None:
-        self._domain = domain
-        labels = domain.spellings()
-        self._plain = {} if labels is None else {name: _without(labels, name) for name in _SPELLINGS}
+    def __init__(self, listed: CodedDomain, columns: Columns) -> None:
+        self._listed, self._encoding = listed, columns.encoding
+        spellings = (*_SPELLINGS, _ENCODING) if columns.encoding != "utf-8" else _SPELLINGS
+        labels = listed.spellings()
+        self._plain = {} if labels is None else {name: self._without(labels, name) for name in spellings}
 
-    def add(self, items: pa.Array, spellings: dict[str, int]) -> None:
-        """Count those of the items outside the domain that would be in it in another spelling."""
-        outside = items.filter(pa.array(self._domain.encode(items) < 0)) if len(items) else items
+    def of(self, labels: pa.Array) -> Iterator[tuple[str, int]]:
+        """How many of the labels outside the list would be in it, by spelling."""
+        outside = labels.filter(pa.array(self._listed.encode(labels) < 0)) if len(labels) else labels
         for name, known in self._plain.items():
             if len(outside):
-                _count(spellings, name, pc.sum(pc.is_in(_without(outside, name), value_set=known)).as_py() or 0)
+                yield name, pc.sum(pc.is_in(self._without(outside, name), value_set=known)).as_py() or 0
+
+    def _without(self, labels: pa.Array, spelling: str) -> pa.Array:
+        labels = labels.cast(pa.large_string())
+        if spelling == _ENCODING:
+            return pa.array([_in_utf8(label, self._encoding) for label in labels.to_pylist()], pa.large_string())
+        labels = pc.utf8_trim_whitespace(labels) if "spaces" in spelling else labels
+        return pc.utf8_lower(labels) if "capital" in spelling else labels
 
 
-def _without(labels: pa.Array, spelling: str) -> pa.Array:
-    labels = labels.cast(pa.large_string())
-    labels = pc.utf8_trim_whitespace(labels) if "spaces" in spelling else labels
-    return pc.utf8_lower(labels) if "capital" in spelling else labels
+def _in_utf8(label: str, encoding: str) -> str:
+    """A label that was read in one encoding, read in UTF-8; as it is if it cannot be."""
+    try:
+        return label.encode(encoding).decode()
+    except UnicodeError:
+        return label
 
 
 def _count(counts: dict[str, int], name: str, more: int) -> None:

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType, MappingProxyType
-from typing import TextIO
+from typing import Any, TextIO
 
 from private_topk.runners import Line
 
 LOG_FORMATS = ("text", "json")
 _PROGRAM = "private-topk: "
-_ENDS = (signal.SIGINT, signal.SIGTERM)
 _RECEIVED: list[int] = []
 """The signals that asked this process to end: they are the process's own, whatever runs in it."""
 
@@ -46,15 +45,22 @@ class Interrupted(Stopped):
 
 
 def install_signal_handlers() -> None:
-    """Let SIGTERM end a command as Ctrl-C does: with a message, and leaving nothing half done."""
-    for end in _ENDS:
-        signal.signal(end, _receive)
+    """Let SIGTERM, or a terminal that is closed, end a command as Ctrl-C does: with a message, and leaving nothing half
+    done.
+    """
+    _handle_ends(_receive)
 
 
 def reset_signal_handlers() -> None:
     """Let a signal end the process at once from now on, as by default: all is done and reported."""
-    for end in _ENDS:
-        signal.signal(end, signal.SIG_DFL)
+    _handle_ends(signal.SIG_DFL)
+
+
+def _handle_ends(how: Any) -> None:  # noqa: ANN401 - a handler
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # not every system has all
+        if number is not None and not (name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN):  # under nohup
+            signal.signal(number, how)
 
 
 def received_signal() -> Stopped | None:

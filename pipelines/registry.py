@@ -103,7 +103,7 @@ def sink_of(
             return ToKafka(KafkaTopic.of(uri, kafka_config, "output"))
         return ToPubSub(uri) if scheme == "pubsub" else ToBigQuery(uri)
     uri = as_path(uri, "output")
-    if batch and uri.lower().endswith(tuple(RANKING_FORMATS)) and not (is_local(uri) and os.path.isdir(uri)):
+    if batch and uri.lower().endswith(tuple(RANKING_FORMATS)):
         _only({"output_format": format} if format else {}, uri)
         return ToFile(uri, overwrite)
     if batch and not (uri.endswith("/") or (is_local(uri) and os.path.isdir(uri))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import socket
@@ -113,12 +114,19 @@ class EndsWithUs(SubprocessJobServer):
         command, endpoint = super().subprocess_cmd_and_endpoint()
         return ending_with_us(command), endpoint
 
+    def start(self) -> Any:  # noqa: ANN401 - Beam's
+        """Start the server, and end it with this process. Beam sees to that only once the server answers, and leaves a
+        temporary folder if a signal comes before.
+        """
+        atexit.register(self.stop)
+        return super().start()
+
     def stop(self) -> Any:  # noqa: ANN401 - Beam's
         """End the server. Beam's own leaves it where its temporary folder was cleared away."""
         if self._local_temp_root:
             shutil.rmtree(self._local_temp_root, ignore_errors=True)
             self._local_temp_root = None
-        return super().stop()
+        return None if self._server is None else super().stop()
 
 
 class LoopbackRunner(PortableRunner):

@@ -38,7 +38,6 @@ COMMANDS = {
     "sample": ("show", "write sample data: the plays of a music service"),
     "doctor": ("examine", "check whether this machine has what a run needs"),
     "completion": ("describe", "print a script with which a shell completes commands and arguments"),
-    "flex-template": ("describe", "describe the Dataflow flex template"),
 }
 """Every command: its module, and what it does."""
 
@@ -77,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_command(lambda: _dispatch(words))
 
 
-def _dispatch(words: list[str]) -> None:
+def _dispatch(words: list[str]) -> object:
+    """Run a command; returns what it returns."""
     if not words:
         raise InvalidArgument(
             "", f"a command must be given: {', '.join(COMMANDS)}", "`private-topk --help` says what they do"
@@ -102,7 +102,8 @@ def _dispatch(words: list[str]) -> None:
     else:
         from private_topk.pipelines.cli.arguments import called  # loads numpy
 
-        called(*command_of(words))
+        return called(*command_of(words))
+    return None
 
 
 def command_of(words: Sequence[str]) -> tuple[str, Command, list[str]]:

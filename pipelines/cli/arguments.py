@@ -22,7 +22,8 @@ class Command:
     """A command, without its options.
 
     Args:
-        execute: runs it, given the arguments and the words for Beam.
+        execute: runs it, given the arguments and the words for Beam; returns something true if it did more than to
+            print.
         text, examples: its help before and after the arguments.
         needs: the options that must be given.
         choose: the options of which one must be given.
@@ -34,7 +35,7 @@ class Command:
         grouped: whether its help has headings.
     """
 
-    execute: Callable[[Arguments, list[str]], None]
+    execute: Callable[[Arguments, list[str]], object]
     text: str
     examples: str
     needs: tuple[str, ...] = ()
@@ -81,24 +82,23 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     return parser
 
 
-def called(name: str, command: Command, words: list[str]) -> None:
-    """Run a command with its words."""
+def called(name: str, command: Command, words: list[str]) -> object:
+    """Run a command with its words; returns what it returns."""
     parser = parser_of(name, command, words)
     arguments, others = parser.read(words)
     if command.beam:
         from private_topk.runners import UnknownArgument
 
         try:
-            command.execute(arguments, others)
+            return command.execute(arguments, others)
         except UnknownArgument as error:
             raise parser.unknown(error.word, error.known, " or of Beam") from None
-        return
     if others:
         raise parser.unknown(others[0])
     if command.alone and not getattr(arguments, command.alone[0].lower()):
         raise InvalidArgument("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
-    command.execute(arguments, others)
+    return command.execute(arguments, others)
 
 
 def options_of(arguments: Namespace) -> Options:

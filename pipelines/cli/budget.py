@@ -64,7 +64,7 @@ def _budget(arguments: Namespace, others: list[str]) -> None:
     )
 
 
-def _create(arguments: Namespace, others: list[str]) -> None:
+def _create(arguments: Namespace, others: list[str]) -> bool:
     """Open a budget. Raises InvalidArgument for numbers that break a rule, or if there is one already."""
     budget = Budget.of(
         arguments.dataset,
@@ -77,7 +77,7 @@ def _create(arguments: Namespace, others: list[str]) -> None:
     _ledger(arguments.ledger).create(budget)
     if arguments.json:
         _tell(arguments.ledger, budget.dataset, budget.unit, arguments)
-        return
+        return True
     epsilon, delta = shown(budget.total.epsilon), shown(budget.total.delta)
     print(
         f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; neighbours: {budget.neighbours}"
@@ -87,6 +87,7 @@ def _create(arguments: Namespace, others: list[str]) -> None:
             f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
             f"{shown(budget.rho)}"
         )
+    return True
 
 
 def _show(arguments: Namespace, others: list[str]) -> None:
@@ -122,20 +123,22 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
 
 
-def _reserve(arguments: Namespace, others: list[str]) -> None:
+def _reserve(arguments: Namespace, others: list[str]) -> bool:
     """Reserve for a report, or give back, and print the budget."""
     from private_topk.pipelines.scheduled.file import read_report
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     account = ScheduledReport(read_report(arguments.file)).reserve(give_back=bool(arguments.give_back))
     _tell(account.ledger, account.dataset, "user", arguments)
+    return True
 
 
-def _renew(arguments: Namespace, others: list[str]) -> None:
+def _renew(arguments: Namespace, others: list[str]) -> bool:
     """Begin a new period of a budget, and print it."""
     unit = arguments.privacy_unit or "user-window"
     _ledger(arguments.ledger).renew(arguments.dataset, unit, arguments.period)
     _tell(arguments.ledger, arguments.dataset, unit, arguments)
+    return True
 
 
 def _tell(url: str, dataset: str, unit: str, arguments: Namespace) -> None:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.arguments import Command
-from private_topk.pipelines.cli.output import print_json, print_lines
+from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
@@ -86,7 +86,8 @@ def _audit(arguments: Namespace, others: list[str]) -> None:
         )
     if not as_json:
         print(f"no bound is above what is declared, in {len(checks)} checks; the counts are right on every path")
-        print_lines(f"not attacked: {what}" for what in left_out)
+        for what in left_out:
+            print(f"not attacked: {what}")
 
 
 def _asked(path: str) -> tuple[Asked, list[str]]:
@@ -154,7 +155,8 @@ def _doctor(arguments: Namespace, others: list[str]) -> None:
         print_json({"ok": not wrong, "findings": [vars(finding) for finding in findings]})
     else:
         width = max(len(finding.name) for finding in findings)
-        print_lines(f"{_STATES[each.state]:<24} {each.name:<{width}}  {printable(each.says)}" for each in findings)
+        for each in findings:
+            print(f"{_STATES[each.state]:<24} {each.name:<{width}}  {printable(each.says)}")
     if wrong:
         more = f" (without {flag('json')} each is explained)" if arguments.json else ""
         raise RunFailed(f"{', '.join(wrong)} must be fixed{more}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import io
 import json
 import logging
 import os
 import re
+import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from datetime import datetime
 from fractions import Fraction
@@ -32,35 +34,75 @@ from private_topk.transforms.windows import utc_text
 
 DONE, FAILED, NOT_YET = 0, 1, 3
 _OF_A_SIGNAL = 128
+_WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
+_LOST: dict[int, OSError] = {}
+"""Why something that was printed is lost, by the number of its stream."""
+
+
+class _Unfailing(io.FileIO):
+    """A standard stream that drops what cannot be written: its reader has gone, its disk is full, its terminal closed.
+
+    What is published or charged is not for a stream of messages to decide, whoever prints: also a library, a thread, or
+    a progress bar.
+    """
+
+    def write(self, content: Any) -> int:  # noqa: ANN401 - any buffer
+        try:
+            while (written := super().write(content)) is None:  # who shares it has made it non-blocking, and it is full
+                select.select((), (self,), ())
+            return written
+        except OSError as error:
+            _LOST.setdefault(self.fileno(), error)
+            return memoryview(content).nbytes
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed, as some services leave them, on the null device.
+    """Open the standard streams such that printing never fails, neither for a character that they cannot show.
 
-    Otherwise Python has None in their place, and the next file that is opened gets their descriptor: what a library
-    prints to standard error would go into that file.
+    Those that are closed, as some services leave them, are opened on the null device: Python has None in their place,
+    and the next file that is opened would get their descriptor, and what a library prints to standard error.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, closefd=False))
+    sys.stdout = sys.__stdout__ = _unfailing(sys.stdout)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _unfailing(sys.stderr)  # type: ignore[misc]
+
+
+def _unfailing(stream: Any) -> io.TextIOWrapper:  # noqa: ANN401 - as Python has opened it
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Unfailing(stream.fileno(), "w", closefd=False)),
+        stream.encoding,
+        "backslashreplace",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def run_command(command: Callable[[], object]) -> int:
     """Run a command; turn what it raises into a message and an exit status.
 
-    0 done, 1 failed, 2 bad input, 3 not yet, 130 or 143 ended by SIGINT or SIGTERM.
+    0 done, 1 failed, 2 bad input, 3 not yet, 128 and its number ended by a signal.
+
+    Args:
+        command: returns whether it did more than to print. Otherwise output that is lost is a failure.
     """
     logged = logging.root.manager.disable
     logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
     try:
-        command()
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        did_more = command()
+        sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         return report_error(_or_signal(error))
     finally:
         logging.disable(logged)
-    return DONE
+    lost = _LOST.get(1)
+    if lost is None or lost.errno == errno.EPIPE:  # whoever read our output has seen enough
+        return DONE
+    done = "done, but " if did_more else ""
+    with level("error"):
+        print(f"private-topk: {done}standard output cannot be written: {lost.strerror}", file=sys.stderr)
+    return DONE if did_more else FAILED
 
 
 def report_error(error: BaseException, about: str = "private-topk: ") -> int:
@@ -78,11 +120,9 @@ def _print_error(error: BaseException, about: str, stream: TextIO) -> int:
         print(f"{about}{error.shown(flag)}", file=stream)
         return error.status
     if isinstance(error, KeyboardInterrupt):
-        name, number = (
-            ("terminated", signal.SIGTERM) if _number(error) == signal.SIGTERM else ("interrupted", signal.SIGINT)
-        )
+        number = error.number if isinstance(error, Stopped) else signal.SIGINT
         state = printable(error.state) if isinstance(error, Interrupted) else ""
-        print(f"{about}{name}{'; ' if state else ''}{state}", file=stream)
+        print(f"{about}{_WORDS[signal.Signals(number).name]}{'; ' if state else ''}{state}", file=stream)
         return _OF_A_SIGNAL + number
     state = printable(str(error)) if isinstance(error, RunFailed) else ""
     cause = error.__cause__ if state else error
@@ -111,10 +151,7 @@ def exit_process(status: int) -> NoReturn:
     with redirect_stderr(io.StringIO()):  # servers are stopped, and Beam's threads complain, with data maybe
         reset_signal_handlers()
         for stream in streams:
-            try:
-                stream.flush()
-            except OSError:  # as in `private-topk mechanisms | head`, or on a full disk
-                pass
+            stream.flush()
         atexit._run_exitfuncs()
         os._exit(status)
 
@@ -127,31 +164,15 @@ def _or_signal(error: BaseException) -> BaseException:
     return Interrupted(str(error) if isinstance(error, RunFailed) else "", stop)
 
 
-def _number(error: KeyboardInterrupt) -> int:
-    return error.number if isinstance(error, Stopped) else signal.SIGINT
-
-
 def _of_the_system(error: BaseException) -> str:
     """The operating system's reason, such as a full disk, also inside a runner's error: a fixed text without data."""
     match = re.search(r"\[Errno (\d{1,3})\]", str(error))
     return f" ({os.strerror(int(match[1]))})" if match else ""
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines; the reader may stop before the end."""
-    if hasattr(sys.stdout, "reconfigure"):  # characters that the terminal cannot show are escaped
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        for line in lines:
-            print(line)
-        sys.stdout.flush()
-    except BrokenPipeError:  # as in `private-topk run ... | head`: the ranking is published all the same
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def print_json(document: object) -> None:
     """Print a document: times as ISO 8601 in UTC, exact numbers as doubles, rounded up."""
-    print_lines([json.dumps(document, default=_plain, ensure_ascii=False, indent=2)])
+    print(json.dumps(document, default=_plain, ensure_ascii=False, indent=2))
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON has

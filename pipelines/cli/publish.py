@@ -13,7 +13,6 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.options import require
-from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _RUN = """examples:
 
 Without --mechanism one is chosen by public facts alone; stderr says which, and why (docs/choosing.md).
 Arguments that are not listed here go to Beam, such as --cores=4.
-Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted. stderr says
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 129, 130 or 143 interrupted. stderr says
 what is published."""
 
 _STREAM = """examples:
@@ -42,39 +41,30 @@ _STREAM = """examples:
       --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
-Exit status: 0 published, 2 bad input (nothing done), 1 failed, 130 or 143 interrupted. Published windows stay;
+Exit status: 0 published, 2 bad input (nothing done), 1 failed, 129, 130 or 143 interrupted. Published windows stay;
 stderr says which."""
 
 
-def _run(arguments: Namespace, others: list[str]) -> None:
+def _run(arguments: Namespace, others: list[str]) -> Done | None:
     """Publish, and show what was published."""
-    done = _publish(arguments, others)
-    if done is None or done.deferred:
-        return
-    try:
-        _show(done, arguments)
-    except BrokenPipeError:  # whoever reads has seen enough
-        raise
-    except OSError as error:  # as where standard output is a file on a full disk
-        raise RunFailed(f"{done.report.sink.uri} is published all the same: there is nothing to repeat") from error
-
-
-def _show(done: Done, arguments: Namespace) -> None:
     from private_topk.pipelines.cli.show import print_published, show_rows
 
+    done = _publish(arguments, others)
+    if done is None or done.deferred:
+        return done
     tell_operator(done, arguments)
     if arguments.json:
         print_published(done.report.sink)
     elif not arguments.quiet:
         show_rows(done.report.sink)
-    sys.stdout.flush()
+    return done
 
 
-def _stream(arguments: Namespace, others: list[str]) -> None:
+def _stream(arguments: Namespace, others: list[str]) -> Done | None:
     """Run to the end of the horizon, and say so."""
     done = _publish(arguments, others, watch=True)
     if done is None or done.deferred:
-        return
+        return done
     tell_operator(done, arguments)
     period = done.report.question.period
     if arguments.json:
@@ -87,6 +77,7 @@ def _stream(arguments: Namespace, others: list[str]) -> None:
         )
     elif period is not None:
         print(f"the horizon is over: {len(period):,} windows published to {printable(done.report.sink.uri)}")
+    return done
 
 
 def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:

@@ -29,8 +29,8 @@ _ASKED = ("window_end", "missed", "backfill", "dry_run")
 _BEFORE = {True: "published before", False: "published"}
 
 
-def _report(arguments: Namespace, others: list[str]) -> None:
-    """Check, list or publish periods."""
+def _report(arguments: Namespace, others: list[str]) -> bool:
+    """Check, list or publish periods; returns whether it was to publish."""
     _check(arguments)
     file = read_report(arguments.file)
     periods = Periods(file, arguments.correction)
@@ -44,6 +44,7 @@ def _report(arguments: Namespace, others: list[str]) -> None:
         _publish_one(report, numbers[0], arguments)
     else:
         _go_through(report, numbers, arguments)
+    return not (arguments.dry_run or arguments.missed)
 
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:

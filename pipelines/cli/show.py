@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.cli.arguments import Command, options_of
-from private_topk.pipelines.cli.output import print_json, print_lines
+from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
@@ -82,11 +82,11 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         from private_topk.pipelines.show.sign_off import registry_entry, sheet
 
         books = _books(report, arguments.ledger) if arguments.ledger else ""
-        print_lines(sheet(report, books) if arguments.sign_off else registry_entry(report, books).splitlines())
+        print(*sheet(report, books) if arguments.sign_off else registry_entry(report, books).splitlines(), sep="\n")
     else:
         from private_topk.pipelines.show.words import in_text
 
-        print_lines(in_text(report))
+        print(*in_text(report), sep="\n")
 
 
 def _manifest(report: PublishedReport) -> dict[str, Any] | None:
@@ -184,7 +184,7 @@ def show_rows(sink: Sink) -> None:
     if sink.published() is None:
         print(f"published to {printable(sink.uri)}")
         return
-    print_lines(_lines(read_report(sink.uri), sink))
+    print(*_lines(read_report(sink.uri), sink), sep="\n")
 
 
 def print_published(sink: Sink) -> None:
@@ -287,7 +287,7 @@ def _arguments(mechanism: type[Mechanism]) -> str:
     return "; ".join(words) or "no parameters but epsilon and neighbours"
 
 
-def _sample(arguments: Namespace, others: list[str]) -> None:
+def _sample(arguments: Namespace, others: list[str]) -> bool:
     from private_topk.pipelines.sample import write_sample
 
     files = write_sample(arguments.folder or "sample")
@@ -295,6 +295,7 @@ def _sample(arguments: Namespace, others: list[str]) -> None:
         print_json([{"path": path, "holds": text} for path, text in files.items()])
     else:
         print("\n".join(f"{printable(path)}: {text}" for path, text in files.items()))
+    return True
 
 
 COMMANDS = {

@@ -4,10 +4,10 @@ or not at all.
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ from private_topk.transforms.errors import IncompleteDataError, InvalidArgument,
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
 
-_LONGEST = 200  # bytes of a name, so that the manifest and what is being written have room for theirs
+_ROOM = "x" * 55  # behind a ranking's name, for the names of its manifest and of what is being written
+_ROOM_BELOW = f"{'x' * 100}/{'x' * 100}"  # in its folder, for these and for the record of a stream
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class ToFile(Sink):
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         for path in (self.uri, manifest_path(self.uri)):
             if is_local(path) and os.path.isdir(path):
-                raise InvalidArgument("output", f"{verbatim(path)} is a folder", "give another path")
+                into = ", or with / at its end to have a file for every window in it" if path == self.uri else ""
+                raise InvalidArgument("output", f"{verbatim(path)} is a folder", f"give another path{into}")
         refuse_replacing([self.uri, manifest_path(self.uri)], inputs)
         self.check_place(period, release)
         if is_local(self.uri):
@@ -174,16 +176,20 @@ def _bounds(period: Period | None) -> list[Bounds]:
 
 
 def _check_writable(output: str) -> None:
-    """Raise InvalidArgument unless a file can be made in the folder, or in the nearest one above that exists.
+    """Raise InvalidArgument unless a file can be made in the folder, or in the nearest one above that exists, and the
+    system allows all names that are to come.
 
     The trial file has no name, so that no file of anybody's is touched.
     """
-    folder = os.path.dirname(os.path.abspath(output))
+    path = os.path.abspath(output)
+    folder = os.path.dirname(path)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     try:
-        if len(os.fsencode(os.path.basename(output))) > _LONGEST:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        new = os.path.relpath(path + _ROOM, folder).split(os.sep)
+        for name in (*new, os.path.join(*new), os.path.join(*new[:-1], _ROOM_BELOW)):
+            with suppress(FileNotFoundError):
+                os.lstat(os.path.join(folder, name))
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

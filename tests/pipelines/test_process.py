@@ -88,14 +88,15 @@ atexit.register(hit)
         (ANOTHER_ERROR, signal.SIGINT, "", ""),
         (ANOTHER_WITH_ITS_STATE, signal.SIGTERM, "", "; nothing is published"),
         (CLEARED_AWAY, signal.SIGTERM, "whole\n", ""),
+        (LOST_ONCE, signal.SIGHUP, "", ""),
     ],
-    ids=["sent again", "looked for", "another error", "with a state", "cleared away"],
+    ids=["sent again", "looked for", "another error", "with a state", "cleared away", "hung up"],
 )
 def test_a_signal_that_a_library_converts_still_ends_the_command(
     body: str, sent: signal.Signals, shown: str, state: str
 ) -> None:
     done = run(body, sent)
-    word = "terminated" if sent == signal.SIGTERM else "interrupted"
+    word = {signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}.get(sent, "interrupted")
     assert (done.returncode, done.stdout) == (128 + sent, shown)
     assert done.stderr == f"private-topk: {word}{state}\n"
 
@@ -103,6 +104,12 @@ def test_a_signal_that_a_library_converts_still_ends_the_command(
 def test_a_signal_after_the_last_message_ends_the_process_at_once() -> None:
     done = run(AT_THE_END, signal.SIGTERM)
     assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
+
+
+def test_a_command_under_nohup_goes_on_without_its_terminal() -> None:
+    """There SIGHUP is ignored from the start, and stays so to the end."""
+    done = run("import atexit\natexit.register(hit)\nhit()\nprint('done', flush=True)", signal.SIGHUP, ignored=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 COMPLAINTS = """
@@ -184,10 +191,11 @@ def test_a_signal_while_arrow_looks_for_modules_is_not_lost(tmp_path: Path) -> N
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
-def run(body: str, sent: signal.Signals) -> subprocess.CompletedProcess[str]:
+def run(body: str, sent: signal.Signals, ignored: bool = False) -> subprocess.CompletedProcess[str]:
+    """A command of its own that is sent a signal, which a test runner's workers may have ignored."""
     indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
     code = COMMAND.format(body=indented, sent=f"signal.Signals({sent.value})")
-    hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    hearing = {"preexec_fn": lambda: signal.signal(sent, signal.SIG_IGN if ignored else signal.SIG_DFL)}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **hearing)
 
 

@@ -58,6 +58,12 @@ RISERS = {**WEEKS, "against": "previous", "against_weight": 0.5}
 UNKNOWN = {"domain": None, "unknown_domain": True}
 BOUNDED = {**WEEKS, "privacy_unit": "user", "max_windows_per_user": 2}
 
+TOO_LONG = [
+    *("x" * 300 + ".avro", "x" * 225 + ".avro", f"new/{'x' * 300}/out.avro"),
+    *("/".join(["x" * 100] * 41) + end for end in ("/out.csv", "/")),
+]
+"""Names and paths that this system does not allow, or not those of a manifest beside, nor of what is being written."""
+
 FILES: dict[str, bytes | str | list[dict[str, Any]]] = {
     "rows.csv": ROWS,
     "rows.avro": PAIRS,
@@ -172,7 +178,9 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--runner", "must be one of direct", [{"runner": "spork"}]),
     ("run", "--output", "end with one of .avro", [{"output": "out.xlsx"}, {"output": "out"}]),
     ("run", "--output", "cannot be written", [{"output": p} for p in ("rows.avro/out.avro", "/proc/nowhere/out.avro")]),
-    ("run", "--output", "name too long", [{"output": "x" * 300 + ".avro"}]),
+    ("run", "--output", "name too long", [{"output": p} for p in TOO_LONG]),
+    ("run", "--output", "folder.csv is a folder", [{"output": "folder.csv"}]),
+    ("run", "--output", "at its end to have a file for every window", [{"output": "folder.csv", "overwrite": True}]),
     ("run", "--output", "cannot be looked at", [{"output": "hdfs://h/out.csv"}]),
     ("run", "--output", "which is read", [{"output": "rows.avro", "overwrite": True, "input": "rows.avro"}]),
     ("run", "--output", "would replace", [{**GROUPS, "groups": "lands.csv", "output": "lands.csv", "overwrite": True}]),
@@ -274,6 +282,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in FILES.items():
         write(folder / name, content)
     np.save(folder / "counts.npy", np.arange(8) + 910)
+    (folder / "folder.csv").mkdir()
     for unit in ("user-window", "user"):
         book = options(ledger=f"sqlite:///{folder}/budget.db", dataset="d", epsilon=9, delta=0.1, privacy_unit=unit)
         assert command("budget", "create", *book).status == 0

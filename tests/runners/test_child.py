@@ -74,6 +74,24 @@ def test_signals_and_statuses_are_passed_on(sent: signal.Signals, status: int, t
     assert subprocess.run(ending_with_us(["/no/such/program"]), stderr=subprocess.DEVNULL).returncode == 1
 
 
+def test_a_server_that_is_ended_before_it_answers_leaves_nothing(tmp_path: Path) -> None:
+    """A signal comes while the launcher waits for Prism. Here that is a program that never answers."""
+    write_sample(str(tmp_path))
+    (server := tmp_path / "prism").write_text("#!/bin/sh\nexec sleep 600\n")
+    server.chmod(0o755)
+    (temporary := tmp_path / "temporary").mkdir()
+    words = f"--input={tmp_path}/plays.avro --domain={tmp_path}/catalogue.txt --mechanism=joint --k=2 --epsilon=1"
+    words = f"run {words} --output={tmp_path}/out.csv --runner=prism --prism_location={server}"
+    environment = {**os.environ, MARK: str(tmp_path), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "private_topk", *words.split()]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as launcher:
+        until(lambda: launcher.poll() is not None or any("sleep" in line for line in marked(str(tmp_path))))
+        launcher.terminate()
+        assert (launcher.wait(60), launcher.stderr.read()[:24]) == (143, "private-topk: terminated")
+    assert not list(temporary.iterdir()) and not (tmp_path / "out.csv").exists()
+    until(lambda: not marked(str(tmp_path)), 20)
+
+
 @pytest.mark.server
 @pytest.mark.parametrize("runner", ["prism", "flink"])
 def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -19,7 +20,6 @@ import yaml
 from setuptools import find_packages
 
 from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.cli.describe import as_command_line, metadata
 from private_topk.pipelines.cli.output import BAD_INPUT, NOT_YET
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
@@ -33,8 +33,8 @@ INSTRUCTIONS = {"FROM", "ARG", "COPY", "RUN", "USER", "WORKDIR", "ENV", "ENTRYPO
 
 def test_the_templates_parameters_are_the_arguments() -> None:
     stored = json.loads((ROOT / "deploy/dataflow/metadata.json").read_text())
-    remedy = "run `private-topk flex-template > deploy/dataflow/metadata.json`"
-    assert stored == metadata(), remedy
+    made = subprocess.run([sys.executable, ROOT / "deploy/dataflow/metadata.py"], capture_output=True, check=True)
+    assert stored == json.loads(made.stdout), "run `make metadata`"
     for parameter in stored["parameters"]:
         assert set(parameter) <= {"name", "label", "helpText", "isOptional", "regexes"}
         assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]*", parameter["name"])
@@ -44,7 +44,8 @@ def test_the_templates_parameters_are_the_arguments() -> None:
 
 def test_template_parameters_become_command_line_arguments() -> None:
     own = ["--input=a=b.avro", "--release_key=env:K", "--overwrite=true", "--unknown_domain=false", "--from=2026-01-05"]
-    line = as_command_line([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
+    program = runpy.run_path(str(ROOT / "deploy/dataflow/main.py"))
+    line = program["as_command_line"]([*own, "--runner=DataflowRunner", "--temp_location=gs://b/t", "--job_name", "x"])
     assert line == [
         "--input=a=b.avro",
         "--release-key=env:K",
@@ -212,7 +213,8 @@ def test_the_weekly_workflow_gives_known_parameters() -> None:
     workflow = yaml.safe_load((ROOT / "deploy/dataflow/weekly.yaml").read_text())
     steps = {name: step for found in workflow["main"]["steps"] for name, step in found.items()}
     given = steps["launch"]["args"]["body"]["launchParameter"]["parameters"]
-    names = {parameter["name"]: parameter for parameter in metadata()["parameters"]}
+    template = json.loads((ROOT / "deploy/dataflow/metadata.json").read_text())
+    names = {parameter["name"]: parameter for parameter in template["parameters"]}
     assert set(given) - set(names) == {"sdk_container_image"}
     assert {name for name, parameter in names.items() if not parameter["isOptional"]} <= set(given)
 

@@ -18,7 +18,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
-from tests.pipelines.support import Done, command, write
+from tests.pipelines.support import Done, command, settled, write
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ITEMS = ["Tea", "cake", "scone"]
@@ -121,6 +121,24 @@ def test_a_dry_run_refuses_what_a_run_refuses(folder: Path) -> None:
     assert "exists and is kept" in checked().err and checked().status == 2
 
 
+def test_the_longest_path_that_is_accepted_can_be_written(folder: Path) -> None:
+    """With a name as long, in folders that are made for it."""
+
+    def path(above: int, name: int) -> Path:
+        folders = [f"{'x' * 100}/"] * (above // 101) + [f"{'x' * (above % 101)}/"] * (above % 101 > 0)
+        return folder / "".join(folders) / ("y" * name + ".csv")
+
+    def accepted(output: Path) -> bool:
+        done = command(*settled(["run", "--input=rows.parquet", *ASKED, "--dry-run", "--output", str(output)]))
+        assert done.status == (0 if "can be written" in done.out else 2), done
+        return done.status == 0
+
+    above = max(filter(lambda above: accepted(path(above, 180)), range(3600, 4000, 40)))
+    longest = path(above, max(filter(lambda name: accepted(path(above, name)), range(180, 260, 5))))
+    assert command(*settled(["run", "--input=rows.parquet", *ASKED, "--output", str(longest)])).status == 0
+    assert sorted(each.suffix for each in longest.parent.iterdir()) == [".csv", ".json"]
+
+
 def test_a_ledger_is_asked_and_not_charged(folder: Path) -> None:
     url = "sqlite:///budget.db"
     assert command("budget", "create", "--ledger", url, "--dataset", "plays", "--epsilon", "4").status == 0
@@ -176,6 +194,44 @@ class TestTheOperatorsLook:
         write(folder / "rows.parquet", rows_of(item=change))
         told = checked("--show-dropped-rows").err
         assert said in told, told
+
+    @pytest.mark.parametrize(
+        ("written", "words", "said"),
+        [
+            ("latin-1", [], "most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another"),
+            ("utf-8", ["--csv-encoding=latin-1"], "items outside the domain are in it but for their encoding, which"),
+            ("latin-1", ["--csv-encoding=latin-1"], None),
+            ("utf-8", [], None),
+        ],
+    )
+    def test_another_encoding(self, folder: Path, written: str, words: list[str], said: str | None) -> None:
+        """As a wrong delimiter it makes rows useless; but the file begins with a line of names that can be read."""
+        teas = ["th\u00e9", "caf\u00e9"]
+        lines = ["user,item", *(f"u{n},{teas[n % 2]}" for n in range(300))]
+        (folder / "rows.csv").write_text("\n".join(lines) + "\n", encoding=written)
+        (folder / "teas.txt").write_text("\n".join([*teas, "lait"]), encoding="utf-8")
+        asked = ["--domain=teas.txt", "--k=1", "--epsilon=1", "--output=x.csv", "--dry-run", "--show-dropped-rows"]
+        told = command("run", "--input=rows.csv", *asked, *words).err
+        assert said in told if said else "ncoding" not in told and "not in domain: fewer" in told, told
+
+    def test_groups_that_few_rows_have(self, folder: Path) -> None:
+        """One is misspelt, one is written small, one has rows of unlisted items alone: each would be noise."""
+        lines = [
+            f"u{n},{item},{land}"
+            for land, item in zip("FR DE UK".split(), ("Tea", "Tea", SECRET), strict=True)
+            for n in range(150)
+        ]
+        write(folder / "rows.csv", "\n".join(["user,item,land", *lines]) + "\n")
+        asked = ["--input=rows.csv", "--domain=drinks.txt", "--k=1", "--epsilon=1", "--output=x.csv", "--dry-run"]
+        write(folder / "drinks.txt", "Tea\ngin\n")
+        groups = ["--group-column=land", "--groups=lands.txt", "--show-dropped-rows"]
+        write(folder / "lands.txt", "FRA\nde\nUK\n")
+        told = command("run", *asked, *groups).err
+        assert "groups with fewer than 100 rows: FRA, de, UK, of 3" in told and SECRET not in told, told
+        write(folder / "lands.txt", "FR\nde\nUK\n")
+        told = command("run", *asked, *groups).err
+        assert "most groups outside the list are in it but for capital letters: compare the spelling" in told, told
+        assert "groups with fewer than 100 rows: de, UK, of 3" in told
 
     def test_wholly_different_items_are_reported_as_pure_noise(self, folder: Path) -> None:
         write(folder / "rows.parquet", rows_of(item=lambda item: f"{SECRET} {item}"))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +31,7 @@ from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.spec import TopK
-from tests.pipelines.support import command, write
+from tests.pipelines.support import WEEKLY, command, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
 
@@ -92,16 +98,103 @@ def test_a_run_publishes_the_same_with_closed_standard_streams(folder: Path, clo
     assert (folder / "out.jsonl").read_bytes() == (folder / "plain.jsonl").read_bytes()
 
 
+ASKED = "--domain=items.txt --k=2 --epsilon=1 --window=7d --from=2026-01-05 --to=2026-01-19 --output=out"
+PUBLISHING = {
+    "run": ["run", "--input=in/rows.csv", *ASKED.split()[:-1], "--output=out/r.jsonl"],
+    "stream": ["stream", "--input=./in/*.csv", *ASKED.split()],
+    "report": ["report", "weekly.yaml", "--backfill", "--until=2026-01-19"],
+}
+"""Commands that publish two windows, and print to stderr which mechanism is chosen, before the charge and after it."""
+CHARGED = "--ledger=sqlite:///b.db", "--dataset=d"
+full = pytest.param("full", marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full"))
+
+
+@contextlib.contextmanager
+def that_fails(how: str) -> Iterator[int]:
+    """A stream to which nothing can be written: a file on a full disk, or a pipe whose reader has gone."""
+    if how == "full":
+        with open("/dev/full", "w") as sink:
+            yield sink.fileno()
+        return
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield writing
+    os.close(writing)
+
+
+@pytest.mark.parametrize("how", ["gone", full])
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_messages_that_cannot_be_written_decide_nothing(folder: Path, name: str, log_format: str, how: str) -> None:
+    charged = how == "gone"
+    report = WEEKLY.replace("rows.csv", "in/rows.csv").replace("name: joint", "name: auto")
+    ledger = "ledger: {url: 'sqlite:///b.db', dataset: d}\n" if charged else ""
+    write(folder / "weekly.yaml", report.replace("{report}-", "") + ledger)
+    words = [*PUBLISHING[name], f"--log-format={log_format}", *(CHARGED if charged and name != "report" else ())]
+    with that_fails(how) as stream:
+        done = subprocess.run([sys.executable, "-m", "private_topk", *words], stdout=stream, stderr=stream)
+    published = [path for path in (folder / "out").iterdir() if path.suffix != ".json" and path.is_file()]
+    assert (done.returncode, len(published)) == (0, 1 if name == "run" else 2)
+    outcomes = {entry.outcome for entry in Ledger("sqlite:///b.db").read().charges}
+    assert outcomes == ({"released"} if charged else set())
+
+
+@pytest.mark.parametrize("how", ["gone", full])
+def test_a_refusal_that_cannot_be_written_keeps_its_status(how: str) -> None:
+    for words, status in ((["run"], 2), (["show", "none.csv"], 2), (["mechanisms"], 0)):
+        with that_fails(how) as stream:
+            assert subprocess.run([sys.executable, "-m", "private_topk", *words], stderr=stream).returncode == status
+
+
+@pytest.mark.parametrize(("how", "status"), [("gone", 0), pytest.param("full", 1, marks=full.marks)])
+def test_output_is_lost_in_silence_only_if_its_reader_has_left(how: str, status: int) -> None:
+    """As in `private-topk mechanisms | head`. For who reads a file, less than all is a failure."""
+    for words in (["mechanisms"], ["completion", "bash"], ["--help"], ["mechanisms", "--json"]):
+        with that_fails(how) as stream:
+            command = [sys.executable, "-m", "private_topk", *words]
+            done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True)
+        lost = "private-topk: standard output cannot be written: No space left on device\n"
+        assert (done.returncode, done.stderr) == (status, lost if status else ""), words
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
 def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Path) -> None:
     """Standard output is a file on a full disk. To run again would be another release, which costs once more."""
-    asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --output out.jsonl"
-    words = [sys.executable, "-m", "private_topk", "run", *asked.split()]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and (folder / "out.jsonl").exists()
-    assert "failed with OSError (No space left on device); out.jsonl is published all the same" in done.stderr
-    assert "Traceback" not in done.stderr
+    for more in ([], ["--json"]):
+        words = [sys.executable, "-m", "private_topk", *PUBLISHING["run"], "--overwrite", *more]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 0 and (folder / "out" / "r.jsonl").exists()
+        lost = "private-topk: done, but standard output cannot be written: No space left on device\n"
+        assert done.stderr.endswith(lost), done.stderr
+
+
+def test_characters_that_a_stream_cannot_show_are_escaped(folder: Path) -> None:
+    """Otherwise a stream that has published everything ends with an error, for the name of its folder."""
+    words = [sys.executable, "-m", "private_topk", *PUBLISHING["stream"][:-1], "--output=gr\u00fc\u00dfe"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii:strict"})
+    assert done.returncode == 0 and "2 windows published to gr\\xfc\\xdfe" in done.stdout, done.stderr
+
+
+def test_a_terminal_that_is_closed_ends_a_run_with_its_charge_on_record(folder: Path) -> None:
+    """It sends SIGHUP, and nothing can be written to it any more."""
+    kept = ["--release-key=file:key", "--release-id=the id", *CHARGED]
+    terminal, its_end = pty.openpty()
+
+    def sit_down() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    streams = {"stdin": its_end, "stdout": its_end, "stderr": its_end}
+    process = subprocess.Popen(endless(*kept), **streams, preexec_fn=sit_down)
+    os.close(its_end)
+    while not Ledger("sqlite:///b.db").read().charges:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.close(terminal)
+    assert process.wait(timeout=600) == 128 + signal.SIGHUP
+    assert [entry.outcome for entry in Ledger("sqlite:///b.db").read().charges] == ["failed"]
 
 
 _HIT_IN_A_ROW = """

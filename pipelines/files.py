@@ -42,7 +42,10 @@ def match(pattern: str) -> list[FileInfo]:
         raise refused(f"{pattern} cannot be read: {why(error)}") from None
     if not files:
         refuse_folder(pattern)
-        raise refused(f"{pattern} matches no file: check the path, and quote a glob on a command line")
+        raise refused(
+            f"{pattern} matches no file: check the path, and quote a glob on a command line. A wildcard does not match "
+            "names that start with '.' or '_'"
+        )
     return files
 
 
@@ -57,11 +60,15 @@ def refuse_folder(pattern: str) -> None:
 def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
     """The files of a path or a glob, sorted by path; there may be none. Raises what a file system raises.
 
+    Writers put a `.` or a `_` in front of the names of what is no data, such as drafts, logs and checksums. A wildcard
+    does not match these, in folders and files alike; a pattern that has them does.
+
     Args:
         strict: raise InvalidArgument if a broken link, a pipe or a device is among them. Folders are ignored.
     """
     if is_local(pattern):
-        paths = dict.fromkeys([pattern] if os.path.isfile(pattern) else _below(*_literal(pattern)))
+        found = [pattern] if os.path.isfile(pattern) else _below(*_literal(pattern))
+        paths = [path for path in dict.fromkeys(found) if _is_meant(path, pattern)]
         if strict:
             for path in paths:
                 refuse_special(path)
@@ -71,8 +78,58 @@ def match_any(pattern: str, strict: bool = False) -> list[FileInfo]:
     return sorted(
         FileInfo(entry.path, entry.size_in_bytes, int((entry.last_updated_in_seconds or 0.0) * 1e6))
         for entry in entries
-        if not entry.path.endswith("/")
+        if not entry.path.endswith("/") and _is_meant(entry.path, pattern)
     )
+
+
+def _is_meant(path: str, pattern: str) -> bool:
+    """Whether each name of a path that starts with `.` or `_` is matched by one of the pattern that starts so too."""
+    return all(
+        any(part == named or (part[0] == named[:1] and fnmatchcase(part, named)) for named in pattern.split("/"))
+        for part in path.split("/")
+        if part.startswith(".") or (part.startswith("_") and "=" not in part)  # _day=2026-01-05 is a key
+    )
+
+
+_TABLES = {
+    "Delta": "_delta_log/*",
+    "Iceberg": "metadata/*.metadata.json*",
+    "Hudi": ".hoodie/hoodie.properties",
+    "Paimon": "snapshot/snapshot-*",
+}
+"""What stands in the folder of a table, by its kind."""
+
+
+def refuse_tables(files: Iterable[FileInfo]) -> None:
+    """Raise InvalidArgument if a file is part of a table, whose folder keeps rows that were deleted or replaced.
+
+    Only the table's own record says which of its files, and which of their rows, count.
+    """
+    above: set[str] = set()
+    for file in files:
+        folder = os.path.dirname(file.path)
+        folder = os.path.realpath(folder or ".") if is_local(file.path) else folder
+        while folder not in above and not folder.endswith(("/", ":")):
+            above.add(folder)
+            folder = os.path.dirname(folder)
+    for folder in sorted(above):
+        if "=" in os.path.basename(folder):  # of a table's keys, and never its own folder
+            continue
+        for kind, mark in _TABLES.items():
+            if _is_any(f"{folder}/{mark}"):
+                raise refused(
+                    f"{folder} is the folder of a {kind} table, and also has rows that were deleted or replaced: read "
+                    "the table with its own reader, and write its present rows to Parquet files in another folder"
+                )
+
+
+def _is_any(pattern: str) -> bool:
+    """Whether a pattern matches anything."""
+    if is_local(pattern):
+        return any(True for _ in _below(*_literal(pattern)))
+    with suppress(Exception):  # who may not look into the folder above reads no table there
+        return bool(_listed(pattern, 1))
+    return False
 
 
 def why(error: Exception) -> str:
@@ -261,11 +318,11 @@ def exists(path: str) -> bool:
         return bool(FileSystems.exists(path))
 
 
-def _listed(pattern: str) -> list[Any]:
+def _listed(pattern: str, most: int | None = None) -> list[Any]:
     from apache_beam.io.filesystems import FileSystems
 
     with _answer_of(pattern):
-        return FileSystems.match([pattern])[0].metadata_list
+        return FileSystems.match([pattern], None if most is None else [most])[0].metadata_list
 
 
 def _opened(path: str) -> IO[bytes]:

@@ -285,8 +285,9 @@ def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, c
 
 _TEXT = (
     r"^([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?)?"
-    r"(?:[Zz]|([+-][0-9]{2})(?::?([0-9]{2}))?)?)?$"
+    r"(?: UTC| ?[Zz]| ?([+-][0-9]{2})(?::?([0-9]{2}))?)?)?$"
 )
+"""ISO 8601, also with a zone behind a blank, as BigQuery and Snowflake export times."""
 _WHOLE = r"^[+-]?[0-9]+$"
 _FARTHEST = 3_155_760_000_000_000_000  # microseconds in 100,000 years, well inside int64
 

@@ -7,6 +7,7 @@ inside doubled. Arrow parses the lines that match, many at once.
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.text import (
-    Chunk,
+    LONGEST,
     chunks,
     codec_of,
     in_utf8,
@@ -88,38 +89,42 @@ def check(file: FileInfo, columns: Columns) -> bool:
     file: some writers write no header where there are no rows.
     """
     with open_content(file.path) as source:
-        next(_texts(source, file.path, columns), None)
+        _header(_in_utf8(source, file.path, columns), file.path, columns)
     return False  # values have no types
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
     """The rows of the whole file, a few MiB of text at a time."""
     with open_content(path) as source:
-        if columns.quoted_line_ends:
-            yield from _across_lines(source, path, columns)
+        content = _in_utf8(source, path, columns)
+        header = _header(content, path, columns)
+        if header is None:
             return
-        for (text, too_long), header in _texts(source, path, columns):
+        if columns.quoted_line_ends:
+            yield from _across_lines(content, path, header, columns)
+            return
+        for text, too_long in chunks(content):
             if too_long:
                 yield unreadable(too_long, columns)
             if text:
                 yield rows_of(text, header)
 
 
-def _texts(source: IO[bytes], path: str, columns: Columns) -> Iterator[tuple[Chunk, Header]]:
-    """The text after the header, in chunks of whole lines. Raises InvalidArgument if the first line is no header."""
-    header = None
-    for text, too_long in chunks(source, _codec(source, path, columns)):
-        if header is None:
-            text = text.lstrip(b"\r\n")
-            if not text and not too_long:
-                continue
-            end = text.find(b"\n") + 1 or len(text)
-            names = header_of(text[:end], columns, _delimiter(path, columns)) if not too_long else None
-            header = _checked(names, path, columns)
-            text = text[end:]
-        yield Chunk(text, too_long), header
-    if header is None and columns.quoted_line_ends:  # whose decoder needs a header
-        _checked(None, path, columns)
+def _in_utf8(source: IO[bytes], path: str, columns: Columns) -> IO[bytes]:
+    codec = _codec(source, path, columns)
+    return source if codec == "utf-8" else in_utf8(source, codec)
+
+
+def _header(content: IO[bytes], path: str, columns: Columns) -> Header | None:
+    """The header, in the first line that is not blank, which is read; None if there is none. Raises InvalidArgument if
+    that line is no header.
+    """
+    line = content.readline(LONGEST).removeprefix(codecs.BOM_UTF8)
+    while line and not line.strip(b"\r\n"):
+        line = content.readline(LONGEST)
+    if not line:
+        return None
+    return _checked(header_of(line.lstrip(b"\r\n"), columns, _delimiter(path, columns)), path, columns)
 
 
 def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:
@@ -152,15 +157,22 @@ def _remedy(path: str, other: str, columns: Columns) -> str:
     return f"give {{csv_delimiter}} '{shown}'" + (", or name it .tsv" if other == "\t" else "")
 
 
-def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Rows]:
+def _across_lines(content: IO[bytes], path: str, header: Header, columns: Columns) -> Iterator[Rows]:
     """Rows whose quoted values may hold line ends: where a row ends then depends on every quote before it.
 
     A row that cannot be read refuses the file: nobody can say where the next one begins.
     """
-    codec = _codec(source, path, columns)
+    places = {name: f"{index}" for name, index in header.indices.items()}
     try:
-        for batch in _open(source if codec == "utf-8" else in_utf8(source, codec), path, columns):
-            yield Rows({name: null_if_empty(batch[name]) for name in columns.names()})
+        for batch in pa_csv.open_csv(
+            cast(IO[bytes], _WithoutNul(content, path, header)),
+            pa_csv.ReadOptions(block_size=_BYTES),
+            pa_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
+            pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(places.values(), pa.large_binary()), include_columns=[*places.values()]
+            ),
+        ):
+            yield Rows({name: null_if_empty(batch[place]) for name, place in places.items()})
     except pa.ArrowException as error:
         raise refused(
             f"{path} is not a CSV file that can be read ({type(error).__name__}): check that every "
@@ -168,41 +180,25 @@ def _across_lines(source: IO[bytes], path: str, columns: Columns) -> Iterator[Ro
         ) from None
 
 
-def _open(source: IO[bytes], path: str, columns: Columns) -> pa_csv.CSVStreamingReader:
-    names = columns.names()
-    try:
-        return pa_csv.open_csv(
-            cast(IO[bytes], _WithoutNul(source, path)),
-            pa_csv.ReadOptions(block_size=_BYTES),
-            pa_csv.ParseOptions(delimiter=_delimiter(path, columns), newlines_in_values=True),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
-        )
-    except pa.ArrowException:
-        raise refused(f"{path} is not a CSV file that can be read: it must start with a line of column names") from None
-
-
 class _WithoutNul(io.RawIOBase):
-    """The file, refused at its first NUL byte: after one, Arrow ignores commas and line ends in up to 15 bytes, so that
-    one user's label could swallow another's row. A line end is added at the end, which Arrow needs after a header
-    without rows, and which changes nothing for other files.
+    """The rows of a file behind a header of numbers, refused at their first NUL byte: after one, Arrow ignores commas
+    and line ends in up to 15 bytes, so that one user's label could swallow another's row.
     """
 
-    def __init__(self, source: IO[bytes], path: str) -> None:
-        self._source, self._path, self._ended = source, path, False
+    def __init__(self, source: IO[bytes], path: str, header: Header) -> None:
+        self._source, self._path = source, path
+        self._head = header.delimiter.join(map(str, range(header.width))).encode() + b"\n"
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        text = self._source.read(size)
+        text, self._head = self._head or self._source.read(size), b""
         if b"\0" in text:
             raise refused(
                 f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
                 "with NUL bytes as JSON lines, Parquet or Avro"
             )
-        if not text and not self._ended:
-            self._ended = True
-            return b"\n"
         return text
 
 

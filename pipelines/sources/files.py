@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
-from private_topk.pipelines.files import FileInfo, is_local, match
+from private_topk.pipelines.files import FileInfo, is_local, match, refuse_tables
 from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns, Rows
@@ -63,12 +63,13 @@ class Files(Source):
 
     @cached_property
     def originals(self) -> tuple[Original, ...]:
-        """The files as they are at the launch, sorted by path. Raises InvalidArgument if there are none. One of 0 bytes
-        has no rows, whatever its name: warehouses leave such ones beside their data.
+        """The files as they are at the launch, sorted by path. Raises InvalidArgument if there are none, or if one is
+        part of a table. One of 0 bytes has no rows, whatever its name: warehouses leave such ones beside their data.
         """
         with about_the_input():
-            listed = (Original.of(file) for file in match(self.uri))
-            return tuple(each for each in listed if each.file.size)
+            files = match(self.uri)
+            refuse_tables(files)
+            return tuple(each for each in map(Original.of, files) if each.file.size)
 
     @property
     def files(self) -> tuple[FileInfo, ...]:

@@ -23,7 +23,16 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
 
-from private_topk.pipelines.files import FileInfo, as_it_is, exists, is_local, match_any, open_file, refuse_folder
+from private_topk.pipelines.files import (
+    FileInfo,
+    as_it_is,
+    exists,
+    is_local,
+    match_any,
+    open_file,
+    refuse_folder,
+    refuse_tables,
+)
 from private_topk.pipelines.release.identity import fingerprint, not_in_fingerprint
 from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
@@ -45,8 +54,7 @@ _NAME = 10  # bytes of a digest for the path; the rest are for its size and time
 class Folder(Source):
     """The files that match a pattern, now or later, until the clock has passed the horizon.
 
-    A file must appear complete: written under another name and renamed. Names that start with a dot or end in .tmp or
-    .incomplete are ignored.
+    A file must appear complete: written under a name that the pattern does not match, and renamed.
 
     Args:
         uri: a pattern of paths, whose ending determines the format.
@@ -75,7 +83,9 @@ class Folder(Source):
         with about_the_input():
             refuse_folder(self.uri)
             reader_of(self.uri)
-            check_files(arrived(self.uri), self.columns)
+            there = arrived(self.uri)
+            refuse_tables(there)
+            check_files(there, self.columns)
 
     def check_record(self, record: InputRecord) -> None:
         refuse_others(record, record.read(), arrived(self.uri))
@@ -261,13 +271,8 @@ def arrived(pattern: str) -> list[FileInfo]:
     """The complete files of a pattern that have a byte, in the order in which they were last written; there may be
     none.
     """
-    files = [file for file in match_any(pattern) if file.size and _is_complete(file.path)]
+    files = [file for file in match_any(pattern) if file.size]
     return sorted(files, key=lambda file: (file.written, file.path))
-
-
-def _is_complete(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return bool(name) and not name.startswith(".") and not name.endswith((".tmp", ".incomplete"))
 
 
 def _entry(file: FileInfo, record: InputRecord) -> Entry:

@@ -52,9 +52,11 @@ def is_json(path: str) -> bool:
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
     """The rows of the whole file, up to about 100,000 at a time."""
     with open_content(path) as source:
-        for text, too_long in chunks(source):
+        for number, (text, too_long) in enumerate(chunks(source)):
             if too_long:
                 yield unreadable(too_long, columns)
+            elif not number:
+                text = text.removeprefix(codecs.BOM_UTF8)
             lines = [line for line in text.split(b"\n") if line.strip(b" \t\r")]
             for at in range(0, len(lines), _ROWS):
                 yield rows_of(lines[at : at + _ROWS], columns)

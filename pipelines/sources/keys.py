@@ -18,7 +18,8 @@ from private_topk.transforms.errors import refused
 Keys = dict[str, str | None]
 """The values of keys by their names; None where they stand for null."""
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+_NULLS = ("", "__HIVE_DEFAULT_PARTITION__", "__DEFAULT_PARTITION__")
+"""How Hive, Spark and Flink write a key that is null."""
 
 
 def keys_of(path: str, columns: Columns) -> Keys:
@@ -36,7 +37,7 @@ def keys_of(path: str, columns: Columns) -> Keys:
             continue
         if name in found:
             raise refused(f"{path} has the key {name!r} twice: a column has one value in a file")
-        found[name] = None if value in ("", _NULL) else _decoded(value, path)
+        found[name] = None if value in _NULLS else _decoded(value, path)
     return found
 
 

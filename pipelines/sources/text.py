@@ -34,17 +34,13 @@ def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 def chunks(source: IO[bytes], codec: str = "utf-8") -> Iterator[Chunk]:
     """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever the file.
 
-    A byte order mark is removed at the start of the file; anywhere else it is a character of a value.
-
     Args:
         codec: the encoding, one of `texts.encoding` with a fixed order of bytes. Lines are found first, and each is
             decoded by itself: one that cannot be becomes a line that is not UTF-8.
     """
-    at_start, end = True, "\n".encode(codec)
+    end = "\n".encode(codec)
     for text, too_long in _whole_lines(source, end):
-        text = text if codec == "utf-8" else _in_utf8(text, codec, end)
-        yield Chunk(text.removeprefix(codecs.BOM_UTF8) if at_start and not too_long else text, too_long)
-        at_start = False
+        yield Chunk(text if codec == "utf-8" else _in_utf8(text, codec, end), too_long)
 
 
 class _InUtf8(io.RawIOBase):

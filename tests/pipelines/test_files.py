@@ -7,11 +7,12 @@ import os
 import random
 import threading
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, MatchResult
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines import files
@@ -167,3 +168,21 @@ def test_a_store_that_answers_is_not_mentioned(
         assert time.monotonic() < until, "nobody waits for what was answered"
         time.sleep(0.02)
     assert capsys.readouterr().err == ""
+
+
+def test_a_store_hides_the_same_names_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one short request for each folder above and each kind of table; one that is denied is no table's."""
+    held = ["data/a.csv", "data/_b.csv", "data/.c/d.csv", "sales/a.csv", "sales/_delta_log/0.json", "metadata/x.csv"]
+
+    def listed(patterns: list[str], limits: list[int] | None = None) -> list[MatchResult]:
+        if patterns[0].startswith("gs://b/_delta_log"):
+            raise BeamIOError("denied")
+        paths = [f"gs://b/{path}" for path in held if fnmatchcase(f"gs://b/{path}", patterns[0])]
+        return [MatchResult(patterns[0], [FileMetadata(path, 1) for path in paths[: limits and limits[0]]])]
+
+    monkeypatch.setattr(FileSystems, "match", listed)
+    found = match_any("gs://b/data/*")
+    assert [file.path for file in found] == ["gs://b/data/a.csv"]
+    files.refuse_tables(found)
+    with pytest.raises(InvalidArgument, match="^gs://b/sales is the folder of a Delta table"):
+        files.refuse_tables(match_any("gs://b/**.csv"))

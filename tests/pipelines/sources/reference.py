@@ -16,7 +16,9 @@ NULL, BAD = "null", "unreadable"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 EPOCH = date(1970, 1, 1).toordinal()
 _TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?([Zz]|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
+    r"( UTC| ?[Zz]| ?[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
 )
 
 
@@ -40,7 +42,7 @@ def micros_of_text(text: str, unit: str) -> int | None:
         return None
     year, month, day = (int(part) for part in found.groups()[:3])
     hour, minute, second = (int(part or 0) for part in found.groups()[3:6])
-    shift = found[8] or "Z"
+    shift = (found[8] or "Z").strip().replace("UTC", "Z")
     try:
         # Python's calendar has no year 0: 400 years later, the days are the same.
         later = year < 1

@@ -24,7 +24,7 @@ from private_topk.pipelines.sources.csv import Header, rows_of
 from private_topk.pipelines.texts import delimiter, encoding
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import FormatContract
-from tests.pipelines.support import Rows, read, reasons, to_csv, write
+from tests.pipelines.support import Rows, command, read, reasons, to_csv, write
 
 
 def taken(name: str) -> str | None:
@@ -114,6 +114,18 @@ def test_an_unclosed_quote_takes_no_other_row_along(tmp_path: Path) -> None:
     assert read(path) == ([*others, ("eve", "i3")], 1)
     assert reasons(path) == {"unreadable": 1}
     assert len(read(path, Columns(quoted_line_ends=True)).rows) < 20
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n\r\n"])
+def test_a_header_alone_is_a_file_without_rows_with_a_line_end_or_without(tmp_path: Path, start: str) -> None:
+    items = write(tmp_path / "items.txt", "a\nb\n")
+    for number, end in enumerate(("", "\n", "\r\n")):
+        path = write(tmp_path / "rows.csv", f"{start}user,item{end}")
+        for quoted in (False, True):
+            assert read(path, Columns(quoted_line_ends=quoted)) == ([], 0)
+        asked = ["--input", path, "--domain", items, "--mechanism=joint", "--k=1", "--epsilon=1", "--quiet"]
+        done = command("run", *asked, "--csv-quoted-newlines", f"--output={tmp_path}/{number}.csv")
+        assert done.status == 0, done.err
 
 
 def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:

@@ -214,6 +214,63 @@ class TestPatterns:
         path = write(tmp_path / name, TIMED)
         assert source_of(str(path), COLUMNS).stored_bytes() == path.stat().st_size // share
 
+    @pytest.mark.parametrize("watch", [False, True])
+    @pytest.mark.parametrize(
+        ("pattern", "found"),
+        [
+            ("in/*.jsonl", ["a"]),
+            ("in/**/*.jsonl", ["_day=1/c", "a"]),
+            ("in/?*.jsonl", ["a"]),
+            ("in/[!b]*.jsonl", ["a"]),
+            ("in/_*.jsonl", ["_b"]),
+            ("in/.b.jsonl", [".b"]),
+            ("in/_b.jsonl", ["_b"]),
+            ("in/_temporary/*.jsonl", ["_temporary/b"]),
+        ],
+    )
+    def test_a_wildcard_matches_no_name_that_starts_with_a_dot_or_an_underscore(
+        self, tmp_path: Path, watch: bool, pattern: str, found: list[str]
+    ) -> None:
+        """As writers name what is no data; what is named is read. A key of a folder is no such name."""
+        for name in ("a", ".b", "_b", "_temporary/b", ".staging/b", "_day=1/c"):
+            (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+            file = write(tmp_path / "in" / f"{name}.jsonl", [{"user": name, "item": "i", "time": "2026-01-01"}])
+            os.utime(file, (PERIOD.start.timestamp(),) * 2)
+        source = source_of(f"{tmp_path}/{pattern}", COLUMNS, watch)
+        source.check(PERIOD)
+        assert rows_of(source) == Counter((name, "i") for name in found)
+
+    @pytest.mark.parametrize("watch", [False, True])
+    @pytest.mark.parametrize(
+        ("kind", "mark", "data"),
+        [
+            ("Delta", "_delta_log/00000000000000000000.json", "part-0.parquet"),
+            ("Delta", "_delta_log/00000000000000000000.json", "dt=2026-01-01/country=DE/part-0.parquet"),
+            ("Iceberg", "metadata/v1.metadata.json", "data/00000-0.parquet"),
+            ("Iceberg", "metadata/00001-ab.gz.metadata.json", "data/dt=2026-01-01/00000-0.parquet"),
+            ("Hudi", ".hoodie/hoodie.properties", "2026/01/01/a_0-1-0.parquet"),
+            ("Paimon", "snapshot/snapshot-1", "bucket-0/data-1.parquet"),
+        ],
+    )
+    def test_the_folder_of_a_table_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch: bool, kind: str, mark: str, data: str
+    ) -> None:
+        """It keeps the files of deleted rows, and a user who was deleted would count; whatever names its files."""
+        for path in (tmp_path / "lake" / "sales" / mark, tmp_path / "lake" / "sales" / data):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "lake" / "sales" / data, TIMED[:3])
+        every = f"{tmp_path}/lake/**/*.parquet"
+        source_of(every, COLUMNS, watch).check(PERIOD)
+        (tmp_path / "lake" / "sales" / mark).write_text("{}")
+        (tmp_path / "link").symlink_to((tmp_path / "lake" / "sales" / data).parent)
+        monkeypatch.chdir((tmp_path / "lake" / "sales" / data).parent)
+        for pattern in (every, f"{tmp_path}/lake/sales/{data}", f"{tmp_path}/link/*.parquet", "*.parquet"):
+            with pytest.raises(
+                InvalidArgument, match=f"sales is the folder of a {kind} table, .* in another folder$"
+            ) as refusal:
+                source_of(pattern, COLUMNS, watch).check(PERIOD)
+            assert refusal.value.field == "input"
+
     def test_file_urls_are_read_as_local_paths(self, tmp_path: Path) -> None:
         (tmp_path / "a b%").mkdir()
         write(tmp_path / "a b%" / "r.jsonl", TIMED)
@@ -277,7 +334,12 @@ class TestKeys:
             3.0,
             "São+P=aulo",
         )
-        for null in ("country=__HIVE_DEFAULT_PARTITION__/dt=5/city=a", "country=a/dt=/city=a", "country=a/dt=b/city=a"):
+        for null in (
+            "country=__HIVE_DEFAULT_PARTITION__/dt=5/city=a",
+            "country=a/dt=5/city=__DEFAULT_PARTITION__",
+            "country=a/dt=/city=a",
+            "country=a/dt=b/city=a",
+        ):
             assert rows(null) == [], "left out: a missing value, or no time"
 
     def test_the_path_counts_and_not_a_column_of_the_file_but_for_users(self, tmp_path: Path) -> None:

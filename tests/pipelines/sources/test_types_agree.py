@@ -6,6 +6,8 @@ polars and pandas, and declared in a pipeline. Where it is read, it is read to t
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import apache_beam as beam
+import fastavro
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -26,6 +29,7 @@ from private_topk import Joint, PrivateTopK, Release, ReleaseKey, rank
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.columns import block_of
 from private_topk.pipelines.sources.frame import Frame, table_of
+from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.types import KINDS, kind_of, kind_of_class
@@ -294,6 +298,45 @@ def test_nanoseconds_are_rounded_down_to_microseconds(tmp_path: Path) -> None:
     for name in ("rows.csv", "rows.parquet"):
         rows = read(tmp_path / name, Columns(time="time", time_unit="ns")).rows
         assert [time for _, _, time in rows] == micros
+
+
+EXPORTED = {
+    "2026-01-05 10:30:00 UTC": 0,
+    "2026-01-05 10:30:00.25 UTC": 250_000,
+    "2026-01-05 02:30:00 -0800": 0,
+    "2026-01-05 11:30:00.123456789 +01:00": 123_456,
+    "2026-01-05 10:30:00.000 Z": 0,
+    "2026-01-05 10:30:00+00": 0,
+}
+"""Times as BigQuery, Snowflake and PostgreSQL write them, and the microseconds after half past ten."""
+
+
+@pytest.mark.parametrize(
+    "door", ["csv", "jsonl", "avro", "parquet", "frame", "objects", "json message", "avro message"]
+)
+def test_times_as_warehouses_export_them_are_read_at_every_door(door: str, tmp_path: Path) -> None:
+    rows = [{"user": "u", "item": "i", "time": text} for text in EXPORTED]
+    columns, schema = Columns(time="time"), avro_schema(user="string", item="string", time="string")
+    if door in ("csv", "jsonl", "avro", "parquet"):
+        content = to_avro(rows, schema) if door == "avro" else rows
+        found = [time for _, _, time in read(write(tmp_path / f"rows.{door}", content), columns).rows]
+    else:
+        if door in ("frame", "objects"):
+            frame = pl.DataFrame(rows) if door == "frame" else pd.DataFrame(rows).astype(object)
+            parts = list(Frame(table_of(frame, columns), columns).rows(Period.of("2026-01-01", "2026-02-01", "1d")))
+        elif door == "json message":
+            parts = [JsonPayload().rows([json.dumps(row).encode() for row in rows], columns)]
+        else:
+            parts = [AvroPayload(json.dumps(schema)).rows([message_of(row, schema) for row in rows], columns)]
+        found = [time for part in parts for time in block_of(part, columns)[0]["time"].to_pylist()]
+    half_past_ten = int(datetime(2026, 1, 5, 10, 30, tzinfo=UTC).timestamp()) * 10**6
+    assert found == [half_past_ten + more for more in EXPORTED.values()]
+
+
+def message_of(row: dict[str, Any], schema: Any) -> bytes:  # noqa: ANN401 - a parsed schema
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, schema, row)
+    return sink.getvalue()
 
 
 PLAIN = {"time": [1_767_600_000]}

@@ -269,10 +269,10 @@ class _Running:
                 raise told from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
                 state = self._ended(told)
-            if stop is not None:
-                raise Interrupted(state, stop) from None
             if self.started and self._request is not None:
                 state = f"{state}; the charge to {self._request.dataset} stays"
+            if stop is not None:
+                raise Interrupted(state, stop) from None
             raise RunFailed(state) from (told or error)
 
     def _ended(self, told: Told | None) -> str:

@@ -29,7 +29,8 @@ def test_a_failed_run_says_how_to_resume(
 
     monkeypatch.setattr("private_topk.pipelines.sinks.files.publish", full)
     assert main(arguments("a", *with_ledger(url, "--epsilon", "1"))) in (1, 2)
-    assert "To resume at no cost, run again with the same arguments, --release-id a" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "To finish this same release at no cost, run again with the same arguments, --release-id a" in said
     assert [entry.outcome for entry in Ledger(url).read().charges] == ["failed"]
 
 

@@ -79,8 +79,9 @@ def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: s
     process.send_signal(signal.Signals[sent])
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (status, ""), err
-    assert f"private-topk: {word}; nothing is published. To finish this same release, run again with the same " in err
-    assert err.endswith("--release-id the id\n") and "the charge stays" in err and "secret" not in err
+    go_on = "To finish this same release at no cost, run again with the same arguments, --release-id the id, with "
+    assert f"private-topk: {word}; nothing is published. {go_on}" in err
+    assert err.endswith("the same key and input; the charge to d stays\n") and "secret" not in err
     assert [entry.outcome for entry in Ledger("sqlite:///b.db").read().charges] == ["failed"]
     # What was read may be on record already, beside the rankings.
     assert {path.name for path in folder.iterdir()} - {"out"} == before and not list(folder.glob("out/[!.]*"))

@@ -29,6 +29,7 @@ from private_topk.pipelines.budget.accounting import (
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differences, told
+from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import utc_text
@@ -126,7 +127,8 @@ class Ledger:
     """Budgets and charges in a database.
 
     A release is charged to every budget of its dataset, whichever unit it names, so that no unit's promise can be
-    spent by way of another. Every method is one transaction; charges happen one after the other.
+    spent by way of another. Every method is one transaction; charges happen one after the other. A method that writes
+    raises InvalidArgument where nothing was written, and RunFailed where it is not known whether anything was.
 
     Args:
         url: SQLAlchemy's, of SQLite or PostgreSQL. Times are the database's own: of SQLite, this machine's.
@@ -292,6 +294,7 @@ def charge(
         InvalidArgument: before the block runs: the budget does not suffice, or the id was used for other input. A
             ledger that cannot be written to when the block has ended changes nothing of how it ended: the operator is
             told, and the charge stays as one that was started.
+        RunFailed: before the block runs: it is not known whether the release was charged.
 
     Cost: two transactions of some milliseconds each.
     """
@@ -312,9 +315,11 @@ def charge(
 def _note(books: Ledger, receipt: ChargeReceipt, outcome: str, tell: Callable[[str], None]) -> None:
     try:
         books.finish(receipt.entry, outcome)
-    except InvalidArgument as error:  # what is out is out, and what went wrong is not this
+    except (InvalidArgument, RunFailed) as error:  # what is out is out, and what went wrong is not this
+        refused = isinstance(error, InvalidArgument)
+        stays = "could not be noted, and it stays as started" if refused else "may not have been noted"
         again = "the same again costs nothing, and notes it"
-        tell(f"that it was {outcome} could not be noted, and it stays as started: {error}; {again}")
+        tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
 
 
 def _let_through(request: Request, receipt: ChargeReceipt) -> str:

@@ -7,7 +7,7 @@ import io
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote

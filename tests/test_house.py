@@ -186,7 +186,7 @@ def test_rooms_import_only_the_rooms_below_them() -> None:
     rooms = {
         "transforms": ("transforms",),
         "transforms/windows": ("transforms.windows", "transforms.errors"),
-        "pipelines/budget": (*below, "pipelines.budget"),
+        "pipelines/budget": (*below, "pipelines.process", "pipelines.budget"),
         "pipelines/preview": (*below, "pipelines.budget", "pipelines.question", "pipelines.preview"),
         "runners": ("runners", "transforms"),
     }

@@ -178,7 +178,7 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
     (tmp_path / "none.manifest.json").write_text("{}")
     Ledger(URL).create(Budget.of("plays", 1))
     for name, said in {
-        "other": "--dataset of other is songs by its manifest, got plays",
+        "other": "--dataset of other is songs, got plays",
         "old": "the manifest of old does not tell what a ledger is charged",
         "keyless": "the manifest of keyless does not tell",
         "swapped": "--neighbours must be add-remove",

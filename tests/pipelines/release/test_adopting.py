@@ -23,7 +23,7 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.windows import Period
 from tests.pipelines.charged import arguments, create, place, with_ledger
 from tests.pipelines.scheduled.support import folder, report
-from tests.pipelines.support import options, settled
+from tests.pipelines.support import options
 
 __all__ = ["folder", "place"]
 
@@ -50,9 +50,7 @@ def asked(**more: object) -> Question:
 def published(question: Question, **facts: object) -> Manifest:
     columns = {"user": "who", "item": "what", "time": "when"}
     reading = {"time_unit": "ms"}
-    return msgspec.structs.replace(
-        manifest_of(question, "direct", columns=columns, reading=reading), **{"key_id": "k", **facts}
-    )
+    return msgspec.structs.replace(manifest_of(question, columns=columns, reading=reading), **{"key_id": "k", **facts})
 
 
 @pytest.mark.parametrize(
@@ -89,43 +87,50 @@ def test_a_manifest_tells_exactly_what_the_ledger_was_charged(
 
 
 def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    """A budget of 2 pays for two weeks; of a copy after the first week it would pay for three."""
+    """A budget of 3 pays for two weeks and a correction; with a copy after the first week it would pay for more."""
     text = (folder / "weekly.yaml").read_text()
     (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", "epsilon: 4\n  privacy_unit: user"))
+    (folder / "budget.db").unlink()
     url = f"sqlite:///{folder}/budget.db"
-    create(url, "--epsilon", "2", "--privacy-unit", "user")
+    create(url, "--epsilon", "3", "--privacy-unit", "user")
     assert report(folder, "--window-end", "2026-01-12") == 0
     shutil.copy(folder / "budget.db", folder / "backup.db")
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "late") == 0
     assert report(folder, "--window-end", "2026-01-19") == 0
-    spent = Ledger(url).read()
-    assert report(folder, "--window-end", "2026-01-26") == 2, "it is spent"
+    spent, files = Ledger(url).read(), sorted(folder.glob("out/*"))
     shutil.copy(folder / "backup.db", folder / "budget.db")
-    for words in (
-        ["--window-end", "2026-01-26"],
-        ["--window-end", "2026-01-26", "--dry-run"],
-        ["--window-end", "2026-01-19"],
-    ):
-        capsys.readouterr()
-        assert report(folder, *words) == 2
-        said = capsys.readouterr().err
-        assert "ledger.url has no charge of weekly/20260112T000000Z--20260119T000000Z, which is published" in said
-        assert "budget adopt" in said
-        assert len(Ledger(url).read().charges) == 1 and len(list(folder.glob("out/*.csv"))) == 2
-    adopt = ["budget", "adopt", str(folder / "out"), "--ledger", url, "--dataset", "plays"]
-    assert main(adopt) == 0
+    adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays"]
+    first = "weekly/20260105T000000Z--20260112T000000Z/correction-late"
+    second = "weekly/20260112T000000Z--20260119T000000Z"
+    for lacks, words in {
+        first: (["2026-01-26"], ["2026-01-26", "--dry-run"], ["2026-01-19"], ["2026-01-12", "--correction", "late"]),
+        second: (["2026-01-26"], ["2026-01-19"]),
+    }.items():
+        before = Ledger(url).read()
+        for each in words:
+            capsys.readouterr()
+            assert report(folder, "--window-end", *each) == 2
+            said = capsys.readouterr().err
+            assert f"ledger.url has no charge of {lacks}, which is published" in said and "budget adopt" in said
+        assert Ledger(url).read() == before and sorted(folder.glob("out/*")) == files
+        if lacks == first:
+            [manifest] = folder.glob("out/*late*.manifest.json")
+            assert main([*adopt, str(manifest)]) == 0
+    capsys.readouterr()
+    assert main([*adopt, str(folder / "out")]) == 0
     told = capsys.readouterr().out
-    assert "adopted weekly/20260112T000000Z--20260119T000000Z: 2026-01-12 to 2026-01-19" in told
-    assert "1 of 2 releases adopted" in told and "100.0% used by 2 charges" in told
+    assert f"adopted {second}: 2026-01-12 to 2026-01-19\n1 of 3 releases adopted; the others were" in told
+    assert "100.0% used by 3 charges" in told
     there = Ledger(url).read()
     for one, other in zip(spent.charges, there.charges, strict=True):
         assert (one.windows, one.cost, one.unit, one.rows) == (other.windows, other.cost, other.unit, other.rows)
-    assert main([*adopt, "--json"]) == 0
+    assert main([*adopt, "--json", str(folder / "out")]) == 0
     assert json.loads(capsys.readouterr().out)["adopted"] == []
-    assert Ledger(url).read() == there
     assert report(folder, "--window-end", "2026-01-26") == 2
-    assert "2 spent + 1 asked = 3, over 2" in capsys.readouterr().err
-    assert report(folder, "--window-end", "2026-01-19") == 0, "it is published: nothing is to be done"
-    assert Ledger(url).read() == there
+    assert "3 spent + 1 asked = 4, over 3" in capsys.readouterr().err
+    for done in (["2026-01-12"], ["2026-01-19"], ["2026-01-12", "--correction", "late"]):
+        assert report(folder, "--window-end", *done) == 0, "it is published: nothing is to be done"
+    assert Ledger(url).read() == there and sorted(folder.glob("out/*")) == files
 
 
 def test_a_repeat_finds_its_release_that_the_ledger_lacks(place: Path, capsys: pytest.CaptureFixture) -> None:
@@ -137,9 +142,9 @@ def test_a_repeat_finds_its_release_that_the_ledger_lacks(place: Path, capsys: p
     assert fingerprint not in manifest.read_text(), "it would tell whether the input of two releases differs"
     (place / "budget.db").unlink()
     create(URL, "--epsilon", "0.5")
-    for more in ([], ["--dry-run"], ["--overwrite"], ["--k", "4", "--overwrite"]):
+    for more in ([], ["--dry-run"], ["--overwrite"]):
         capsys.readouterr()
-        assert main(settled([*words, *more])) == 2
+        assert main([*words, *more]) == 2
         assert "--ledger has no charge of a, which is published" in capsys.readouterr().err
         assert Ledger(URL).read().charges == []
     adopt = ["budget", "adopt", "a.csv", *with_ledger(URL)]

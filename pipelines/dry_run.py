@@ -10,7 +10,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
-from private_topk.pipelines.standing import check_repeat, lying_at, windows_of
+from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def _ledger(report: Report) -> str:
     account = report.account
     if account is None:
         return "none: nobody adds up what is spent"
-    quote = account.books.quote(report.request())
+    request = report.request()
+    check_adopted(report)
+    quote = account.books.quote(request)
     if quote is None or isinstance(quote, Fraction):
         after = "" if quote is None else f"; {float(quote):.1%} of the budget would be used"
         return f"dataset {account.dataset}: this run fits{after}"

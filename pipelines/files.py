@@ -5,20 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import sys
-import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from private_topk.pipelines.process import level
+from private_topk.pipelines.process import PATIENCE, told_if_slow
 from private_topk.transforms.errors import InvalidArgument, install_extra, printable, refused, verbatim
-
-PATIENCE = 5.0
-"""Seconds without an answer from a store or another process before a message is printed."""
 
 _NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "like")
 """Fields that name a file to be read or kept."""
@@ -333,28 +328,12 @@ def _opened(path: str) -> IO[bytes]:
         return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
-@contextmanager
-def _answer_of(path: str) -> Iterator[None]:
+def _answer_of(path: str) -> AbstractContextManager[None]:
     """Report on stderr if a store does not answer, while its client, inside, retries for minutes."""
-    teller = threading.Timer(PATIENCE, _tell_of, [path])
-    teller.daemon = True
-    teller.start()
-    try:
-        yield
-    finally:
-        teller.cancel()
-
-
-def _tell_of(path: str) -> None:
     scheme, _, rest = path.partition("://")
     store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of the name than the operator has typed
-    with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
-        print(
-            f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying. Check the network and "
-            "the credentials, or stop with Ctrl-C",
-            file=sys.stderr,
-            flush=True,
-        )
+    waits = f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying"
+    return told_if_slow(f"{waits}. Check the network and the credentials, or stop with Ctrl-C", PATIENCE)
 
 
 def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:

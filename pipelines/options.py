@@ -95,7 +95,7 @@ class Option:
 RUN = ("run", "stream")
 _DRAW = (*RUN, "plan", "preview", "select")
 _CREATE = "budget create"
-_BUDGETS = (_CREATE, "budget show", "budget history", "budget renew")
+_BUDGETS = (_CREATE, "budget show", "budget history", "budget adopt", "budget renew")
 _INPUT = "input"
 _AMOUNTS = "amounts (optional, docs/amounts.md)"
 _CLOCK = "when a window is published (docs/streaming.md)"
@@ -1114,6 +1114,7 @@ OPTIONS: tuple[Option, ...] = (
                 "plan": "the shares",
                 "select": "what was drawn",
                 "budget create": "the budget",
+                "budget adopt": "what was adopted, and the budgets",
                 "budget reserve": "the budget",
                 "budget renew": "the budget",
                 "budget show": "budgets and what is spent",

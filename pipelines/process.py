@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import FrameType, MappingProxyType
 from typing import Any, TextIO
@@ -19,6 +19,8 @@ from typing import Any, TextIO
 from private_topk.runners import Line
 
 LOG_FORMATS = ("text", "json")
+PATIENCE = 5.0
+"""Seconds without an answer from a store, a ledger or another process before a message is printed."""
 _PROGRAM = "private-topk: "
 _RECEIVED: list[int] = []
 """The signals that asked this process to end: they are the process's own, whatever runs in it."""
@@ -150,6 +152,23 @@ def as_json() -> Iterator[None]:
     finally:
         stream.close()
         sys.stderr, sys.__stderr__ = before, original  # type: ignore[misc]
+
+
+@contextmanager
+def told_if_slow(line: str, seconds: float) -> Iterator[None]:
+    """Print a line to stderr if the block takes longer than so many seconds."""
+    teller = threading.Timer(seconds, _warn, [line])
+    teller.daemon = True
+    teller.start()
+    try:
+        yield
+    finally:
+        teller.cancel()
+
+
+def _warn(line: str) -> None:
+    with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager

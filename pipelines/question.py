@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon
+from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.sharing import (
     Composition,
     Privacy,
@@ -18,6 +19,7 @@ from private_topk.pipelines.budget.sharing import (
     share_out,
     windows_of_a_user,
 )
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.options import Options, check_unnamed, mechanism_from_options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -26,7 +28,7 @@ from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.metric import Amounts, Risers
-from private_topk.transforms.release import Release, ReleaseKey, fresh_id
+from private_topk.transforms.release import DRAWS, Release, ReleaseKey, fresh_id
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
@@ -181,6 +183,23 @@ class Question:
     def identity(self) -> Any:  # noqa: ANN401 - JSON
         """What a ledger compares: a release is a repeat of an earlier one of the same identity."""
         return identity_of(self)
+
+    def request(self, **facts: Any) -> Request:  # noqa: ANN401 - of the fields of a Request
+        """What a ledger is asked to pay for.
+
+        Args:
+            facts: what the question does not know: dataset, key_id, fingerprint, rows and report_name.
+        """
+        reads = self.input_period
+        return Request(
+            unit=self.privacy_unit,
+            release_id=self.release.id,
+            parameters={**self.top_k.parameters(), "asked": self.identity(), "draws": DRAWS},
+            windows=Windows.of(reads) if reads is self.period or reads is None else Windows.pairs(reads),
+            cost=cost_of(self.top_k),
+            windows_of_a_user=None if self.asked.max_windows_per_user is None else self.windows_of_a_user,
+            **facts,
+        )
 
     def with_k(self, k: int) -> Question:
         """The same with another k. Raises InvalidArgument."""

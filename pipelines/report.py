@@ -11,8 +11,6 @@ from typing import Any
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
-from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.question import Question, declared_period
@@ -27,7 +25,6 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
-from private_topk.transforms.release import DRAWS
 from private_topk.transforms.stated import number
 
 _BYTES_PER_SHARD = 4 << 20
@@ -125,24 +122,18 @@ class Report:
         identity; needs the release key here. Raises InvalidArgument.
         """
         assert self.account is not None
-        question, reads = self.question, self.question.input_period
+        release = self.question.release
         try:
-            key_id, identity = question.release.key.key_id(), self._fingerprint()
+            key_id, identity = release.key.key_id(), self._fingerprint()
         except InvalidArgument as error:
             if error.field != "release_key":
                 raise
             rule = "needs the release key where the run is launched: {release_key} "
             raise InvalidArgument("ledger", rule + error.rule) from None
-        return Request(
+        return self.question.request(
             dataset=self.account.dataset,
-            unit=question.privacy_unit,
-            release_id=question.release.id,
             key_id=key_id,
             fingerprint=identity,
-            parameters={**question.top_k.parameters(), "asked": question.identity(), "draws": DRAWS},
-            windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
-            cost=cost_of(question.top_k),
-            windows_of_a_user=None if question.asked.max_windows_per_user is None else question.windows_of_a_user,
             rows=self._rows(),
             report_name=self.account.report_name,
         )

@@ -30,6 +30,7 @@ from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.sources.source import about_the_input
 from private_topk.pipelines.standing import (
     cannot_be_finished,
+    check_adopted,
     check_all_published,
     check_repeat,
     count_published,
@@ -203,6 +204,7 @@ class _Running:
         self._record = None if self._before == windows_of(report) else report.input_record()
         # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
         self._request = None if report.account is None else report.request()
+        check_adopted(report)
 
     @contextmanager
     def pipeline(self, show_exact_counters: bool) -> Iterator[beam.Pipeline]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from private_topk.pipelines.process import RunFailed
+from private_topk.pipelines.release import adopting
 from private_topk.pipelines.release.place import Lying
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import known_key_id
@@ -31,6 +32,13 @@ def count_published(report: Report) -> int | None:
     """How many windows of this same release are published at its place; None if unknown."""
     found = lying_at(report)
     return None if found is None else sum(each.windows for each in found)
+
+
+def check_adopted(report: Report) -> None:
+    """Raise InvalidArgument if this release is published, and the ledger that is to pay was never charged for it."""
+    if report.account is not None:
+        manifests = (each.pair.manifest for each in lying_at(report) or () if each.of != "another release")
+        adopting.check_adopted(report.account, manifests, known_key_id(report.question.release))
 
 
 def check_repeat(report: Report, outcome: str | None) -> None:

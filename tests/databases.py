@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from glob import glob
 from itertools import count
@@ -95,6 +99,58 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         except psycopg.OperationalError:  # still starting up
             time.sleep(0.1)
     return f"postgresql://tester@/{name}?host={folder}"
+
+
+class Cut:
+    """A way to a PostgreSQL server that breaks a connection at the COMMIT of a transaction.
+
+    Args:
+        server: the socket folder of the server.
+        of: what the transaction has said before.
+        taken: whether the server still gets the COMMIT.
+        back: whether further connections get through.
+    """
+
+    def __init__(self, server: Path, of: str, taken: bool, back: bool) -> None:
+        self.of, self.taken, self.back, self.cuts = of.encode(), taken, back, 0
+        self.folder = Path(tempfile.mkdtemp(prefix="cut", dir=_OPEN))
+        self._server = str(server / ".s.PGSQL.5432")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.folder / ".s.PGSQL.5432"))
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        shutil.rmtree(self.folder)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.cuts and not self.back:
+                    client.close()
+                    continue
+                threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        said = b""
+        with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):
+            server.connect(self._server)
+            while True:
+                for ready in select.select([client, server], [], [])[0]:
+                    content = ready.recv(1 << 16)
+                    if not content:
+                        return
+                    if ready is client and b"COMMIT" in content and self.of in said and not self.cuts:
+                        if self.taken:
+                            server.sendall(content)
+                            server.recv(1 << 16)  # it is done, and nobody is told
+                        self.cuts += 1
+                        return
+                    said += content if ready is client else b""
+                    (server if ready is client else client).sendall(content)
 
 
 def let_pass(url: str, time: timedelta) -> None:

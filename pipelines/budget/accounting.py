@@ -20,6 +20,9 @@ from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows.windowing import Instants
 
+ADOPTED = "adopted"
+"""The outcome of a release that was published, and written down from its manifest: of its input nothing is known."""
+
 _MAX_DIGITS = 60
 
 
@@ -114,7 +117,7 @@ class Entry(Charge):
         question: JSON of all that the answer depends on but key, id and data; it is compared and not read.
         mechanism, k: of a ranking, where these were named.
         charged, finished: moments in UTC.
-        outcome: "started", "released" or "failed".
+        outcome: "started", "released" or "failed"; or `ADOPTED`.
     """
 
     id: int
@@ -137,6 +140,17 @@ class Entry(Charge):
         """Whether this is the earlier release again, of which every answer is known: it draws the same, once more."""
         cheaper = self.cost.epsilon <= earlier.cost.epsilon and self.cost.delta <= earlier.cost.delta
         return self.question == earlier.question and cheaper
+
+    @property
+    def is_published(self) -> bool:
+        return self.outcome in ("released", ADOPTED)
+
+    def pays_for(self, published: Entry) -> bool:
+        """Whether this is the charge of a published release, as its manifest states it."""
+        names = ("release_id", "key_id", "windows")
+        same = all(getattr(self, name) == getattr(published, name) for name in names)
+        enough = self.cost.epsilon >= published.cost.epsilon and self.cost.delta >= published.cost.delta
+        return same and enough and self.reached() >= published.reached()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from private_topk.pipelines.budget.accounting import (
+    ADOPTED,
     Books,
     Budget,
     Entry,
@@ -29,7 +30,8 @@ from private_topk.pipelines.budget.accounting import (
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differences, told
-from private_topk.transforms.errors import InvalidArgument, literal, verbatim
+from private_topk.pipelines.process import RunFailed
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import utc_text
 
@@ -126,7 +128,8 @@ class Ledger:
     """Budgets and charges in a database.
 
     A release is charged to every budget of its dataset, whichever unit it names, so that no unit's promise can be
-    spent by way of another. Every method is one transaction; charges happen one after the other.
+    spent by way of another. Every method is one transaction; charges happen one after the other. A method that writes
+    raises InvalidArgument where nothing was written, and RunFailed where it is not known whether anything was.
 
     Args:
         url: SQLAlchemy's, of SQLite or PostgreSQL. Times are the database's own: of SQLite, this machine's.
@@ -207,6 +210,33 @@ class Ledger:
             if not found:
                 raise InvalidArgument("", f"nothing is reserved for {verbatim(report_name)}")
             connection.give_back(found[0].id, _told(connection.now()))
+
+    def lacks(self, published: Iterable[Entry]) -> list[Entry]:
+        """Those of some published releases that were never charged here."""
+        with self._database.locked() as connection:
+            return [entry for entry in published if not _is_held(connection, entry)]
+
+    def adopt(self, published: Iterable[Entry]) -> list[Entry]:
+        """Write down published releases of one dataset that were never charged here; returns these.
+
+        They count whether or not they fit, since they are facts. None can be drawn again, since their inputs are not
+        known.
+
+        Raises InvalidArgument for a release that cannot be of the dataset's budgets.
+        """
+        with self._database.locked() as connection:
+            adopted: list[Entry] = []
+            for entry in published:
+                if _is_held(connection, entry):
+                    continue
+                books, now = connection.books(entry.dataset), _told(connection.now())
+                _own(connection, books, entry.dataset, entry.unit)
+                _check_neighbours(books.budgets, entry.neighbours)
+                _check_rows(entry, books.charges)
+                noted = {"id": connection.next_id(Entry), "charged": now, "finished": now, "outcome": ADOPTED}
+                adopted.append(replace(entry, **noted))
+                connection.add(adopted[-1])
+            return adopted
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:
         """Begin a new period of a budget, in which the whole of it can be spent again.
@@ -292,6 +322,7 @@ def charge(
         InvalidArgument: before the block runs: the budget does not suffice, or the id was used for other input. A
             ledger that cannot be written to when the block has ended changes nothing of how it ended: the operator is
             told, and the charge stays as one that was started.
+        RunFailed: before the block runs: it is not known whether the release was charged.
 
     Cost: two transactions of some milliseconds each.
     """
@@ -312,9 +343,11 @@ def charge(
 def _note(books: Ledger, receipt: ChargeReceipt, outcome: str, tell: Callable[[str], None]) -> None:
     try:
         books.finish(receipt.entry, outcome)
-    except InvalidArgument as error:  # what is out is out, and what went wrong is not this
+    except (InvalidArgument, RunFailed) as error:  # what is out is out, and what went wrong is not this
+        refused = isinstance(error, InvalidArgument)
+        stays = "could not be noted, and it stays as started" if refused else "may not have been noted"
         again = "the same again costs nothing, and notes it"
-        tell(f"that it was {outcome} could not be noted, and it stays as started: {error}; {again}")
+        tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
 
 
 def _let_through(request: Request, receipt: ChargeReceipt) -> str:
@@ -332,6 +365,11 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     """
     asked = _legible(request.entry)
     for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
+        if earlier.outcome == ADOPTED:
+            known = f"{verbatim(request.release_id)} was adopted on {verbatim(earlier.charged)} from its manifest"
+            raise InvalidArgument(
+                "release_id", f"{known}, which does not tell its input: nothing more can be drawn", ANOTHER_RELEASE
+            )
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
             raise _other_input(request, earlier)
         if earlier.question != asked.question:
@@ -346,6 +384,11 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     if asked.neighbours == "add-remove" and any(budget.unit == "user-window" for budget in books.budgets):
         _check_parts(asked, books.charges)
     return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books.budgets, books)
+
+
+def _is_held(connection: Connection, published: Entry) -> bool:
+    held = connection.charges(release_id=published.release_id, key_id=published.key_id)
+    return any(earlier.pays_for(published) for earlier in held)
 
 
 _Asked = TypeVar("_Asked", Entry, Reservation)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ import sqlalchemy as sql
 
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal, Reservation
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
+from private_topk.pipelines.process import PATIENCE, RunFailed, told_if_slow
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 
 _STEPS = {
@@ -90,7 +91,15 @@ _TABLES = {Budget: "budgets", Entry: "charges", Reservation: "reservations", Ren
 _T = TypeVar("_T", bound="Budget | Entry | Reservation | Renewal")
 _ATTEMPTS = 3
 _DRIVERS = f"for PostgreSQL, {install_extra('ledger')}"
-_PATIENCE = 120  # seconds to wait for others' charges; each takes some milliseconds
+_LONGEST_WAIT = 120  # seconds to wait for others' charges; each takes some milliseconds
+
+
+_NOT_KNOWN = (
+    "whether the ledger has taken what was to be written is not known: `private-topk budget show` tells, once it can "
+    "be reached. If a release was charged, the same release under the same key costs nothing more"
+)
+_LOCKED = {"SQLITE_BUSY", "55P03"}
+"""What the databases call a lock that another connection holds."""
 
 
 class _Kind(NamedTuple):
@@ -101,24 +110,36 @@ class _Kind(NamedTuple):
             default of the server, the database or the environment.
         clock: its own time in seconds since 1970, at the moment of asking and not at the start of the transaction,
             which may have waited for others.
+        begin: the first statement of a transaction, which does not wait for others for ever.
     """
 
     engine: dict[str, Any]
     clock: str
+    begin: str
 
 
 _KINDS = {
-    "sqlite": _Kind({"connect_args": {"timeout": _PATIENCE}}, "strftime('%s', 'now')"),
+    # SQLite's driver begins transactions when it sees fit; a charge must lock before it reads.
+    "sqlite": _Kind({"connect_args": {"timeout": _LONGEST_WAIT}}, "strftime('%s', 'now')", "begin immediate"),
     # At a higher level all of a transaction reads what was there when it began to wait for the lock.
-    "postgresql": _Kind({"isolation_level": "READ COMMITTED"}, "extract(epoch from clock_timestamp())"),
+    "postgresql": _Kind(
+        {"isolation_level": "READ COMMITTED"},
+        "extract(epoch from clock_timestamp())",
+        f"set local lock_timeout = '{_LONGEST_WAIT}s'",
+    ),
 }
 
 
 class Connection:
-    """What is read and written within one transaction of a ledger. Raises InvalidArgument for a damaged row."""
+    """What is read and written within one transaction of a ledger. Raises InvalidArgument for a damaged row.
+
+    Attributes:
+        written: the rows that are there once the transaction is committed: table and columns of each.
+    """
 
     def __init__(self, connection: sql.Connection, ledger: str) -> None:
         self._connection, self._ledger = connection, ledger
+        self.written: list[tuple[str, dict[str, Any]]] = []
 
     def now(self) -> datetime:
         """The database's own time, to the second: clocks of those who call may be wrong."""
@@ -141,10 +162,15 @@ class Connection:
         return self._held(Entry, equal)
 
     def add(self, new: Budget | Entry | Reservation | Renewal) -> None:
-        row = row_of(new)
+        row, table = row_of(new), _TABLES[type(new)]
         names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
-        into = f"insert into private_topk_{_TABLES[type(new)]} ({names}) values ({marks})"
-        self._connection.execute(sql.text(into), row)
+        self._connection.execute(sql.text(f"insert into private_topk_{table} ({names}) values ({marks})"), row)
+        self.written.append((table, {name: value for name, value in row.items() if value is not None}))
+
+    def holds(self, table: str, columns: Mapping[str, Any]) -> bool:
+        """Whether a row with these values is there."""
+        query = f"select count(*) from private_topk_{table} where {_all_equal(columns)}"
+        return bool(self._connection.scalar(sql.text(query), columns))
 
     def next_id(self, kind: type) -> int:
         """The number of the next row of a kind."""
@@ -154,16 +180,17 @@ class Connection:
         """Note how a charge ended. One that was released stays so."""
         done = "set outcome = :outcome, finished = :now where id = :id and outcome <> 'released'"
         update = sql.text(f"update private_topk_charges {done}")
-        self._connection.execute(update, {"id": charge, "outcome": outcome, "now": now})
+        if self._connection.execute(update, {"id": charge, "outcome": outcome, "now": now}).rowcount:
+            self.written.append(("charges", {"id": charge, "outcome": outcome}))
 
     def give_back(self, reservation: int, now: str) -> None:
         update = sql.text("update private_topk_reservations set given_back = :now where id = :id")
         self._connection.execute(update, {"id": reservation, "now": now})
+        self.written.append(("reservations", {"id": reservation, "given_back": now}))
 
     def _held(self, kind: type[_T], equal: Mapping[str, str]) -> list[_T]:
-        where = " and ".join(["1 = 1", *(f"{name} = :{name}" for name in equal)])
         order = "dataset, unit" if kind is Budget else "id"
-        query = sql.text(f"select * from private_topk_{_TABLES[kind]} where {where} order by {order}")
+        query = sql.text(f"select * from private_topk_{_TABLES[kind]} where {_all_equal(equal)} order by {order}")
         return [self._read(kind, row) for row in self._connection.execute(query, equal)]
 
     def _read(self, kind: type[_T], row: sql.Row) -> _T:
@@ -177,6 +204,10 @@ class Connection:
                 verbatim(f"{rule}, so what was spent is not known"),
                 "restore the row from a backup of the ledger",
             ) from None
+
+
+def _all_equal(columns: Mapping[str, Any]) -> str:
+    return " and ".join(["1 = 1", *(f"{name} = :{name}" for name in columns)])
 
 
 class Database:
@@ -214,17 +245,16 @@ class Database:
         self._said = verbatim(self.name)
         self.file = parsed.database if parsed.get_backend_name() == "sqlite" else None
         if self.file is not None:
-            # SQLite's driver begins transactions when it sees fit; a charge must lock before it reads.
             sql.event.listen(
                 self._engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None)
             )
-            sql.event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        sql.event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql(kind.begin))
 
     def make(self) -> None:
         """Make the tables where they are missing."""
         for attempt in range(_ATTEMPTS):  # another `create` may be making them at this moment
             try:
-                with self._engine.begin() as connection:
+                with self._told_if_slow(), self._engine.begin() as connection:
                     connection.execute(sql.text("create table if not exists private_topk_ledger (version integer)"))
                     if connection.scalar(sql.select(_LEDGER.c.version)) is None:
                         connection.execute(_LEDGER.insert().values(version=0))
@@ -236,18 +266,51 @@ class Database:
 
     @contextmanager
     def locked(self) -> Iterator[Connection]:
-        """A connection on which nobody else charges until the block ends; undone if it raises."""
+        """A connection on which nobody else charges until the block ends; undone if it raises.
+
+        Raises:
+            InvalidArgument: nothing was written.
+            RunFailed: whether it was written is not known.
+        """
         if self.file is not None and not os.path.exists(self.file):
             raise NoBudget("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
+        unanswered = None
         try:
-            with self._engine.begin() as connection:
-                if not sql.inspect(connection).has_table(_LEDGER.name):
-                    there = f"{self._said} holds no budgets"
-                    raise NoBudget("ledger", there, "make one with `private-topk budget create`")
-                self._bring_up_to_date(connection)
-                yield Connection(connection, self.name)
+            with self._engine.connect() as connection:
+                with self._told_if_slow():
+                    connection.begin()
+                    if not sql.inspect(connection).has_table(_LEDGER.name):
+                        there = f"{self._said} holds no budgets"
+                        raise NoBudget("ledger", there, "make one with `private-topk budget create`")
+                    self._bring_up_to_date(connection)
+                held = Connection(connection, self.name)
+                yield held
+                try:
+                    with self._told_if_slow():
+                        connection.commit()
+                except sql.exc.DBAPIError as error:
+                    unanswered = error
         except sql.exc.DBAPIError as error:
             raise self._unusable(error) from None
+        if unanswered is not None and held.written:
+            self._look_for(held.written, self._unusable(unanswered))
+
+    def _look_for(self, written: list[tuple[str, dict[str, Any]]], refusal: InvalidArgument) -> None:
+        """Find out whether rows were written whose COMMIT failed: the server may have done it, and not said so.
+
+        Raises the refusal if they were not, and RunFailed if that cannot be found out.
+        """
+        try:
+            with self.locked() as connection:  # once the transaction that wrote them has let go of the ledger
+                if all(connection.holds(*row) for row in written):
+                    return
+        except InvalidArgument:
+            raise RunFailed(_NOT_KNOWN) from refusal
+        raise refusal
+
+    def _told_if_slow(self) -> AbstractContextManager[None]:
+        waits = "another process has locked it, or its server does not answer"
+        return told_if_slow(f"ledger: waiting for {self._said}: {waits}", PATIENCE)
 
     def _bring_up_to_date(self, connection: sql.Connection) -> None:
         """Take the ledger's lock, and the steps that are left.
@@ -266,5 +329,8 @@ class Database:
             connection.execute(_LEDGER.update().values(version=number))
 
     def _unusable(self, error: sql.exc.DBAPIError) -> InvalidArgument:
+        if _LOCKED & {getattr(error.orig, name, None) for name in ("sqlite_errorname", "sqlstate")}:
+            rule = f"{self._said} has been locked by another process for {_LONGEST_WAIT} seconds"
+            return InvalidArgument("ledger", rule, "end it if it hangs or is suspended, and call again")
         reason = str(error.orig).strip().partition("\n")[0]
         return InvalidArgument("ledger", f"{self._said} cannot be used: {verbatim(reason)}")

@@ -1,4 +1,4 @@
-"""`private-topk budget create|show|history|reserve|renew`: a dataset's budget in a ledger."""
+"""`private-topk budget create|show|history|adopt|reserve|renew`: a dataset's budget in a ledger."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ _EXAMPLES = {
     "reserve": """examples:
   private-topk budget reserve reports/weekly.yaml
   private-topk budget reserve reports/weekly.yaml --give-back""",
+    "adopt": """examples:
+  private-topk budget adopt published/ --ledger sqlite:///budget.db --dataset plays
+  private-topk budget adopt a.manifest.json b.csv --ledger sqlite:///budget.db --dataset plays --json""",
     "renew": """examples:
   private-topk budget renew --ledger sqlite:///budget.db --dataset plays --period 365d
   private-topk budget renew --ledger sqlite:///budget.db --dataset plays --period 90d --privacy-unit user --json""",
@@ -50,6 +53,7 @@ ACTIONS = {
     "show": "show what is spent and what is left",
     "history": "list every charge",
     "reserve": "reserve the cost of a report's horizon, so that no other release can spend it",
+    "adopt": "write down published releases that a ledger lacks, such as one that was restored from a backup",
     "renew": "begin a new period, in which the whole budget can be spent again; the guarantee then is per period",
 }
 
@@ -102,7 +106,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     elif arguments.k is not None:
         raise InvalidArgument("k", "needs {remaining}: how many rankings of the top {k} there will be")
     books = _read(arguments)
-    unfinished = [entry for entry in books.charges if entry.outcome != "released"]
+    unfinished = [entry for entry in books.charges if not entry.is_published]
     if arguments.json:
         print_json(
             {
@@ -130,6 +134,27 @@ def _reserve(arguments: Namespace, others: list[str]) -> bool:
 
     account = ScheduledReport(read_report(arguments.file)).reserve(give_back=bool(arguments.give_back))
     _tell(account.ledger, account.dataset, "user", arguments)
+    return True
+
+
+def _adopt(arguments: Namespace, others: list[str]) -> bool:
+    """Write down published releases, and print what they were and what the budgets stand at."""
+    from private_topk.pipelines.release.adopting import entries_of, manifests_in
+
+    manifests = [each for place in arguments.manifest for each in manifests_in(place)]
+    published, ledger = entries_of(manifests, arguments.dataset), _ledger(arguments.ledger)
+    adopted = ledger.adopt(published)
+    books = ledger.read(arguments.dataset)
+    if arguments.json:
+        budgets = [statement(budget, books) for budget in books.budgets]
+        print_json({"adopted": [_charge(entry) for entry in adopted], "budgets": budgets})
+        return True
+    for entry in adopted:
+        print(f"adopted {printable(entry.release_id)}: {entry.windows.summary()}")
+    others = "; the others were charged before" if len(adopted) < len(published) else ""
+    print(f"{len(adopted)} of {len(published)} releases adopted{others}\n")
+    for budget in books.budgets:
+        print("\n".join(_lines(budget, books)) + "\n")
     return True
 
 
@@ -307,6 +332,15 @@ COMMANDS = {
             ("renew", _renew, ("ledger", "dataset", "period")),
         )
     },
+    "budget adopt": Command(
+        _adopt,
+        f"{ACTIONS['adopt'].capitalize()}.",
+        _EXAMPLES["adopt"],
+        ("ledger", "dataset"),
+        alone=("MANIFEST", "a manifest, a ranking that has one beside it, or a folder of them"),
+        takes="what was published",
+        several=True,
+    ),
     "budget reserve": Command(
         _reserve,
         f"{ACTIONS['reserve'].capitalize()}.",

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.release.manifest import (
     Against,
     Amounts,
     Budget,
+    Charge,
     ListedItems,
     Manifest,
     Privacy,
@@ -89,6 +91,7 @@ def manifest_of(
         delta_of_a_shared_hash=_of_a_shared_hash(top_k),
         zcdp_of_a_window=None if zcdp is None else Zcdp(rho=_rounded(zcdp.rho), delta=_rounded(zcdp.zcdp_delta)),
         all_windows=everything and Budget(epsilon=_rounded(everything[0]), delta=_rounded(everything[1])),
+        charge=_charge(question) if private else None,
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
         dataset=dataset,
         found=found or None,
@@ -129,6 +132,11 @@ def _privacy(question: Question) -> Privacy:
         accounting=privacy.accounting,
         share_of_a_window=Share(**window),
     )
+
+
+def _charge(question: Question) -> Charge:
+    row = row_of(question.request(dataset="", key_id="", fingerprint="").entry())
+    return Charge(**{each.name: row[each.name] for each in msgspec.structs.fields(Charge)})
 
 
 def _rounded(budget: Fraction) -> float:

@@ -19,6 +19,9 @@ from private_topk.pipelines.differences import Differences, differences, told
 from private_topk.transforms.composite import Label, Names, published
 from private_topk.transforms.release import Ranking
 
+MANIFEST = ".manifest.json"
+"""The ending of a manifest's name."""
+
 Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -133,6 +136,22 @@ class Zcdp(Record, frozen=True, kw_only=True):
     delta: float
 
 
+class Charge(Record, frozen=True, kw_only=True):
+    """What a ledger is charged for the whole release, in the words and exact numbers of its table (docs/budget.md):
+    what one window costs, and which windows are paid for.
+    """
+
+    unit: str
+    windows: str
+    windows_of_a_user: Positive | None = None
+    weight: str | None = None
+    bounded: bool = False
+    epsilon: str
+    delta: str
+    rho: str
+    zcdp_delta: str
+
+
 class Window(Record, frozen=True, kw_only=True):
     """A window, or one group of it. How many items were returned is part of what is published."""
 
@@ -200,6 +219,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     delta_of_a_shared_hash: float | None = None
     zcdp_of_a_window: Zcdp | None = None
     all_windows: Budget | None = None
+    charge: Charge | None = None
     time_zone: str | None = None
     dataset: str | None = None
     found: tuple[str, ...] | None = None

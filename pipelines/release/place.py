@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from private_topk.pipelines.differences import told
 from private_topk.pipelines.files import exists, open_file, refuse_special
 from private_topk.pipelines.release.formats import format_of
-from private_topk.pipelines.release.manifest import Manifest, QuestionFacts, question_difference
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest, QuestionFacts, question_difference
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 Bounds = tuple[datetime | None, datetime | None]
@@ -66,7 +66,7 @@ class Lying(NamedTuple):
 
 def manifest_path(output: str) -> str:
     """The path of an output's manifest: ranking.avro has ranking.manifest.json beside it."""
-    return output.rpartition(".")[0] + ".manifest.json"
+    return output.rpartition(".")[0] + MANIFEST
 
 
 def pair_at(path: str) -> Pair:

@@ -16,6 +16,7 @@ from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.adopting import check_adopted
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Publication, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
@@ -161,6 +162,7 @@ class ScheduledReport(Periods):
                         f"{verbatim(self.uri(earlier))} is missing, and its items are on the list",
                         f"publish the period {self.words(earlier)} first",
                     )
+            self._check_adopted(number)
             report = report_of(options, watch=self.watches, account=self.account)
             kept = (*report.kept, self._file.document.path)
             report = replace(report, kept=kept, corrects=self._corrected(number))
@@ -234,7 +236,7 @@ class ScheduledReport(Periods):
                 costs[charge.release_id] = stated(charge.cost.epsilon), stated(charge.cost.delta)
         for place in self._places_of_publications(number):
             budget = None if place.pair.manifest is None else place.pair.manifest.budget_of_a_window
-            if budget is not None and place.of == "this release":
+            if budget is not None:
                 costs[place.release] = budget.epsilon, budget.delta
         costs.pop(self.release_id(number), None)
         if not costs:
@@ -245,13 +247,28 @@ class ScheduledReport(Periods):
     def _places_of_publications(self, number: int) -> list[Lying]:
         """What lies at the places of a period's first publication and of all of its corrections."""
         first = Periods(self._file)
-        period, base = period_of(first.options(number)), first.uri(number)
-        made = [first, *(Periods(self._file, name) for name in corrections_beside(base))]
-        found: list[Lying] = []
-        for periods in made:
-            sink = sink_for(periods.options(number), watch=self.watches)
-            found += sink.lying(period, periods.release_id(number)) or []
-        return found
+        made = [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(number)))]
+        return [place for periods in made for place in self._places(periods, number)]
+
+    def _places(self, periods: Periods, number: int) -> list[Lying]:
+        """What lies at the places of a period's publication, whichever that is."""
+        options = periods.options(number)
+        found = sink_for(options, watch=self.watches).lying(period_of(options), periods.release_id(number))
+        return [place for place in found or () if place.of == "this release"]
+
+    def _check_adopted(self, number: int) -> None:
+        """Raise InvalidArgument if the ledger lacks what is published of a period up to this one."""
+        account = self.account
+        if account is None:
+            return
+        key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
+        charged = {entry.release_id for entry in account.books.read(account.dataset).charges}
+        first = Periods(self._file)
+        for earlier in range(number + 1):
+            names = (None, *corrections_beside(first.uri(earlier)))
+            made = (Periods(self._file, name) for name in names if self.release_id(earlier, name) not in charged)
+            places = [place for periods in made for place in self._places(periods, earlier)]
+            check_adopted(account, (each.pair.manifest for each in places), key_id)
 
     def _check_known(self, options: Options) -> None:
         """Raise InvalidArgument unless it can be determined later what has been published."""
@@ -268,7 +285,7 @@ class ScheduledReport(Periods):
         if self.account is None:
             return True
         books = self.account.books
-        return all(any(entry.outcome == "released" for entry in books.find(name, str(key))) for key in key_ids)
+        return all(any(entry.is_published for entry in books.find(name, str(key))) for key in key_ids)
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

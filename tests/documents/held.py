@@ -7,7 +7,7 @@ import re
 
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.documents.holding import Held, ranked
-from tests.documents.reading import ROOT
+from tests.documents.reading import ROOT, Command
 from tests.documents.worlds import World, clone, plays_of_a_shop
 
 
@@ -55,6 +55,19 @@ def rows_of_drinks(world: World) -> None:
     (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
 
 
+def a_ranking_and_a_new_ledger(world: World) -> None:
+    world.sample()
+    words = (
+        "run --input plays.avro --domain catalogue.txt --k 10 --epsilon 1 --output published/plays.avro --quiet",
+        "budget create --ledger sqlite:///budget.db --dataset plays --epsilon 2",
+    )
+    done = world.type([Command(f"private-topk {each}") for each in words])
+    assert [status for status, _ in done] == [0, 0], done
+
+
+OPERATIONS = [
+    Held("$ private-topk budget adopt", before=a_ranking_and_a_new_ledger, says="1 of 1 releases adopted\n\nplays: "),
+]
 API = [Held("from private_topk import Period", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
 
 
@@ -147,6 +160,7 @@ HELD = {
     ],
     "docs/five-minutes.md": FIVE_MINUTES,
     "docs/groups.md": GROUPS,
+    "docs/operations.md": OPERATIONS,
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
     "docs/risers.md": RISERS,

@@ -28,6 +28,7 @@ ONLY_READ = {
     "audit --report": "likewise; tests/pipelines/cli/test_audit.py calls a short one",
     "doctor --runner flink": "what it finds is the machine's",
     "doctor --release-key": "what it finds is the machine's",
+    "budget adopt": "needs what was published; tests/pipelines/release/test_adopting.py has some",
     "budget reserve": "needs a report with a ledger; tests/pipelines/budget/test_reserving.py has one",
     "budget renew": "needs a budget that is a period old; so does that",
     "sample": "half a second of writing; tests/documents/test_pages.py types it",

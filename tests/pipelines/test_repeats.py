@@ -142,8 +142,6 @@ READY = {
     "neighbours": [1],
     "like": [0],
     "on_noise": [0],
-    "ledger": [0],
-    "dataset": [0],
     "window": [1],
     "time_zone": [1],
     "output": [0],

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines import report as reports
+from private_topk.pipelines import question
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
@@ -250,7 +250,7 @@ def test_another_version_of_the_draws_is_charged_as_another_release(
     ledger = Ledger("sqlite:///b.db")
     entry = ledger.charge(report(False, BASE).request()).entry
     assert ledger.charge(report(False, BASE).request()).entry == entry
-    monkeypatch.setattr(reports, "DRAWS", "release 1")
+    monkeypatch.setattr(question, "DRAWS", "release 1")
     later = ledger.charge(report(False, BASE).request())
     assert later.outcome is None and later.entry != entry
 

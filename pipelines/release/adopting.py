@@ -1,0 +1,112 @@
+"""Published releases that a ledger lacks, such as one that was restored from a backup: their manifests tell it.
+
+A manifest tells neither the input of its release nor the fingerprint of it, by which readers would see whether the
+input of two releases differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+import msgspec
+
+from private_topk.pipelines.budget.accounting import ADOPTED, Entry
+from private_topk.pipelines.budget.ledger import Account
+from private_topk.pipelines.budget.rows import BROKEN, record_in
+from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest
+from private_topk.pipelines.release.place import manifest_path
+from private_topk.transforms.errors import InvalidArgument, verbatim
+
+
+def manifests_in(place: str) -> list[Manifest]:
+    """The manifests in a folder; or one, by its own path or that of its ranking. Raises InvalidArgument."""
+    path = as_path(place, "MANIFEST")
+    try:
+        beside = path if path.endswith(MANIFEST) else manifest_path(path)
+        paths = [beside] if exists(beside) else [file.path for file in match_any(f"{path.rstrip('/')}/*{MANIFEST}")]
+        manifests = [_decoded(path) for path in paths]
+    except InvalidArgument:
+        raise
+    except Exception as error:  # every file system raises its own kind
+        raise InvalidArgument("", f"{verbatim(place)} cannot be read: {verbatim(why(error))}") from None
+    if not manifests:
+        remedy = f"give a folder of rankings with their manifests, a ranking, or a file that ends with {MANIFEST}"
+        raise InvalidArgument("", f"{verbatim(place)} has no manifest", remedy)
+    return manifests
+
+
+def _decoded(path: str) -> Manifest:
+    with open_file(path) as source:
+        content = source.read()
+    try:
+        return Manifest.decode(content)
+    except ValueError:
+        raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "leave it out") from None
+
+
+def entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
+    """The charges of published releases to a dataset, each once. What promises nothing costs nothing.
+
+    Raises InvalidArgument for a release that cannot be charged to the dataset.
+    """
+    manifests = list(manifests)
+    for manifest in manifests:
+        if manifest.dataset not in (None, dataset):
+            rule = f"of {verbatim(manifest.report)} is {verbatim(manifest.dataset)}, got {verbatim(dataset)}"
+            raise InvalidArgument("dataset", rule, "adopt the releases of each dataset apart")
+    return _entries_of(manifests, dataset)
+
+
+def _entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
+    found: dict[tuple[str | None, str | None], Entry] = {}
+    for manifest in sorted(manifests, key=lambda each: (each.released or "", each.report or "")):
+        if manifest.private:
+            found.setdefault((manifest.report, manifest.key_id), _entry_of(manifest, dataset))
+    return list(found.values())
+
+
+def _entry_of(manifest: Manifest, dataset: str) -> Entry:
+    columns, reading, privacy = manifest.columns or {}, manifest.reading or {}, manifest.privacy
+    row = {
+        **(msgspec.structs.asdict(manifest.charge) if manifest.charge is not None else {}),
+        "id": 0,
+        "dataset": dataset,
+        "release_id": manifest.report,
+        "key_id": manifest.key_id,
+        "fingerprint": "",
+        "question": "",
+        "mechanism": manifest.mechanism,
+        "k": manifest.k,
+        "neighbours": privacy and privacy.neighbours,
+        "user_column": columns.get("user"),
+        "time_column": columns.get("time"),
+        "time_unit": reading.get("time_unit", "s") if "time" in columns else None,
+        "report_name": None,
+        "charged": "1970-01-01T00:00:00Z",
+        "finished": None,
+        "outcome": ADOPTED,
+    }
+    try:
+        return record_in(Entry, SimpleNamespace(**row))
+    except (*BROKEN, InvalidArgument):
+        rule = f"the manifest of {verbatim(manifest.report)} does not tell what a ledger is charged"
+        raise InvalidArgument("", rule, "only manifests that this version has written can be adopted") from None
+
+
+def check_adopted(account: Account, published: Iterable[Manifest | None], key_id: str | None) -> None:
+    """Raise InvalidArgument if an account's ledger was never charged for a release that is published under a key.
+
+    Args:
+        published: the manifests that lie there; None where there is none.
+    """
+    told = (each for each in published if each is not None and each.key_id == key_id and each.charge is not None)
+    lacking = account.books.lacks(_entries_of(told, account.dataset))
+    if lacking:
+        rule = f"has no charge of {verbatim(lacking[0].release_id)}, which is published"
+        raise InvalidArgument(
+            "ledger",
+            f"{rule}: it may have been restored from a backup",
+            "let `private-topk budget adopt` write down all that is published (docs/operations.md)",
+        )

@@ -1,0 +1,201 @@
+"""A ledger that was restored from a backup learns from manifests what it has forgotten, and refuses until it has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from private_topk.pipelines.budget import Budget, Ledger, Windows
+from private_topk.pipelines.budget.rows import row_of
+from private_topk.pipelines.cli import main, parser_of
+from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.adopting import entries_of
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.transforms.windows import Period
+from tests.pipelines.charged import arguments, create, place, with_ledger
+from tests.pipelines.scheduled.support import folder, report
+from tests.pipelines.support import options
+
+__all__ = ["folder", "place"]
+
+URL = "sqlite:///budget.db"
+ASKED = {
+    "input": "rows.csv",
+    "output": "out.csv",
+    "domain_range": "0:50",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": "0.3",
+    "window": "7d",
+    "from": "2026-01-05",
+    "to": "2026-02-02",
+}
+
+
+def asked(**more: object) -> Question:
+    words = options(**{**ASKED, **more})
+    arguments, _ = parser_of("run", *words).read(words)
+    return Question.of(options_of(arguments))
+
+
+def published(question: Question, **facts: object) -> Manifest:
+    columns = {"user": "who", "item": "what", "time": "when"}
+    reading = {"time_unit": "ms"}
+    return msgspec.structs.replace(manifest_of(question, columns=columns, reading=reading), **{"key_id": "k", **facts})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"window": None, "from": None, "to": None},
+        {"mechanism": "gaussian", "delta": 1e-6, "privacy_unit": "user", "horizon": 9, "max_items_per_user": 2},
+        {"publish_counts": 1, "privacy_unit": "user", "delta": 1e-6, "max_windows_per_user": 2},
+        {"slide": "1d", "epsilon": 1},
+        {"group_column": "group", "groups": "groups", "groups_per_user": 2},
+        {"window": "month", "from": "2026-01-01", "to": "2026-04-01", "time_zone": "Europe/Berlin"},
+        {"against": "previous", "against_weight": 0.5},
+        {"neighbours": "replace-one"},
+    ],
+    ids=str,
+)
+def test_a_manifest_tells_exactly_what_the_ledger_was_charged(
+    more: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "groups").write_text("a\nb\n")
+    question = asked(**more)
+    rows = {"user_column": "who", "time_column": "when", "time_unit": "ms"}
+    charged = question.request(dataset="plays", key_id="k", fingerprint="f", rows=rows).entry()
+    [entry] = entries_of([Manifest.decode(published(question).encode())] * 2, "plays")
+    unknown = {"fingerprint": "", "question": "", "charged": entry.charged, "outcome": "adopted"}
+    assert row_of(entry) == {**row_of(charged), **unknown}
+    assert charged.pays_for(entry)
+    less = replace(charged.cost, epsilon=charged.cost.epsilon * Fraction(999, 1000))
+    later = Windows.of(Period(datetime(2026, 7, 6, tzinfo=UTC), datetime(2026, 8, 3, tzinfo=UTC), timedelta(7)))
+    for other in ({"release_id": "other"}, {"key_id": "other"}, {"windows": later}, {"cost": less}):
+        assert not replace(charged, weight=None, **other).pays_for(entry)
+
+
+def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """A budget of 3 pays for two weeks and a correction; with a copy after the first week it would pay for more."""
+    text = (folder / "weekly.yaml").read_text()
+    (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", "epsilon: 4\n  privacy_unit: user"))
+    (folder / "budget.db").unlink()
+    url = f"sqlite:///{folder}/budget.db"
+    create(url, "--epsilon", "3", "--privacy-unit", "user")
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    shutil.copy(folder / "budget.db", folder / "backup.db")
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "late") == 0
+    assert report(folder, "--window-end", "2026-01-19") == 0
+    spent, files = Ledger(url).read(), sorted(folder.glob("out/*"))
+    shutil.copy(folder / "backup.db", folder / "budget.db")
+    adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays"]
+    first = "weekly/20260105T000000Z--20260112T000000Z/correction-late"
+    second = "weekly/20260112T000000Z--20260119T000000Z"
+    for lacks, words in {
+        first: (["2026-01-26"], ["2026-01-26", "--dry-run"], ["2026-01-19"], ["2026-01-12", "--correction", "late"]),
+        second: (["2026-01-26"], ["2026-01-19"]),
+    }.items():
+        before = Ledger(url).read()
+        for each in words:
+            capsys.readouterr()
+            assert report(folder, "--window-end", *each) == 2
+            said = capsys.readouterr().err
+            assert f"ledger.url has no charge of {lacks}, which is published" in said and "budget adopt" in said
+        assert Ledger(url).read() == before and sorted(folder.glob("out/*")) == files
+        if lacks == first:
+            [manifest] = folder.glob("out/*late*.manifest.json")
+            assert main([*adopt, str(manifest)]) == 0
+    capsys.readouterr()
+    assert main([*adopt, str(folder / "out")]) == 0
+    told = capsys.readouterr().out
+    assert f"adopted {second}: 2026-01-12 to 2026-01-19\n1 of 3 releases adopted; the others were" in told
+    assert "100.0% used by 3 charges" in told
+    there = Ledger(url).read()
+    for one, other in zip(spent.charges, there.charges, strict=True):
+        assert (one.windows, one.cost, one.unit, one.rows) == (other.windows, other.cost, other.unit, other.rows)
+    assert main([*adopt, "--json", str(folder / "out")]) == 0
+    assert json.loads(capsys.readouterr().out)["adopted"] == []
+    assert report(folder, "--window-end", "2026-01-26") == 2
+    assert "3 spent + 1 asked = 4, over 3" in capsys.readouterr().err
+    for done in (["2026-01-12"], ["2026-01-19"], ["2026-01-12", "--correction", "late"]):
+        assert report(folder, "--window-end", *done) == 0, "it is published: nothing is to be done"
+    assert Ledger(url).read() == there and sorted(folder.glob("out/*")) == files
+
+
+def test_a_repeat_finds_its_release_that_the_ledger_lacks(place: Path, capsys: pytest.CaptureFixture) -> None:
+    create(URL, "--epsilon", "1")
+    words = arguments("a", *with_ledger(URL, "--epsilon", "1"), weeks=2)
+    assert main(words) == 0
+    ranking, fingerprint = (place / "a.csv").read_bytes(), Ledger(URL).read().charges[0].fingerprint
+    manifest = place / "a.manifest.json"
+    assert fingerprint not in manifest.read_text(), "it would tell whether the input of two releases differs"
+    (place / "budget.db").unlink()
+    create(URL, "--epsilon", "0.5")
+    for more in ([], ["--dry-run"], ["--overwrite"]):
+        capsys.readouterr()
+        assert main([*words, *more]) == 2
+        assert "--ledger has no charge of a, which is published" in capsys.readouterr().err
+        assert Ledger(URL).read().charges == []
+    adopt = ["budget", "adopt", "a.csv", *with_ledger(URL)]
+    assert main(adopt) == 0
+    assert "200.0% used by 1 charge" in capsys.readouterr().out, "a fact, whatever the limit is"
+    assert [entry.outcome for entry in Ledger(URL).read().charges] == ["adopted"]
+    assert main(["budget", "show", *with_ledger(URL)]) == 0
+    assert "not finished" not in capsys.readouterr().out
+    assert main([*words, "--overwrite"]) == 2
+    assert "--release-id a was adopted on " in capsys.readouterr().err
+    assert main(arguments("b", *with_ledger(URL, "--epsilon", "0.1"))) == 2
+    assert "1 spent + 0.1 asked = 1.1, over 0.5" in capsys.readouterr().err
+    assert (place / "a.csv").read_bytes() == ranking and not list(place.glob("b.*"))
+
+
+def test_only_what_can_be_charged_to_the_dataset_is_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    question = asked()
+    privacy, charge = published(question).privacy, published(question).charge
+    for name, facts in {
+        "good": {"report": "good"},
+        "other": {"report": "other", "dataset": "songs"},
+        "old": {"report": "old", "charge": None},
+        "keyless": {"report": "keyless", "key_id": None},
+        "swapped": {
+            "report": "swapped",
+            "privacy": msgspec.structs.replace(privacy, neighbours="replace-one"),
+        },
+        "user": {"report": "user", "charge": msgspec.structs.replace(charge, unit="user")},
+        "less": {"report": "less", "charge": msgspec.structs.replace(charge, epsilon="-1")},
+        "when": {"report": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},
+    }.items():
+        (tmp_path / f"{name}.manifest.json").write_bytes(published(question, **facts).encode())
+    (tmp_path / "none.manifest.json").write_text("{}")
+    Ledger(URL).create(Budget.of("plays", 1))
+    for name, said in {
+        "other": "--dataset of other is songs, got plays",
+        "old": "the manifest of old does not tell what a ledger is charged",
+        "keyless": "the manifest of keyless does not tell",
+        "swapped": "--neighbours must be add-remove",
+        "user": "no budget for --privacy-unit user",
+        "less": "the manifest of less does not tell",
+        "when": "the manifest of when does not tell",
+        "none": "none.manifest.json is no manifest of a ranking",
+        "missing": "missing has no manifest",
+    }.items():
+        one = f"{name}.manifest.json" if name != "missing" else name
+        assert main(["budget", "adopt", "good.manifest.json", one, *with_ledger(URL)]) == 2
+        assert said in capsys.readouterr().err
+        assert Ledger(URL).read().charges == [], name
+    assert main(["budget", "adopt", "good.manifest.json", *with_ledger(URL)]) == 0
+    assert [entry.release_id for entry in Ledger(URL).read().charges] == ["good"]

@@ -129,8 +129,15 @@ class Weights(Record, frozen=True, kw_only=True):
 
 
 class Zcdp(Record, frozen=True, kw_only=True):
-    rho: float
-    delta: float
+    """What a window costs as zCDP.
+
+    Args:
+        gdp: it is Gaussian differential privacy too (`Cost.gdp`).
+    """
+
+    rho: Annotated[float, Meta(ge=0)]
+    delta: Annotated[float, Meta(ge=0)]
+    gdp: bool = False
 
 
 class Window(Record, frozen=True, kw_only=True):
@@ -143,6 +150,10 @@ class Window(Record, frozen=True, kw_only=True):
     returned: Whole
     noise_stddev: float | None = None
     noise_95: int | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.start and self.end and self.start >= self.end:
+            raise ValueError("a window ends after it starts")
 
 
 class Publication(Record, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 
@@ -96,7 +97,7 @@ def _restated(declared: Privacy, spent: Cost, windows: int, reached: int) -> Pri
     """The promise of a unit that is in more windows than its budget was declared for."""
     epsilon, delta = over_windows(spent, 1)
     pure = declared.guarantee == "pure" and not delta
-    facts = {"epsilon": float(number(epsilon)), "delta": float(number(delta))}
+    facts: dict[str, Any] = {"epsilon": float(number(epsilon)), "delta": float(number(delta))}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:
         facts |= {"windows": windows if declared.of_all_windows else reached}

@@ -144,12 +144,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "below the last place may have come in."
     )
     sentences.append(
-        "The estimate of how many items are truly among the top assumes that the counts that are not published go on "
-        "falling like the published ones. Where few people are in the data, or epsilon is small, a ranking may be all "
-        "noise. An empty window has a ranking too."
-        if any(listings[-1].membership for listings in report.by_group().values())
-        else "A ranking does not show how much of it is noise: where few people are in the data, or epsilon "
-        "is small, it may be all noise. An empty window has a ranking too."
+        "A ranking does not show how much of it is noise: where few people are in the data, or epsilon is small, it "
+        "may be all noise. An empty window has a ranking too."
     )
     if len({(listing.start, listing.end) for listing in listings}) > 1:
         sentences.append(

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.promise import promised
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.run import check, planned_manifest
+from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.show.words import in_numbers, promise, shared_by
 from private_topk.pipelines.standing import check_repeat, lying_at, windows_of
@@ -39,7 +43,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     if question.reason is not None:
         yield "mechanism", f"{question.asked.mechanism.about.name}, chosen because {question.reason}"
     yield "draw", f"{_mechanism(question)}, {_how_many(question)}{_measure(question)}"
-    yield "privacy", _privacy(report, launch)
+    yield "privacy", _privacy(report)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
@@ -91,11 +95,12 @@ def _measure(question: Question) -> str:
     return "" if amounts is None else f", by amounts: a user adds at most {float(amounts.max_value):g} to an item"
 
 
-def _privacy(report: Report, launch: Launch) -> str:
-    manifest = planned_manifest(report, launch)
-    privacy = manifest.privacy
-    if privacy is None:
+def _privacy(report: Report) -> str:
+    manifest = report.manifest
+    if manifest.privacy is None:
         return "none: this ranking is for a test"
+    privacy, everything = promised([(manifest, Windows.of(report.question.period))])
+    manifest = msgspec.structs.replace(manifest, privacy=privacy, all_windows=everything)
     share = privacy.share_of_a_window
     each = "" if share is None else f"; {shared_by(privacy)}: {in_numbers(share)} each"
     return f"{promise(manifest)}{each}"

@@ -271,11 +271,6 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         """Whether a ranking file is the one that this is the manifest of."""
         return self.ranking_sha256 == hashlib.sha256(ranking).hexdigest()
 
-    @property
-    def budget_of_a_window(self) -> Budget | None:
-        """What each window has cost a user by itself; None where nothing is promised."""
-        return self.privacy and (self.privacy.share_of_a_window or self.privacy)
-
     def bounds(self) -> set[tuple[datetime | None, datetime | None]]:
         return {(window.start, window.end) for window in self.windows}
 

@@ -6,7 +6,7 @@ Pages, words, sign-off sheets, manifests and dry runs all state what `promised` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -38,11 +38,17 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Bu
     for manifest, windows in published:
         releases.setdefault((manifest.report, manifest.key_id), (manifest, []))[1].append(windows)
     parts = [(manifest, Windows.union(each)) for manifest, each in releases.values()]
+    first, everything = parts[0][0], Windows.union([each for _, each in parts])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
-    first = parts[0][0]
-    declared = _declared(first)
-    unit, everything = "user" if declared.of_all_windows else "user-window", Windows.union([each for _, each in parts])
-    if _reached(unit, charges) > _covered(first) or any(_declared(manifest) != declared for manifest, _ in parts):
+    charges += _corrected(parts)
+    declared, own = _declared(first), charges[0].cost
+    unit = "user" if declared.of_all_windows else "user-window"
+    dearer = any(
+        _rounded(getattr(each.cost, name)) > _rounded(getattr(own, name))
+        for each in charges
+        for name in ("epsilon", "delta")
+    )
+    if dearer or _reached(unit, charges) > _covered(first):
         spent = most(unit, charges)
         if first.against is not None and not declared.of_all_windows:
             spent = (declared.windows or 1) * spent  # the unit is two windows, of whose rankings so many are paid for
@@ -52,7 +58,18 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Bu
     return declared, _budget(*over_windows(most("user", charges), 1))
 
 
-def stated(manifests: Iterable[Manifest]) -> tuple[Privacy, Budget | None]:
+def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
+    """What publications cost that are corrected, and are not among the parts themselves."""
+    shown, found = {manifest.report for manifest, _ in parts}, dict[str, tuple[Cost, list[Windows]]]()
+    for manifest, windows in parts:
+        for each in manifest.corrects:
+            if each.report not in shown:
+                cost = Cost(_decimal(each.epsilon), _decimal(each.delta))
+                found.setdefault(each.report, (cost, []))[1].append(windows)
+    return [Charge(Windows.union(windows), cost) for cost, windows in found.values()]
+
+
+def promise_of(manifests: Iterable[Manifest]) -> tuple[Privacy, Budget | None]:
     """`promised`, of the windows that manifests list."""
     return promised((manifest, Windows.at(manifest.bounds())) for manifest in manifests)
 
@@ -76,17 +93,18 @@ def _reached(unit: str, charges: Iterable[Charge]) -> int:
 
 
 def _charge(manifest: Manifest, windows: Windows) -> Charge:
-    """What a release costs a user who is in one of its windows."""
+    bound = _declared(manifest).windows_of_a_user
+    return Charge(windows, cost_of_a_window(manifest), None if bound is None else min(bound, windows.number))
+
+
+def cost_of_a_window(manifest: Manifest) -> Cost:
+    """What a private release costs a user who is in one of its windows."""
     declared, zcdp = _declared(manifest), manifest.zcdp_of_a_window
-    share, rankings = declared.share_of_a_window, declared.rankings_of_a_user_in_a_window or 1
-    if share is None:  # as it was given: a decimal
-        cost = Cost(_decimal(declared.epsilon), _decimal(declared.delta))
-    else:  # as it was found: a float
-        cost = rankings * Cost(Fraction(share.epsilon), Fraction(share.delta))
+    share, rankings = declared.share_of_a_window or declared, declared.rankings_of_a_user_in_a_window or 1
+    cost = rankings * Cost(_decimal(share.epsilon), _decimal(share.delta))
     if zcdp is not None:
         cost = Cost(cost.epsilon, cost.delta, _decimal(zcdp.rho), _decimal(zcdp.delta), gdp=zcdp.gdp)
-    bound = declared.windows_of_a_user
-    return Charge(windows, cost, None if bound is None else min(bound, windows.number))
+    return cost
 
 
 def _decimal(value: float) -> Fraction:
@@ -97,7 +115,7 @@ def _restated(declared: Privacy, spent: Cost, windows: int, reached: int) -> Pri
     """The promise of a unit that is in more windows than its budget was declared for."""
     epsilon, delta = over_windows(spent, 1)
     pure = declared.guarantee == "pure" and not delta
-    facts: dict[str, Any] = {"epsilon": float(number(epsilon)), "delta": float(number(delta))}
+    facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:
         facts |= {"windows": windows if declared.of_all_windows else reached}
@@ -108,5 +126,9 @@ def _restated(declared: Privacy, spent: Cost, windows: int, reached: int) -> Pri
 
 
 def _budget(epsilon: Fraction, delta: Fraction) -> Budget:
-    """Rounded up, to six digits: the last bits of what was given as a float say nothing."""
-    return Budget(epsilon=float(number(epsilon)), delta=float(number(delta)))
+    return Budget(epsilon=_rounded(epsilon), delta=_rounded(delta))
+
+
+def _rounded(value: Fraction) -> float:
+    """Up, to six digits, but for the last bits, which are those of shares that are written as floats."""
+    return float(number(float(f"{float(value):.14g}")))

@@ -11,7 +11,7 @@ from private_topk.pipelines.files import as_path, exists, match_any, open_file, 
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import Manifest, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
-from private_topk.pipelines.release.promise import stated
+from private_topk.pipelines.release.promise import promise_of
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
@@ -43,8 +43,12 @@ def _merged(manifests: Sequence[Manifest]) -> Manifest:
     names = {each.name for each in msgspec.structs.fields(Manifest)}
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
+    shown = {each.report for each in manifests}
+    facts["corrects"] = tuple(
+        dict.fromkeys(one for each in manifests for one in each.corrects if one.report not in shown)
+    )
     if first.privacy is not None:
-        facts["privacy"], facts["all_windows"] = stated(manifests)
+        facts["privacy"], facts["all_windows"] = promise_of(manifests)
     return msgspec.structs.replace(first, **facts)
 
 

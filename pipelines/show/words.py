@@ -32,6 +32,9 @@ def in_words(report: PublishedReport) -> list[str]:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
+    if corrected := manifest.corrects:
+        names = ", ".join(each.report for each in corrected)
+        sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
     if everything := manifest.all_windows:
         sentences.append(
             f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "

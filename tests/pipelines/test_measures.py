@@ -393,7 +393,7 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     bound = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
     spec = question_of(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
     assert spec.top_k.mechanism.epsilon == share
-    facts = manifest_of(spec, "direct").privacy
+    facts = manifest_of(spec).privacy
     assert facts is not None and (facts.windows, facts.windows_of_a_user) == (4, round(1 / share))
 
 

@@ -40,7 +40,7 @@ def test_the_cost_over_all_windows_is_stated_where_the_unit_is_one_window() -> N
     """Of a total there is nothing more to say."""
 
     def over_all_windows(question: Question) -> Budget | None:
-        return manifest_of(question, "direct").all_windows
+        return manifest_of(question).all_windows
 
     assert over_all_windows(asked(period=WEEKS)) == Budget(epsilon=4, delta=0)
     assert over_all_windows(asked()) is over_all_windows(asked(period=WEEKS, privacy_unit="user")) is None

@@ -24,12 +24,12 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
-from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.manifest import Manifest, Publication
 from private_topk.pipelines.release.place import manifest_path
-from private_topk.pipelines.release.promise import stated
+from private_topk.pipelines.release.promise import cost_of_a_window, promise_of
 from private_topk.transforms.mechanisms import Gaussian, Joint, LimitDomain
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
-from private_topk.transforms.stated import number
+from private_topk.transforms.stated import number, stated
 from tests.pipelines.support import command, options, question_of, write
 
 TOTAL, DELTA = Fraction(60), Fraction(1, 10**6)  # at such an epsilon costs are least where they add up
@@ -80,7 +80,7 @@ class Case(NamedTuple):
 
     def release(self, name: str, days: tuple[str, str], horizon: int | None = None) -> Manifest:
         question = self.question(name, days, horizon)
-        return manifest_of(question, "direct").with_answer(rankings(question))
+        return manifest_of(question).with_answer(rankings(question))
 
 
 CASES = [Case(*each) for each in product(UNITS, (1, 4), (False, True), (0, 2), (False, True))]
@@ -96,9 +96,9 @@ def rankings(question: Question) -> list[Ranking]:
     ]
 
 
-def publish(case: Case, question: Question, path: str) -> Manifest:
+def publish(question: Question, path: str, corrects: tuple[Publication, ...] = ()) -> Manifest:
     """The files that a run writes."""
-    manifest = manifest_of(question, "direct").with_answer(rankings(question))
+    manifest = manifest_of(question, corrects=corrects).with_answer(rankings(question))
     schema = RankingSchema.of(manifest)
     content = format_of(path).encode(ranking_rows(rankings(question), question.release.id, schema), schema)
     Path(path).write_bytes(content)
@@ -181,7 +181,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_place_states_what_one_release_costs(case: Case) -> None:
     question = case.question("r", DAYS[case.windows])
-    publish(case, question, "r.csv")
+    publish(question, "r.csv")
     assert question.period is not None
     of_unit, of_all = plainly(case.unit, [question.period.windows()], 0)
     expected = [budget(each * TOTAL, each * DELTA * case.delta) for each in (of_unit, of_all) if each is not None]
@@ -195,19 +195,18 @@ def test_every_place_states_what_one_release_costs(case: Case) -> None:
     assert len(question.period) == 1 or case.unit == "user-window" or f"{len(question.period)} windows" in shared
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "horizon"), [(case, horizon) for case in CASES for horizon in {False, case.unit == "user"}], ids=str
+)
 @pytest.mark.parametrize("ids", [("r", "r"), ("r", "s")])
-@pytest.mark.parametrize("horizon", [False, True])
 def test_every_place_adds_up_over_files_and_releases(case: Case, ids: tuple[str, str], horizon: bool) -> None:
     """Two files of one id cost what two releases do: the windows are others."""
-    if horizon and case.unit != "user":
-        pytest.skip("is of the unit user")
     days = (DAYS[case.windows], NEXT[case.windows])
     first = case.question("r", days[0])
     of = 2 * len(first.period or ()) if horizon else 0
     questions = [case.question(name, each, of or None) for name, each in zip(ids, days, strict=True)]
     for place, question in enumerate(questions):
-        publish(case, question, f"{place}.csv")
+        publish(question, f"{place}.csv")
     of_unit, of_all = plainly(case.unit, [question.period.windows() for question in questions if question.period], of)
     expected = [budget(each * TOTAL, each * DELTA * case.delta) for each in (of_unit, of_all) if each is not None]
     for place, said in everywhere("0.csv", "1.csv"):
@@ -219,16 +218,28 @@ def test_windows_that_are_published_again_cost_again(case: Case) -> None:
     """As by a correction, which has an id of its own; the same release in two formats costs once."""
     days = DAYS[case.windows]
     once, again = case.release("r", days), case.release("r-corrected", days)
-    windows = [(window.start, window.end) for window in once.windows]
-    assert stated([once, once]) == stated([once]) and len(set(windows)) == len(once.bounds())
+    assert promise_of([once, once]) == promise_of([once])
     period = case.question("r", days).period
     assert period is not None
     of_unit, of_all = plainly(case.unit, [period.windows()] * 2, 0)
-    privacy, everything = stated([once, again])
+    privacy, everything = promise_of([once, again])
+    cost = cost_of_a_window(once)
+    before = Publication(report="r", epsilon=stated(cost.epsilon), delta=stated(cost.delta))
+    alone = msgspec.structs.replace(again, corrects=(before,), zcdp_of_a_window=None)
+    for published in ([alone], [alone, once], [once, alone]):  # the first publication is named, shown, or both
+        assert promise_of(published) == (privacy, everything)
     assert (privacy.epsilon, privacy.delta) == budget(of_unit * TOTAL, of_unit * DELTA * case.delta)
     assert (everything is None) is (of_all is None)
     if everything is not None and of_all is not None:
         assert (everything.epsilon, everything.delta) == budget(of_all * TOTAL, of_all * DELTA * case.delta)
+
+
+def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
+    question = question_of(1, Joint(30.0), ["tea"], period=Period.of(*DAYS[4], "1d"), release=Release(KEY, "r/again"))
+    publish(question, "r.csv", (Publication(report="r", epsilon=20.0, delta=0.0),))
+    for place, said in everywhere("r.csv"):
+        assert said == [(50, 0), (200, 0)], place
+    assert "This corrects r, published too" in " ".join(command("show", "r.csv").out.split())
 
 
 def test_many_windows_are_stated_as_a_ledger_states_them() -> None:
@@ -238,7 +249,7 @@ def test_many_windows_are_stated_as_a_ledger_states_them() -> None:
         domain = ["tea", "cake"] if mechanism.guarantee.domain == "public" else UnknownDomain()
         question = question_of(1, mechanism, domain, period=year, release=Release(KEY, "r"))
         epsilon, delta = over_windows(cost_of(question.top_k), 52)
-        everything = manifest_of(question, "direct").all_windows
+        everything = manifest_of(question).all_windows
         assert everything is not None and number(everything.epsilon) == number(epsilon) < number(52)
         assert everything.delta == float(number(delta)) > 0
     assert over_windows(cost_of(question_of(1, Joint(1.0), ["tea"], period=year).top_k), 52)[0] < 52
@@ -266,8 +277,8 @@ def test_a_bound_on_the_windows_of_a_user_is_of_a_release_and_not_of_a_file() ->
     def parts(name: str) -> list[Manifest]:
         more = {"period": period, "privacy_unit": "user", "max_windows_per_user": 2}
         question = question_of(1, Joint(1.0), ["tea"], release=Release(KEY, name), **more)
-        whole = manifest_of(question, "direct").with_answer(rankings(question))
+        whole = manifest_of(question).with_answer(rankings(question))
         return [msgspec.structs.replace(whole, windows=(window,)) for window in whole.windows]
 
     for published, epsilon in ((parts("r"), 1), (parts("r") + parts("s"), 2), (parts("r")[:1], 1)):
-        assert stated(published)[0].epsilon == epsilon
+        assert promise_of(published)[0].epsilon == epsilon

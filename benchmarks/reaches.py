@@ -3,7 +3,7 @@
     python -m benchmarks.reaches              # four CPU minutes on ten vectors of the data folder
     python -m benchmarks.reaches --exponent   # as if the exponent had been declared: no other curve is looked at
     python -m benchmarks.reaches --published  # from noisy counts of a ranking before, of epsilon as large
-    python -m benchmarks.reaches --itself     # from a ranking's own noisy counts, as `show` says it: one draw each
+    python -m benchmarks.reaches --itself     # how often `show` says of a ranking that most is noise, and is right
 
 A user of `preview` says how many items and users there are and what share of the users the first item and one other
 reach: here the 50th, or the k-th (the 20th for k = 5). Users are four times those of the first item. The forecast is
@@ -25,6 +25,7 @@ from benchmarks.counts import load, there_or_made
 from benchmarks.mechanisms import make
 from private_topk.pipelines.preview import Expected, Released, Zipf
 from private_topk.pipelines.preview.compare import counted, forecast
+from private_topk.pipelines.show.noise import is_noise
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
@@ -59,19 +60,31 @@ def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
             expected: Expected | None = shape if known == "reaches" else replace(shape, reaches=())
             for epsilon, name in itertools.product(EPSILONS, names):
                 top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
-                if known in ("published", "itself"):
-                    expected, items = published(top_k, counts, bits)
+                if known == "published":
+                    expected, _ = published(top_k, counts, bits)
                 if expected is None:
                     continue
                 told = forecast(top_k, counted(expected, top_k), draws)
-                if known == "itself":
-                    recalls = np.array([recall(counts[items], counts, k)])
-                else:
-                    recalls = drawn(top_k.mechanism, counts, k, draws, bits)
+                recalls = drawn(top_k.mechanism, counts, k, draws, bits)
                 low, high = told.recall_range
                 within, below = float(((low <= recalls) & (recalls <= high)).mean()), float((recalls < low).mean())
                 found.append(Cell(told.recall.value - recalls.mean(), within, below, high - low))
     return found
+
+
+def verdicts(data: str, names: list[str]) -> str:
+    """How often one ranking of each kind is said to be mostly noise, and is; and how often that is not said."""
+    counts, bits = np.sort(load(data))[::-1].copy(), RandomBits.keyed(b"what is found")
+    said, true = [], []
+    for k, epsilon, name in itertools.product(KS, EPSILONS, names):
+        top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
+        expected, items = published(top_k, counts, bits)
+        if expected is not None:
+            said.append(is_noise(tuple(map(int, expected.noisy_counts)), top_k))
+            true.append(recall(counts[items], counts, k) < 0.5)
+    right = int(np.logical_and(said, true).sum())
+    told = f"called noise {sum(said):>3}, rightly {right:>3}; noise that is not called so {sum(true) - right:>3}"
+    return f"{data:<16}{len(said):>5} rankings: {told}"
 
 
 def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> tuple[Released | None, np.ndarray]:
@@ -104,6 +117,10 @@ def main() -> None:
     for name in ("exponent", "published", "itself"):
         known.add_argument(f"--{name}", dest="known", action="store_const", const=name, default="reaches")
     arguments = parser.parse_args()
+    if arguments.known == "itself":
+        for data in arguments.data:
+            print(verdicts(data, arguments.mechanism), flush=True)
+        return
     everything = []
     heads = "cells   mean  mean off  within 10  within 20  worst  within  below  wide"
     print(f"{'recall, points':<16}{heads}")

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.promise import promised
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
+from private_topk.pipelines.show.words import in_numbers, promise, shared_by
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
-from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
     from private_topk.runners import Launch
@@ -39,7 +43,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     if question.reason is not None:
         yield "mechanism", f"{question.asked.mechanism.about.name}, chosen because {question.reason}"
     yield "draw", f"{_mechanism(question)}, {_how_many(question)}{_measure(question)}"
-    yield "privacy", _privacy(question)
+    yield "privacy", _privacy(report)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
@@ -91,23 +95,15 @@ def _measure(question: Question) -> str:
     return "" if amounts is None else f", by amounts: a user adds at most {float(amounts.max_value):g} to an item"
 
 
-def _privacy(question: Question) -> str:
-    top_k, privacy = question.top_k, question.privacy
-    rows = "one user's rows" if question.period is None else "one user's rows in each window"
-    each = f"{_budget(top_k.epsilon(), top_k.delta())} for {rows}"
-    if question.over_all_windows is not None:
-        each += f"; {_budget(*question.over_all_windows)} for a user who is in all {len(question.period or ()):,}"
-    if privacy.total is None:
-        return each
-    over = ("one window" if privacy.windows == 1 else f"{privacy.windows:,} windows") + (
-        "" if privacy.of is None else f", the most that one user can change of {privacy.of:,}"
-    )
-    whole = f"epsilon {number(privacy.total.epsilon)}, delta {number(privacy.total.delta)}"
-    return f"{whole} for all of a user's rows, over {over}; its share is {each}"
-
-
-def _budget(epsilon: Fraction | float, delta: Fraction | float) -> str:
-    return f"epsilon {number(epsilon)}" + (f" and delta {number(delta)}" if delta else "")
+def _privacy(report: Report) -> str:
+    manifest = report.manifest
+    if manifest.privacy is None:
+        return "none: this ranking is for a test"
+    privacy, everything = promised([(manifest, Windows.of(report.question.period))])
+    manifest = msgspec.structs.replace(manifest, privacy=privacy, all_windows=everything)
+    share = privacy.share_of_a_window
+    each = "" if share is None else f"; {shared_by(privacy)}: {in_numbers(share)} each"
+    return f"{promise(manifest)}{each}"
 
 
 def _release(report: Report) -> str:

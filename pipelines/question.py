@@ -15,7 +15,6 @@ from private_topk.pipelines.budget.sharing import (
     Privacy,
     Shared,
     cost_of,
-    over_windows,
     share_out,
     windows_of_a_user,
 )
@@ -166,14 +165,6 @@ class Question:
         asked, windows = self.asked, len(self.period) if self.period else 1
         each, alone = asked.rankings_of_a_user(), asked.rankings_of_a_newcomer()
         return windows_of_a_user(windows, asked.max_windows_per_user, asked.mechanism, each, alone)
-
-    @property
-    def over_all_windows(self) -> tuple[Fraction, Fraction] | None:
-        """Epsilon and delta for all rows of a user who is in every window, where that is not the unit and differs."""
-        windows = 1 if self.period is None else len(self.period)
-        if windows == 1 or self.privacy_unit == "user" or self.asked.mechanism.guarantee.privacy == "none":
-            return None
-        return over_windows(cost_of(self.top_k), windows)
 
     @property
     def epsilon(self) -> Fraction:

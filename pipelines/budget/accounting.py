@@ -411,7 +411,7 @@ def most(unit: str, charges: Sequence[Charge]) -> Cost:
     spent = [Cost.sum(each) for each in _units(unit, charges)] or [Cost.sum([])]
     tail = max(each.delta - each.zcdp_delta for each in spent)
     epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "zcdp_delta"))
-    return Cost(epsilon, rest + tail, rho, rest)
+    return Cost(epsilon, rest + tail, rho, rest, gdp=all(each.gdp for each in spent))
 
 
 def _units(

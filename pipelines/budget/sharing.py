@@ -28,7 +28,6 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Cost, Mechanism
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
-from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
@@ -62,26 +61,6 @@ class Privacy:
     each: int | None = field(default=None, metadata={"omit_if_default": True})
     of: int | None = field(default=None, metadata={"omit_if_default": True})
     pairs: bool | None = field(default=None, metadata={"omit_if_default": True})
-
-    def describe(self, window: dict[str, Any]) -> dict[str, Any]:
-        """The manifest's entry, from that of a single window: unit, total and share."""
-        unit = UNITS[self.unit] + (" and the one before it" if self.pairs and self.unit == "user-window" else "")
-        if self.total is None:
-            return {**window, "unit": unit}
-        pure = self.accounting == "basic" and not window["delta"]
-        share = {name: window[name] for name in ("epsilon", "delta", "ranking", "noisy_counts")}
-        return {
-            "epsilon": stated(self.total.epsilon),
-            "delta": 0.0 if pure else stated(self.total.delta),
-            "neighbours": window["neighbours"],
-            "unit": unit,
-            "windows": self.of or self.windows // (self.each or 1),
-            **({} if self.of is None else {"windows_of_a_user": self.windows // (self.each or 1)}),
-            **({} if self.each is None else {"rankings_of_a_user_in_a_window": self.each}),
-            "accounting": self.accounting,
-            "share_of_a_window": share,
-            "guarantee": "pure" if pure else "approximate",
-        }
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from private_topk.transforms.windows import Period, from_microseconds
-from private_topk.transforms.windows.windowing import Instants, Run
+from private_topk.transforms.windows.windowing import Instants, Run, microseconds
 
 _EVER = 1 << 61
 
@@ -29,6 +30,35 @@ class Windows:
     def of(cls, period: Period | None) -> Windows:
         """The windows of a period; of None, one of all rows whatever their time."""
         return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
+
+    @classmethod
+    def at(cls, bounds: Iterable[tuple[datetime | None, datetime | None]]) -> Windows:
+        """Windows by their bounds, each once; without a bound, one of all rows."""
+        ever = (-_EVER, _EVER)
+        moments = {(microseconds(start), microseconds(end)) if start and end else ever for start, end in bounds}
+        return cls._regular(moments or {ever})
+
+    @classmethod
+    def union(cls, parts: Sequence[Windows]) -> Windows:
+        """All windows of the parts, each once."""
+        if len(parts) == 1:
+            return parts[0]
+        bounds = (each.bounds() for each in parts)
+        return cls._regular({pair for each in bounds for pair in zip(*map(np.ndarray.tolist, each), strict=True)})
+
+    @classmethod
+    def _regular(cls, moments: Iterable[tuple[int, int]]) -> Windows:
+        """As few runs as follow from one pass over the windows, in order of time."""
+        runs: list[Run] = []
+        for start, end in sorted(moments):
+            last = runs[-1] if runs else None
+            if last is not None and end - start == last.size:
+                step = start - last.start - (last.number - 1) * last.step
+                if last.number == 1 or step == last.step:
+                    runs[-1] = Run(last.start, end, last.size, step, last.number + 1)
+                    continue
+            runs.append(Run(start, end, end - start, end - start, 1))
+        return cls(tuple(runs))
 
     @classmethod
     def pairs(cls, reads: Period) -> Windows:

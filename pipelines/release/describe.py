@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from fractions import Fraction
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,10 +13,10 @@ import msgspec
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import (
     Against,
     Amounts,
-    Budget,
     Charge,
     ListedItems,
     Manifest,
@@ -28,9 +27,10 @@ from private_topk.pipelines.release.manifest import (
     Weights,
     Zcdp,
 )
+from private_topk.pipelines.release.promise import promised
 from private_topk.transforms.composite import Names
 from private_topk.transforms.mechanisms.weighted import UNIT
-from private_topk.transforms.stated import number, stated
+from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:
     from private_topk.pipelines.question import Question
@@ -64,7 +64,6 @@ def manifest_of(
     private = mechanism.guarantee.privacy != "none" and release.key.is_secret
     found = tuple(place.rpartition("/")[2] for field, place in top_k.listed() if field == "found")
     groups = top_k.groups
-    everything = question.over_all_windows
     zcdp = None if mechanism.guarantee.privacy == "none" else cost_of(top_k)
     manifest = Manifest(
         private=private,
@@ -89,8 +88,9 @@ def manifest_of(
         reading=dict(reading) if reading else None,
         item_type="int64" if integer_items else None,
         delta_of_a_shared_hash=_of_a_shared_hash(top_k),
-        zcdp_of_a_window=None if zcdp is None else Zcdp(rho=_rounded(zcdp.rho), delta=_rounded(zcdp.zcdp_delta)),
-        all_windows=everything and Budget(epsilon=_rounded(everything[0]), delta=_rounded(everything[1])),
+        zcdp_of_a_window=None
+        if zcdp is None
+        else Zcdp(rho=stated(zcdp.rho), delta=stated(zcdp.zcdp_delta), gdp=zcdp.gdp),
         charge=_charge(question) if private else None,
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
         dataset=dataset,
@@ -98,6 +98,10 @@ def manifest_of(
         corrects=corrects,
         versions={"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     )
+    if private:
+        alone = msgspec.structs.replace(manifest, corrects=())
+        _, everything = promised([(alone, Windows.of(period))])
+        manifest = msgspec.structs.replace(manifest, all_windows=everything)
     return Manifest.decode(manifest.encode())  # equal to what a file gives back
 
 
@@ -137,11 +141,6 @@ def _privacy(question: Question) -> Privacy:
 def _charge(question: Question) -> Charge:
     row = row_of(question.request(dataset="", key_id="", fingerprint="").entry())
     return Charge(**{each.name: row[each.name] for each in msgspec.structs.fields(Charge)})
-
-
-def _rounded(budget: Fraction) -> float:
-    """Up, to six digits: the last bits of what was given as a float say nothing."""
-    return float(number(budget))
 
 
 def _weights(spec: TopK) -> Weights | None:

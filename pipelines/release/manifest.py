@@ -132,8 +132,15 @@ class Weights(Record, frozen=True, kw_only=True):
 
 
 class Zcdp(Record, frozen=True, kw_only=True):
-    rho: float
-    delta: float
+    """What a window costs as zCDP.
+
+    Args:
+        gdp: it is Gaussian differential privacy too (`Cost.gdp`).
+    """
+
+    rho: Annotated[float, Meta(ge=0)]
+    delta: Annotated[float, Meta(ge=0)]
+    gdp: bool = False
 
 
 class Charge(Record, frozen=True, kw_only=True):
@@ -162,6 +169,10 @@ class Window(Record, frozen=True, kw_only=True):
     returned: Whole
     noise_stddev: float | None = None
     noise_95: int | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.start and self.end and self.start >= self.end:
+            raise ValueError("a window ends after it starts")
 
 
 class Publication(Record, frozen=True, kw_only=True):
@@ -279,11 +290,6 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     def is_of(self, ranking: bytes) -> bool:
         """Whether a ranking file is the one that this is the manifest of."""
         return self.ranking_sha256 == hashlib.sha256(ranking).hexdigest()
-
-    @property
-    def budget_of_a_window(self) -> Budget | None:
-        """What each window has cost a user by itself; None where nothing is promised."""
-        return self.privacy and (self.privacy.share_of_a_window or self.privacy)
 
     def bounds(self) -> set[tuple[datetime | None, datetime | None]]:
         return {(window.start, window.end) for window in self.windows}

@@ -20,6 +20,7 @@ from private_topk.pipelines.release.adopting import check_adopted
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Publication, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
+from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.future_charges import future_charges
@@ -235,9 +236,10 @@ class ScheduledReport(Periods):
             if charge.release_id.partition(CORRECTION)[0] == base:
                 costs[charge.release_id] = stated(charge.cost.epsilon), stated(charge.cost.delta)
         for place in self._places_of_publications(number):
-            budget = None if place.pair.manifest is None else place.pair.manifest.budget_of_a_window
-            if budget is not None:
-                costs[place.release] = budget.epsilon, budget.delta
+            manifest = place.pair.manifest
+            if manifest is not None and manifest.privacy is not None and place.release.partition(CORRECTION)[0] == base:
+                cost = cost_of_a_window(manifest)
+                costs[place.release] = stated(cost.epsilon), stated(cost.delta)
         costs.pop(self.release_id(number), None)
         if not costs:
             rule = f"{{correction}} corrects {verbatim(base)}, and nothing tells that it was published"

@@ -14,7 +14,7 @@ import msgspec
 
 from private_topk.pipelines.release.formats import columns_in, group_of, label_in
 from private_topk.pipelines.release.manifest import Manifest, Window
-from private_topk.pipelines.show import certainty, membership
+from private_topk.pipelines.show import certainty, noise
 from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
 from private_topk.transforms.spec import TopK
@@ -76,12 +76,12 @@ class Listing(NamedTuple):
         return certainty.in_words(counts, certainty.half_width(stddev, len(counts), *self.steps))
 
     @property
-    def membership(self) -> str:
-        """How many items are truly among the top k, as far as published counts tell; nothing where none are."""
+    def noise(self) -> str:
+        """That most of it is noise, where published counts tell that."""
         counts = [row["noisy_count"] for row in self.rows if row.get("noisy_count") is not None]
         if self.drawn is None or self.steps is None or not counts:
             return ""
-        return membership.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
+        return noise.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
 
     @property
     def local_start(self) -> datetime:
@@ -172,8 +172,8 @@ class PublishedReport:
         for row in self.rows:
             place = row["window_start"], row["window_end"], group_of(row)
             by_window.setdefault(place, []).append(with_item(row, shown(label_in(row, columns_in(row)[1]))))
-        few = len({group for _, _, group in by_window}) <= membership.MAX_GROUPS
-        drawn = membership.drawn_with(self.manifest) if self.manifest is not None and few else None
+        few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
+        drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         return [Listing(*place, rows, self._zone, self._steps, drawn) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
@@ -258,7 +258,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
     """The items of one window, below its name.
 
     Args:
-        newest: then also how many of them are truly among the top k.
+        newest: then also whether most of them are noise.
     """
     rows, title = listing.rows, printable(listing.caption())
     if not rows:
@@ -286,7 +286,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
         lines = [
             f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}" for line, row in zip(lines, rows, strict=True)
         ]
-    below = [line for line in (listing.others, listing.certainty, listing.membership if newest else "") if line]
+    below = [line for line in (listing.others, listing.certainty, listing.noise if newest else "") if line]
     return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 
 

@@ -9,8 +9,9 @@ import msgspec
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
-from private_topk.pipelines.release.manifest import Budget, Manifest, series_difference
+from private_topk.pipelines.release.manifest import Manifest, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
+from private_topk.pipelines.release.promise import promise_of
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
@@ -29,24 +30,25 @@ def read_report(*places: str) -> PublishedReport:
     rows = [row for some, _ in contents.values() for row in some]
     manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
-    if len(contents) == 1:
-        return PublishedReport(rows, manifests[0] if manifests else None)
-    rows.sort(key=_moment)
+    if len(contents) > 1:
+        rows.sort(key=_moment)
     return PublishedReport(rows, _merged(manifests) if len(manifests) == len(contents) else None)
 
 
 def _merged(manifests: Sequence[Manifest]) -> Manifest:
-    """The manifest of a series: what all have, and the windows of all. What differs, such as ids, is not shown. What a
-    user has in all windows adds up over releases, however many files each has.
+    """The manifest of a series: what all have, the windows of all, and what these promise together. What differs, such
+    as ids, is not shown.
     """
     first, windows = manifests[0], tuple(window for each in manifests for window in each.windows)
     names = {each.name for each in msgspec.structs.fields(Manifest)}
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
-    budgets = {each.report: each.all_windows or each.privacy for each in manifests if each.privacy is not None}
-    facts = dict.fromkeys(differing) | {"windows": windows}
-    if len(budgets) > 1 and first.privacy is not None and not first.privacy.of_all_windows:
-        epsilon, delta = (sum(getattr(each, name) for each in budgets.values()) for name in ("epsilon", "delta"))
-        facts["all_windows"] = Budget(epsilon=epsilon, delta=delta)
+    facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
+    shown = {each.report for each in manifests}
+    facts["corrects"] = tuple(
+        dict.fromkeys(one for each in manifests for one in each.corrects if one.report not in shown)
+    )
+    if first.privacy is not None:
+        facts["privacy"], facts["all_windows"] = promise_of(manifests)
     return msgspec.structs.replace(first, **facts)
 
 
@@ -78,13 +80,6 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
                     "give one of them: a series has each window once",
                 )
             whose[window] = file
-    promised = None if first is None else first[1].privacy
-    windows = promised.windows if promised is not None and promised.of_all_windows else None
-    numbers = {window[:2] for window in whose}
-    if windows is not None and len(contents) > 1 and len(numbers) > windows:
-        raise InvalidArgument(
-            "", f"these are {len(numbers)} windows, and their budget is for {windows}", "give the files of one total"
-        )
 
 
 def _files(path: str) -> list[str]:

@@ -16,7 +16,7 @@ import yaml
 
 from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport
-from private_topk.pipelines.show.words import in_symbols, parameters, what_is_ranked, who_counts
+from private_topk.pipelines.show.words import in_symbols, parameters, shared_by, what_is_ranked, who_counts
 from private_topk.transforms.errors import InvalidArgument, printable
 from private_topk.transforms.stated import number
 
@@ -144,7 +144,7 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     yield "what is published", what_is_ranked(manifest)
     yield "who is protected", privacy.unit
     yield "from whom", "everybody who reads the ranking and its manifest, whatever else they know"
-    yield "against what", in_symbols(report)
+    yield "against what", in_symbols(manifest)
     yield "budget", _numbers(privacy)
     zcdp = manifest.zcdp_of_a_window
     if zcdp is not None and zcdp.rho:
@@ -173,14 +173,9 @@ def _numbers(budget: Budget) -> str:
     return f"epsilon {number(budget.epsilon)}, delta {number(budget.delta)}"
 
 
-def _composed(manifest: Manifest, privacy: Privacy) -> str:
-    if privacy.windows is None:
-        return ""
-    shared = privacy.windows_of_a_user or privacy.windows
-    windows = "one window" if shared == 1 else f"{shared:,} windows"
-    groups = 1 if manifest.groups is None else manifest.groups.per_user
-    each = "" if groups == 1 else f"{groups:,} groups of {'each of ' * (shared > 1)}"
-    return f"{privacy.accounting} composition over {each}{windows}."
+def _composed(privacy: Privacy) -> str:
+    shared = shared_by(privacy)
+    return f"{shared}." if shared else ""
 
 
 def _after(manifest: Manifest) -> str:
@@ -240,7 +235,7 @@ def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books:
         "release_type_details": _releases(manifest),
         "access_type": "Non-interactive",
         "post_processing": _after(manifest),
-        "composition": " ".join(filter(None, (_composed(manifest, privacy), books))) or None,
+        "composition": " ".join(filter(None, (_composed(privacy), books))) or None,
         "mechanisms": f"{dict(parameters(report)).get('mechanism')}, of private-topk: drawn exactly, in integers and "
         "ball arithmetic, from the keystream of a cipher under a secret key.",
     }

@@ -9,6 +9,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 
+from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.release.manifest import Budget, ListedItems, Manifest, Privacy
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.composite import shown
@@ -31,10 +32,13 @@ def in_words(report: PublishedReport) -> list[str]:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
+    if corrected := manifest.corrects:
+        names = ", ".join(each.report for each in corrected)
+        sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
     if everything := manifest.all_windows:
         sentences.append(
-            "Each window has this budget of its own. For a person who is active in several of the "
-            f"{windows} windows, the budgets add up: a person in all of them is protected by {_budget(everything)}."
+            f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
+            f"them is protected by {in_numbers(everything)}."
         )
     if privacy.epsilon > _WEAK:
         sentences.append(
@@ -49,7 +53,8 @@ def in_words(report: PublishedReport) -> list[str]:
     return sentences
 
 
-def _budget(budget: Budget) -> str:
+def in_numbers(budget: Budget) -> str:
+    """A budget; without a delta where it is pure."""
     delta = f" and delta {number(budget.delta)}" if budget.delta else ""
     return f"epsilon {number(budget.epsilon)}{delta}"
 
@@ -104,17 +109,28 @@ def who_counts(manifest: Manifest) -> str:
     )
 
 
-def in_symbols(report: PublishedReport) -> str:
+def in_symbols(manifest: Manifest | None) -> str:
     """The inequality of the guarantee, or nothing if there is no manifest."""
-    privacy = _privacy(report)
-    if privacy is None:
+    if manifest is None or manifest.privacy is None:
         return ""
-    delta = f" + {number(privacy.delta)}" if privacy.delta else ""
-    how = "replacing one user's rows" if privacy.neighbours == "replace-one" else "adding or removing one user"
-    return (
-        f"P(A(D) ∈ S) ≤ e^{number(privacy.epsilon)} · P(A(D′) ∈ S){delta} for every set S of rankings and all "
-        f"D, D′ that differ by {how}"
-    )
+    privacy = manifest.privacy
+    how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
+    (first, unit), *more = _budgets(manifest)
+    said = f"{_inequality(first)} for every set S of rankings and all D, D′ that differ by {how} {unit}"
+    return said + "".join(f"; {_inequality(budget)} if they differ by {how} {rows}" for budget, rows in more)
+
+
+def _budgets(manifest: Manifest) -> Iterator[tuple[Budget, str]]:
+    """Every budget of the promise, with the rows that it protects."""
+    if manifest.privacy is not None:
+        yield manifest.privacy, manifest.privacy.unit
+    if manifest.all_windows is not None:
+        yield manifest.all_windows, UNITS["user"]
+
+
+def _inequality(budget: Budget) -> str:
+    delta = f" + {number(budget.delta)}" if budget.delta else ""
+    return f"P(A(D) ∈ S) ≤ e^{number(budget.epsilon)} · P(A(D′) ∈ S){delta}"
 
 
 def how_to_read(report: PublishedReport) -> list[str]:
@@ -131,12 +147,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "below the last place may have come in."
     )
     sentences.append(
-        "The estimate of how many items are truly among the top assumes that the counts that are not published go on "
-        "falling like the published ones. Where few people are in the data, or epsilon is small, a ranking may be all "
-        "noise. An empty window has a ranking too."
-        if any(listings[-1].membership for listings in report.by_group().values())
-        else "A ranking does not show how much of it is noise: where few people are in the data, or epsilon "
-        "is small, it may be all noise. An empty window has a ranking too."
+        "A ranking does not show how much of it is noise: where few people are in the data, or epsilon is small, it "
+        "may be all noise. An empty window has a ranking too."
     )
     if len({(listing.start, listing.end) for listing in listings}) > 1:
         sentences.append(
@@ -164,17 +176,20 @@ def why_short(report: PublishedReport) -> list[str]:
     ]
 
 
-def promise(report: PublishedReport) -> str:
+def promise(manifest: Manifest | None) -> str:
     """The guarantee in a few words, or nothing."""
-    privacy = _privacy(report)
-    if privacy is None:
+    return "" if manifest is None else "; ".join(f"{in_numbers(each)} for {rows}" for each, rows in _budgets(manifest))
+
+
+def shared_by(privacy: Privacy) -> str:
+    """How the budget adds up over windows, or nothing where each has its own."""
+    if privacy.windows is None:
         return ""
-    delta = f", delta {number(privacy.delta)}" if privacy.delta else ""
-    return f"epsilon {number(privacy.epsilon)}{delta} for {privacy.unit}"
-
-
-def _privacy(report: PublishedReport) -> Privacy | None:
-    return None if report.manifest is None else report.manifest.privacy
+    bound, groups = privacy.windows_of_a_user, privacy.rankings_of_a_user_in_a_window
+    windows = "one window" if privacy.windows == 1 else f"{privacy.windows:,} windows"
+    among = "" if bound is None else f"{bound:,} of "
+    each = "" if groups is None else f"{groups:,} groups of {'each of ' if privacy.windows > 1 else ''}"
+    return f"{privacy.accounting} composition over {each}{among}{windows}"
 
 
 def what_is_ranked(manifest: Manifest | None) -> str:
@@ -217,9 +232,8 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         settings.append(("lists of found items among them", ", ".join(manifest.found)))
     if privacy := manifest.privacy:
         settings.append(("protected unit", privacy.unit))
-        if privacy.windows is not None:
-            shared = privacy.windows_of_a_user or privacy.windows
-            settings.append(("windows that share the budget", f"{shared:,}, by {privacy.accounting} composition"))
+        if shared := shared_by(privacy):
+            settings.append(("how the budget adds up", shared))
     if manifest.columns:
         settings.append(("a user is", f"a value of the column {manifest.columns.get('user')}"))
     for role in ("item", "group"):
@@ -246,7 +260,7 @@ def in_text(report: PublishedReport) -> Iterator[str]:
     if not report.rows:
         yield "No item was released."
         yield ""
-    promise = [*in_words(report), *([in_symbols(report)] if in_symbols(report) else [])]
+    promise = [*in_words(report), *filter(None, [in_symbols(report.manifest)])]
     for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(report))):
         if sentences:
             yield title

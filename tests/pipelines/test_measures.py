@@ -18,6 +18,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Laplace, Period, Release, ReleaseKey, rank
 from private_topk.pipelines.beam_yaml import RankRows
+from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import identity_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms import Risers
@@ -392,8 +393,8 @@ def test_the_share_of_a_window(relation: str, most: int, share: float) -> None:
     bound = {"period": period, "privacy_unit": "user", "max_windows_per_user": most}
     spec = question_of(2, Laplace(1.0, neighbours=relation), ITEMS, **bound)
     assert spec.top_k.mechanism.epsilon == share
-    facts = spec.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
-    assert (facts["windows"], facts["windows_of_a_user"]) == (4, round(1 / share))
+    facts = manifest_of(spec).privacy
+    assert facts is not None and (facts.windows, facts.windows_of_a_user) == (4, round(1 / share))
 
 
 def test_a_report_sees_one_period_at_a_time(folder: Path) -> None:
@@ -423,4 +424,4 @@ def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None
     as_in_a_run = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
     assert as_in_a_run.status == 2 and "--max-windows-per-user needs a declared period" in as_in_a_run.err
     checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, dry_run=True))
-    assert "over 2 windows, the most that one user can change of 3" in checked.out, checked
+    assert "over 2 of 3 windows" in checked.out, checked

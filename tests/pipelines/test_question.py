@@ -11,6 +11,8 @@ import pytest
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.manifest import Budget
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
@@ -35,15 +37,18 @@ def test_a_question_has_one_window_s_share() -> None:
 
 
 def test_the_cost_over_all_windows_is_stated_where_the_unit_is_one_window() -> None:
-    """On the terminal of --dry-run, in the manifest and in words: of a total there is nothing more to say."""
-    assert asked(period=WEEKS).over_all_windows == (4, 0)
-    assert asked().over_all_windows is None and asked(period=WEEKS, privacy_unit="user").over_all_windows is None
-    many = asked(period=Period(START, START + timedelta(28), timedelta(1))).over_all_windows
-    assert many is not None and 4 < many[0] < 28 and many[1] == Fraction(1, 10**6)
+    """Of a total there is nothing more to say."""
+
+    def over_all_windows(question: Question) -> Budget | None:
+        return manifest_of(question).all_windows
+
+    assert over_all_windows(asked(period=WEEKS)) == Budget(epsilon=4, delta=0)
+    assert over_all_windows(asked()) is over_all_windows(asked(period=WEEKS, privacy_unit="user")) is None
+    many = over_all_windows(asked(period=Period(START, START + timedelta(28), timedelta(1))))
+    assert many is not None and 4 < many.epsilon < 28 and many.delta == 1e-6
     normal = asked(mechanism=Gaussian(0.5, 1e-7), period=WEEKS)
-    assert cost_of(normal.top_k).gdp and normal.over_all_windows[0] < epsilon_within(
-        4 * cost_of(normal.top_k).rho, Fraction(1, 10**6)
-    ), "as one Gaussian"
+    found = over_all_windows(normal)
+    assert found and found.epsilon < epsilon_within(4 * cost_of(normal.top_k).rho, Fraction(1, 10**6)), "one Gaussian"
     days = [{"start": f"2026-01-{n:02}T00:00:00Z", "end": None, "returned": 1} for n in range(1, 29)]
     facts = manifest(all_windows={"epsilon": 15.3, "delta": 1e-6}, windows=days)
     assert "a person in all of them is protected by epsilon 15.3 and delta 1e-06" in str(

@@ -78,7 +78,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
         "domain   3 public items, SHA-256 ",
         "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00",
         "draw     joint epsilon 1",
-        "privacy  epsilon 1 for one user's rows in each window",
+        "privacy  epsilon 1 for one user's rows within one window; epsilon 2 for one user's rows in all windows",
         "release  under a new random key: each run is a release of its own, which costs",
         "ledger   none: nobody adds up what is spent",
         "output   out.csv: can be written",
@@ -90,11 +90,12 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
     assert SECRET not in done.out and sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_a_dry_run_without_windows_mentions_none(folder: Path) -> None:
+def test_a_dry_run_without_windows_has_one(folder: Path) -> None:
     words = ["run", "--input", "rows.parquet", *ASKED[:10], "--dry-run"]
-    assert "privacy  epsilon 1 for one user's rows\n" in command(*words).out
+    assert "privacy  epsilon 1 for one user's rows within one window\n" in command(*words).out
     assert (
-        "over one window; its share is epsilon 1 for one user's rows\n" in command(*words, "--privacy-unit", "user").out
+        "epsilon 1 for one user's rows in all windows; basic composition over one window: epsilon 1 each\n"
+        in command(*words, "--privacy-unit", "user").out
     )
 
 

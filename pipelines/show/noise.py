@@ -1,7 +1,8 @@
-"""How many items of a ranking are truly among the top k, by its noisy counts: post-processing, which costs nothing.
+"""Whether most of a ranking is noise, by its noisy counts: post-processing, which costs nothing.
 
-It is what a preview forecasts of a ranking over these counts and others that go on falling like them (`Released`).
-`python -m benchmarks.reaches --itself` says how far that is from the truth.
+It is, if a preview finds less than 0.4 of the top k where counts go on falling like the noisy ones (`Released`).
+`python -m benchmarks.reaches --itself` says how often that is true. How much of the top k is found cannot be told so:
+the noise of a ranking's own counts, and what lies beyond them, take the range of nine in ten too far.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 
-from private_topk.pipelines.preview.compare import counted, forecast
 from private_topk.pipelines.preview.expected import Released
-from private_topk.pipelines.preview.outlook import NOISE, Outlook
+from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.errors import InvalidArgument
@@ -20,8 +20,10 @@ from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 
 MAX_GROUPS = 50
-"""Of more groups nothing is estimated: each takes a tenth of a second."""
+"""Of more groups nothing is said: each takes some hundredths of a second."""
 _DRAWS = 60
+_NOISE = 0.4
+"""Less of the top k than this is less than half in truth: the noise of the counts makes a forecast from them low."""
 _MIN_COUNTS, _MAX_COUNTS = 5, 1000
 """Fewer counts say too little of how they fall; of more, draws take long."""
 
@@ -48,29 +50,23 @@ def drawn_with(manifest: Manifest) -> TopK | None:
 
 
 @lru_cache(maxsize=1024)
-def estimated(counts: tuple[int, ...], drawn: TopK) -> Outlook | None:
-    """The estimate for one ranking; None where its counts tell too little.
+def is_noise(counts: tuple[int, ...], drawn: TopK) -> bool:
+    """Whether a ranking has probably found fewer than half of the top k; False where its counts tell too little.
 
     Args:
         counts: the noisy ones in order of rank, in units of the resolution where they are amounts.
 
-    Cost: about a tenth of a second; more for hundreds of items.
+    Cost: some hundredths of a second; more for hundreds of items.
     """
     if len(counts) != drawn.k or not _MIN_COUNTS <= len(counts) <= _MAX_COUNTS or max(counts) <= 0:
-        return None
-    return forecast(drawn, counted(Released(counts, drawn.domain.size), drawn), _DRAWS)
+        return False
+    expected = Released(counts, drawn.domain.size).histogram(drawn.max_items_per_user, unknown=False)
+    return look(drawn.mechanism, expected, len(counts), _DRAWS).recall.value < _NOISE
 
 
 def in_words(counts: tuple[int, ...], drawn: TopK) -> str:
-    """How many items are truly among the top k, in one sentence; nothing where that cannot be told."""
-    told, k = estimated(counts, drawn), len(counts)
-    if told is None:
+    """That most of a ranking is noise, in one sentence; nothing where it is not, or where that cannot be told."""
+    k = len(counts)
+    if not is_noise(counts, drawn):
         return ""
-    low, high = (round(part * k) for part in told.recall_range)
-    about = min(max(round(told.recall.value * k), low), high)
-    some = {0: "hardly any", k: "all or nearly all"}.get(about, f"about {about}")
-    reach = "" if low == high else f" ({f'at least {low}' if about == k else f'{low} to {high}'}, nine times of ten)"
-    bound = drawn.max_items_per_user  # other items of a person are in no count, and might have changed the true top k
-    bounded = "" if bound is None else f", where at most {bound} of a person's items count"
-    said = f"{some} of these {k} items are truly among the top {k}{reach}{bounded}: an estimate from the noisy counts."
-    return f"Most of this is noise: {said}" if told.recall.value < NOISE else said[0].upper() + said[1:]
+    return f"Most of this is noise: by the noisy counts, probably fewer than half of these {k} are in the true top {k}."

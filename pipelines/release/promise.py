@@ -1,0 +1,134 @@
+"""What a set of published windows promises, for one privacy unit and for a user who is in all of them.
+
+Pages, words, sign-off sheets, manifests and dry runs all state what `promised` finds. A ledger adds up the same costs
+(`most`, `over_windows`) over everything that it has charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from private_topk.pipelines.budget.accounting import Charge, most
+from private_topk.pipelines.budget.sharing import over_windows
+from private_topk.pipelines.budget.windows import Windows
+from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
+from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.stated import number
+
+_ONE = Cost(Fraction(1))
+
+
+def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Budget | None]:
+    """The promise for the privacy unit, and that for a user who is in every window, where this is not the unit.
+
+    A unit is protected by the budget that was declared, as long as it is in no more windows than that was declared
+    for. It is in more where windows were published again, or where the sliding windows of several releases overlap:
+    then it is protected by what all of these cost together.
+
+    Args:
+        published: private releases with the same privacy unit, and windows of theirs. The same release may come several
+            times, as it does from a folder with a file for each window; each of its windows counts once.
+    """
+    releases: dict[tuple[str | None, str | None], tuple[Manifest, list[Windows]]] = {}
+    for manifest, windows in published:
+        releases.setdefault((manifest.report, manifest.key_id), (manifest, []))[1].append(windows)
+    parts = [(manifest, Windows.union(each)) for manifest, each in releases.values()]
+    first, everything = parts[0][0], Windows.union([each for _, each in parts])
+    charges = [_charge(manifest, windows) for manifest, windows in parts]
+    charges += _corrected(parts)
+    declared, own = _declared(first), charges[0].cost
+    unit = "user" if declared.of_all_windows else "user-window"
+    dearer = any(
+        _rounded(getattr(each.cost, name)) > _rounded(getattr(own, name))
+        for each in charges
+        for name in ("epsilon", "delta")
+    )
+    if dearer or _reached(unit, charges) > _covered(first):
+        spent = most(unit, charges)
+        if first.against is not None and not declared.of_all_windows:
+            spent = (declared.windows or 1) * spent  # the unit is two windows, of whose rankings so many are paid for
+        declared = _restated(declared, spent, everything.number, _reached(unit, charges))
+    if unit == "user" or everything.number == 1:
+        return declared, None
+    return declared, _budget(*over_windows(most("user", charges), 1))
+
+
+def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
+    """What publications cost that are corrected, and are not among the parts themselves."""
+    shown, found = {manifest.report for manifest, _ in parts}, dict[str, tuple[Cost, list[Windows]]]()
+    for manifest, windows in parts:
+        for each in manifest.corrects:
+            if each.report not in shown:
+                cost = Cost(_decimal(each.epsilon), _decimal(each.delta))
+                found.setdefault(each.report, (cost, []))[1].append(windows)
+    return [Charge(Windows.union(windows), cost) for cost, windows in found.values()]
+
+
+def promise_of(manifests: Iterable[Manifest]) -> tuple[Privacy, Budget | None]:
+    """`promised`, of the windows that manifests list."""
+    return promised((manifest, Windows.at(manifest.bounds())) for manifest in manifests)
+
+
+def _declared(manifest: Manifest) -> Privacy:
+    assert manifest.privacy is not None
+    return manifest.privacy
+
+
+def _covered(manifest: Manifest) -> int:
+    """How many windows a unit may be in that the declared budget protects."""
+    declared = _declared(manifest)
+    if manifest.against is not None and not declared.of_all_windows:
+        return 1  # a pair of windows, known by the second one
+    return declared.windows_of_a_user or declared.windows or 1
+
+
+def _reached(unit: str, charges: Iterable[Charge]) -> int:
+    """How many of the windows the unit is in that is in most of them."""
+    return int(most(unit, [replace(charge, cost=_ONE) for charge in charges]).epsilon)
+
+
+def _charge(manifest: Manifest, windows: Windows) -> Charge:
+    bound = _declared(manifest).windows_of_a_user
+    return Charge(windows, cost_of_a_window(manifest), None if bound is None else min(bound, windows.number))
+
+
+def cost_of_a_window(manifest: Manifest) -> Cost:
+    """What a private release costs a user who is in one of its windows."""
+    declared, zcdp = _declared(manifest), manifest.zcdp_of_a_window
+    share, rankings = declared.share_of_a_window or declared, declared.rankings_of_a_user_in_a_window or 1
+    cost = rankings * Cost(_decimal(share.epsilon), _decimal(share.delta))
+    if zcdp is not None:
+        cost = Cost(cost.epsilon, cost.delta, _decimal(zcdp.rho), _decimal(zcdp.delta), gdp=zcdp.gdp)
+    return cost
+
+
+def _decimal(value: float) -> Fraction:
+    return Fraction(str(value))
+
+
+def _restated(declared: Privacy, spent: Cost, windows: int, reached: int) -> Privacy:
+    """The promise of a unit that is in more windows than its budget was declared for."""
+    epsilon, delta = over_windows(spent, 1)
+    pure = declared.guarantee == "pure" and not delta
+    facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
+    facts |= {"guarantee": "pure" if pure else "approximate"}
+    if declared.windows is not None:
+        facts |= {"windows": windows if declared.of_all_windows else reached}
+        facts |= {"accounting": "basic" if (epsilon, delta) == (spent.epsilon, spent.delta) else "zcdp"}
+    if declared.windows_of_a_user is not None:
+        facts |= {"windows_of_a_user": reached}
+    return msgspec.structs.replace(declared, **facts)
+
+
+def _budget(epsilon: Fraction, delta: Fraction) -> Budget:
+    return Budget(epsilon=_rounded(epsilon), delta=_rounded(delta))
+
+
+def _rounded(value: Fraction) -> float:
+    """Up, to six digits, but for the last bits, which are those of shares that are written as floats."""
+    return float(number(float(f"{float(value):.14g}")))

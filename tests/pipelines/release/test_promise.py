@@ -1,0 +1,284 @@
+"""Every place that states what published windows promise has the same numbers, and they are what the windows cost."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import yaml
+
+from private_topk import Period, UnknownDomain
+from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.sharing import cost_of, over_windows
+from private_topk.pipelines.budget.windows import Windows
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
+from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.place import manifest_path
+from private_topk.pipelines.release.promise import cost_of_a_window, promise_of
+from private_topk.transforms.mechanisms import Gaussian, Joint, LimitDomain
+from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
+from private_topk.transforms.stated import number, stated
+from tests.pipelines.support import command, options, question_of, write
+
+TOTAL, DELTA = Fraction(60), Fraction(1, 10**6)  # at such an epsilon costs are least where they add up
+KEY = ReleaseKey.fresh()
+DAYS = {1: ("2026-01-05", "2026-01-06"), 4: ("2026-01-05", "2026-01-09")}
+NEXT = {1: ("2026-01-06", "2026-01-07"), 4: ("2026-01-09", "2026-01-13")}
+
+
+class Case(NamedTuple):
+    unit: str
+    windows: int
+    sliding: bool
+    groups: int
+    delta: bool
+
+    def asked(self, days: tuple[str, str], horizon: int | None = None) -> dict[str, Any]:
+        """What a report asks, as options of Python."""
+        slides = self.sliding and self.windows > 1
+        groups = {"group_column": "of", "groups": "groups.txt", "groups_per_user": self.groups}
+        asked = {
+            "mechanism": "joint",
+            "k": 1,
+            "epsilon": TOTAL * 3 / 4,
+            "publish_counts": TOTAL / 4,
+            "publish_counts_delta": DELTA if self.delta else None,
+            "neighbours": "replace-one" if self.sliding and self.groups else "add-remove",
+            "domain": "items.txt",
+            "privacy_unit": self.unit,
+            "horizon": horizon,
+            "period_from": datetime.fromisoformat(days[0]),
+            "period_to": datetime.fromisoformat(days[1]),
+            "window": timedelta(2 if slides else 1),
+            "slide": timedelta(1) if slides else None,
+            **(groups if self.groups else {}),
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def words(self, days: tuple[str, str]) -> list[str]:
+        """The same, as options of the command line."""
+        asked = self.asked(days)
+        asked |= {"from": asked.pop("period_from"), "to": asked.pop("period_to")}
+        asked |= {name: f"{value.days}d" for name, value in asked.items() if isinstance(value, timedelta)}
+        asked |= {name: str(float(value)) for name, value in asked.items() if isinstance(value, Fraction)}
+        return options(**asked, input="rows.csv", output="new.csv")
+
+    def question(self, name: str, days: tuple[str, str], horizon: int | None = None) -> Question:
+        return replace(Question.of(self.asked(days, horizon)), release=Release(KEY, name))
+
+    def release(self, name: str, days: tuple[str, str], horizon: int | None = None) -> Manifest:
+        question = self.question(name, days, horizon)
+        return manifest_of(question).with_answer(rankings(question))
+
+
+CASES = [Case(*each) for each in product(UNITS, (1, 4), (False, True), (0, 2), (False, True))]
+
+
+def rankings(question: Question) -> list[Ranking]:
+    assert question.period is not None
+    groups = ["a", "b"] if question.top_k.groups else [None]
+    return [
+        Ranking(window, ("tea",), 1, "sequence", (5,), NoiseSize(3.0, 6), group, group_number=number)
+        for window in question.period.windows()
+        for number, group in enumerate(groups)
+    ]
+
+
+def publish(question: Question, path: str, corrects: tuple[Publication, ...] = ()) -> Manifest:
+    """The files that a run writes."""
+    manifest = manifest_of(question, corrects=corrects).with_answer(rankings(question))
+    schema = RankingSchema.of(manifest)
+    content = format_of(path).encode(ranking_rows(rankings(question), question.release.id, schema), schema)
+    Path(path).write_bytes(content)
+    Path(manifest_path(path)).write_bytes(manifest.at(path, content).encode())
+    return manifest
+
+
+def plainly(unit: str, releases: Sequence[Sequence[Any]], horizon: int) -> tuple[Fraction, Fraction | None]:
+    """How many windows' shares of a budget of 1 the unit costs, and a user in all windows.
+
+    Args:
+        releases: the windows of each.
+        horizon: of the unit `user`, over how many windows the budget is shared; 0 for those of the first release.
+    """
+    windows = [window for each in releases for window in each]
+
+    def met(window: Any, those: Sequence[Any]) -> int:  # noqa: ANN401 - bounds
+        return sum(window.start < other.end and other.start < window.end for other in those)
+
+    if unit == "user":
+        return max(Fraction(1), Fraction(len(windows), horizon or len(releases[0]))), None
+    share = Fraction(1, max(met(window, releases[0]) for window in releases[0]))
+    several = len({(window.start, window.end) for window in windows}) > 1
+    return max(met(window, windows) for window in windows) * share, len(windows) * share if several else None
+
+
+def budget(epsilon: float | Fraction, delta: float | Fraction) -> Any:  # noqa: ANN401 - nearly these two
+    return pytest.approx((float(epsilon), float(delta)), rel=2e-6)
+
+
+def read(text: str) -> tuple[float, float]:
+    """A budget in words."""
+    found = re.search(r"epsilon ([\d.e+-]+)(?:(?:,| and) delta ([\d.e-]+))?", text)
+    assert found, text
+    return float(found[1]), float((found[2] or "0").rstrip("."))
+
+
+def formula(text: str) -> list[tuple[float, float]]:
+    found = re.findall(r"≤ e\^([\d.]+) · P\(A\(D′\) ∈ S\)(?: \+ ([\d.e-]+))?", " ".join(text.split()))
+    return [(float(epsilon), float(delta or 0)) for epsilon, delta in found]
+
+
+def everywhere(*places: str) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    """What each place states: for the unit, and where it says so for a user in all windows."""
+    manifest = json.loads(command("show", *places, "--json").out)["manifest"]
+    both = [manifest["privacy"], *([manifest["all_windows"]] if manifest.get("all_windows") else [])]
+    yield "JSON", [(each["epsilon"], each["delta"]) for each in both]
+    shown = " ".join(command("show", *places).out.split())
+    yield "formula on the terminal", formula(shown)
+    factor = re.search(r"at most (\S+) times as likely", shown)
+    several = re.search(r"a person in all of them is protected by (.*?\d)\. ", shown)
+    assert factor and factor[1].startswith("e^"), shown
+    less = re.search(r"but for a probability of at most (\S+)\. ", shown)
+    of_unit = float(factor[1].removeprefix("e^")), float(less[1]) if less else 0
+    yield "words", [of_unit, *([read(several[1])] if several else [])]
+    sheet = " ".join(command("show", *places, "--sign-off").out.split())
+    yield "formula on the sheet", formula(sheet)
+    parts = re.findall(r"(?: budget| of a person in all windows) (epsilon \S+ delta \S+)", sheet)
+    yield "sheet", [read(each) for each in parts]
+    loss = yaml.safe_load(command("show", *places, "--registry").out)["deployment"]["privacy_loss"]
+    given, details = loss["privacy_parameters"], loss["privacy_parameters_details"]
+    entry = [(given["epsilon"], given.get("delta", 0))]
+    yield "registry", entry + [read(each) for each in re.findall("A person in all windows: (.*?\\d)\\. ", details)]
+    assert command("show", *places, "--html", "page.html", "--overwrite").status == 0
+    page = html.unescape(Path("page.html").read_text())
+    yield "formula on the page", formula(page)
+    short = re.search(r"What it promises</h2> (.*?)</summary>", page)
+    assert short, page
+    yield "page", [read(each) for each in short[1].split(";")]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", [{"user": "u", "item": "tea", "time": "2026-01-05", "of": "a"}])
+    write(tmp_path / "items.txt", "tea\ncake\n")
+    write(tmp_path / "groups.txt", "a\nb\n")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_place_states_what_one_release_costs(case: Case) -> None:
+    question = case.question("r", DAYS[case.windows])
+    publish(question, "r.csv")
+    assert question.period is not None
+    of_unit, of_all = plainly(case.unit, [question.period.windows()], 0)
+    expected = [budget(each * TOTAL, each * DELTA * case.delta) for each in (of_unit, of_all) if each is not None]
+    for place, said in everywhere("r.csv"):
+        assert said == expected, place
+    done = command("run", "--dry-run", *case.words(DAYS[case.windows]))
+    told = re.search(r"privacy +(.*)\n", done.out)
+    assert told, done
+    promised, _, shared = told[1].partition(" composition over ")
+    assert [read(each) for each in promised.split("; ") if " for " in each] == expected
+    assert len(question.period) == 1 or case.unit == "user-window" or f"{len(question.period)} windows" in shared
+
+
+@pytest.mark.parametrize(
+    ("case", "horizon"), [(case, horizon) for case in CASES for horizon in {False, case.unit == "user"}], ids=str
+)
+@pytest.mark.parametrize("ids", [("r", "r"), ("r", "s")])
+def test_every_place_adds_up_over_files_and_releases(case: Case, ids: tuple[str, str], horizon: bool) -> None:
+    """Two files of one id cost what two releases do: the windows are others."""
+    days = (DAYS[case.windows], NEXT[case.windows])
+    first = case.question("r", days[0])
+    of = 2 * len(first.period or ()) if horizon else 0
+    questions = [case.question(name, each, of or None) for name, each in zip(ids, days, strict=True)]
+    for place, question in enumerate(questions):
+        publish(question, f"{place}.csv")
+    of_unit, of_all = plainly(case.unit, [question.period.windows() for question in questions if question.period], of)
+    expected = [budget(each * TOTAL, each * DELTA * case.delta) for each in (of_unit, of_all) if each is not None]
+    for place, said in everywhere("0.csv", "1.csv"):
+        assert said == expected, place
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_windows_that_are_published_again_cost_again(case: Case) -> None:
+    """As by a correction, which has an id of its own; the same release in two formats costs once."""
+    days = DAYS[case.windows]
+    once, again = case.release("r", days), case.release("r-corrected", days)
+    assert promise_of([once, once]) == promise_of([once])
+    period = case.question("r", days).period
+    assert period is not None
+    of_unit, of_all = plainly(case.unit, [period.windows()] * 2, 0)
+    privacy, everything = promise_of([once, again])
+    cost = cost_of_a_window(once)
+    before = Publication(report="r", epsilon=stated(cost.epsilon), delta=stated(cost.delta))
+    alone = msgspec.structs.replace(again, corrects=(before,), zcdp_of_a_window=None)
+    for published in ([alone], [alone, once], [once, alone]):  # the first publication is named, shown, or both
+        assert promise_of(published) == (privacy, everything)
+    assert (privacy.epsilon, privacy.delta) == budget(of_unit * TOTAL, of_unit * DELTA * case.delta)
+    assert (everything is None) is (of_all is None)
+    if everything is not None and of_all is not None:
+        assert (everything.epsilon, everything.delta) == budget(of_all * TOTAL, of_all * DELTA * case.delta)
+
+
+def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
+    question = question_of(1, Joint(30.0), ["tea"], period=Period.of(*DAYS[4], "1d"), release=Release(KEY, "r/again"))
+    publish(question, "r.csv", (Publication(report="r", epsilon=20.0, delta=0.0),))
+    for place, said in everywhere("r.csv"):
+        assert said == [(50, 0), (200, 0)], place
+    assert "This corrects r, published too" in " ".join(command("show", "r.csv").out.split())
+
+
+def test_many_windows_are_stated_as_a_ledger_states_them() -> None:
+    """By zCDP where that is less, and as one Gaussian where they are: to the digit."""
+    year = Period.of("2026-01-05", "2027-01-04", "7d")
+    for mechanism in (Joint(1.0), Gaussian(0.5, 1e-7), LimitDomain(0.25, 1e-7)):
+        domain = ["tea", "cake"] if mechanism.guarantee.domain == "public" else UnknownDomain()
+        question = question_of(1, mechanism, domain, period=year, release=Release(KEY, "r"))
+        epsilon, delta = over_windows(cost_of(question.top_k), 52)
+        everything = manifest_of(question).all_windows
+        assert everything is not None and number(everything.epsilon) == number(epsilon) < number(52)
+        assert everything.delta == float(number(delta)) > 0
+    assert over_windows(cost_of(question_of(1, Joint(1.0), ["tea"], period=year).top_k), 52)[0] < 52
+
+
+def test_windows_are_the_same_however_they_are_listed() -> None:
+    """Of calendars, over a change of clocks, sliding, with gaps."""
+    for period in (
+        Period.of("2026-01-01", "2027-01-01", "month"),
+        Period.of("2026-03-01", "2026-04-15", "day", time_zone="Europe/Berlin"),
+        Period.of("2026-01-05", "2026-01-12", "2d", slide="6h"),
+    ):
+        bounds = [(window.start, window.end) for window in period.windows()]
+        found = Windows.at(reversed(bounds))
+        assert [each.tolist() for each in found.bounds()] == [each.tolist() for each in Windows.of(period).bounds()]
+        odd = Windows.union([Windows.at(bounds[::2]), Windows.at(bounds[1::2]), Windows.at(bounds[:2])])
+        assert odd.number == len(bounds) and sorted(odd.bounds()[1].tolist()) == sorted(period.ends.tolist())
+    assert Windows.at([(None, None)]) == Windows.of(None) == Windows.at([])
+
+
+def test_a_bound_on_the_windows_of_a_user_is_of_a_release_and_not_of_a_file() -> None:
+    """Of four windows with a file each a user counts in two; two releases bound their users apart."""
+    period = Period.of(*DAYS[4], "1d")
+
+    def parts(name: str) -> list[Manifest]:
+        more = {"period": period, "privacy_unit": "user", "max_windows_per_user": 2}
+        question = question_of(1, Joint(1.0), ["tea"], release=Release(KEY, name), **more)
+        whole = manifest_of(question).with_answer(rankings(question))
+        return [msgspec.structs.replace(whole, windows=(window,)) for window in whole.windows]
+
+    for published, epsilon in ((parts("r"), 1), (parts("r") + parts("s"), 2), (parts("r")[:1], 1)):
+        assert promise_of(published)[0].epsilon == epsilon

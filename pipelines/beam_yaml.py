@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from inspect import Parameter, Signature, signature
-from typing import Any
+from typing import Any, Optional
 
 import apache_beam as beam
 
@@ -76,7 +76,7 @@ class RankRows(beam.PTransform):
         self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        fields: list[tuple[str, Any]] = [("window", str), ("rank", int | None)]
+        fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
         for names in self._rank.columns[: 1 + self._grouped]:
             fields += [(name, str) for name in (names if isinstance(names, tuple) else (names,))]
         kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
@@ -85,6 +85,7 @@ class RankRows(beam.PTransform):
         return rows | self._rank | "One row a rank" >> as_rows
 
 
+_RANK: Any = Optional[int]  # noqa: UP045 - Beam's schemas know `int | None` as any object of Python, and no int
 _ROWS = {option.beam: option for option in OPTIONS if option.beam}
 _PERIOD = "period."
 _OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any], "reveal_active_windows": bool}

@@ -16,6 +16,7 @@ from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.composite import names_of, published
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
+from private_topk.transforms.counters import warnings_of_workers
 from private_topk.transforms.domain import Domain, as_domain, check_columns, check_digits
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
@@ -190,7 +191,7 @@ class PrivateTopK(beam.PTransform):
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)
-        with counting_exactly(self._exact):
+        with counting_exactly(self._exact), warnings_of_workers():
             rankings = pairs | MakeBlocks(with_times=self._period is not None, schema=self._schema) | self._rank
         if not any(isinstance(names, tuple) for names in self.columns):
             return rankings

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import sqrt
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -31,7 +32,9 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     rho_within,
 )
 from private_topk.transforms.mechanisms.exact.reals import precision
+from private_topk.transforms.mechanisms.mechanism import Guarantee
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.restricted import RestrictedMechanism, rho_of_tests
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 from tests.pipelines.budget.support import DAY, START
@@ -254,12 +257,38 @@ def test_a_window_costs_all_of_its_rankings_with_their_counts(mechanism: Mechani
     assert found.gdp == all(part.gdp for part in parts)
 
 
+@dataclass(frozen=True)
+class Framework(RestrictedMechanism):
+    """The framework over candidates of any cost, with a budget of its own for the tests."""
+
+    about = RestrictedGumbel.about
+    guarantee: ClassVar[Guarantee] = RestrictedGumbel.guarantee
+    epsilon: float
+    candidates: Cost
+
+    def inner(self, k: int) -> Any:  # noqa: ANN401 - of which the cost is asked alone
+        return SimpleNamespace(cost=lambda k: self.candidates)
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        return E / 4, D / 8
+
+
+def test_candidates_and_their_tests_add_up() -> None:
+    tested = Framework(1.0, NORMAL).cost(3)
+    assert tested == Cost(E + E / 4, D + D / 8, R + rho_of_tests(E / 4), Z + D / 8)
+
+
+def test_what_is_known_of_any_release_leaves_out_its_whole_delta() -> None:
+    cost = Cost(E, D)
+    assert (cost.rho, cost.zcdp_delta, cost.adds_up) == (rho_of_pure(E), D, True)
+
+
 def test_counts_cost_their_noise() -> None:
     epsilon, delta = Fraction(0.5), Fraction(1e-7)
     assert CountBudget(0.5).cost() == Cost(epsilon, Fraction(0), rho_of_pure(epsilon))
     noisy = CountBudget(0.5, 1e-7).cost()
     stated = 1 / (2 * gaussian_scale(epsilon, delta, Fraction(1)) ** 2)
-    assert (noisy.epsilon, noisy.delta, noisy.zcdp_delta, noisy.gdp) == (epsilon, delta, 0, True)
+    assert (noisy.epsilon, noisy.delta, noisy.zcdp_delta, noisy.gdp) == (epsilon, delta, Fraction(0), True)
     assert float(noisy.rho) == pytest.approx(float(stated), rel=1e-12)
 
 

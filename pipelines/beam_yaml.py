@@ -23,7 +23,7 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
@@ -52,8 +52,6 @@ class RankRows(beam.PTransform):
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
         groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
         max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.
-        against_weight: rank by how much items rise against the window before each, of which so much, from 0 to 1, is
-            taken off; rows must be bounded.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -133,7 +131,6 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         amounts=_amounts(options),
         groups=Groups.of(options["groups"], options.get("groups_per_user", 1)) if "groups" in options else None,
         max_windows_per_user=options.get("max_windows_per_user"),
-        risers=Risers(options["against_weight"]) if "against_weight" in options else None,
         **named,
     )
 

@@ -104,7 +104,7 @@ class Report:
         """The manifest as known before the run, but for the runner. Reads the schema of the input, once. Raises
         InvalidArgument.
         """
-        columns = self.source.columns.within(self.question.input_period)
+        columns = self.source.columns.within(self.question.period)
         return manifest_of(
             self.question,
             columns=columns.by_role(),
@@ -125,7 +125,7 @@ class Report:
         identity; needs the release key here. Raises InvalidArgument.
         """
         assert self.account is not None
-        question, reads = self.question, self.question.input_period
+        question = self.question
         try:
             key_id, identity = question.release.key.key_id(), self._fingerprint()
         except InvalidArgument as error:
@@ -140,7 +140,7 @@ class Report:
             key_id=key_id,
             fingerprint=identity,
             parameters={**question.top_k.parameters(), "asked": question.identity(), "draws": DRAWS},
-            windows=Windows.of(reads) if reads is question.period or reads is None else Windows.pairs(reads),
+            windows=Windows.of(question.period),
             cost=cost_of(question.top_k),
             windows_of_a_user=None if question.asked.max_windows_per_user is None else question.windows_of_a_user,
             rows=self._rows(),
@@ -150,7 +150,7 @@ class Report:
     def _fingerprint(self) -> str:
         """That of the input; for a stream, whose contents are not known beforehand, also of its output's place."""
         key, period = self.question.release.key, self.question.period
-        source = self.source.identity(key, self.question.input_period)
+        source = self.source.identity(key, self.question.period)
         if self.source.bounded:
             return source
         uri = (self.sink.files(period) or [self.sink.uri])[0]

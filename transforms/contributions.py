@@ -50,7 +50,7 @@ class BoundContributions(beam.PTransform):
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
         self._user_shards = plan.user_shards
-        counter = ShardCounter(UserShard.of(spec, plan.rows, key), plan.counts, key)
+        counter = ShardCounter(UserShard.of(spec, plan.partitioning, key), plan.partitioning, key)
         self._empty = counter.user_shard.no_rows()
         self._gather = _GATHERINGS[plan.gathering](counter, plan.cores)
 

@@ -179,7 +179,14 @@ class ShardByUser(beam.PTransform):
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
         self._fn = _ShardDoFn(
-            spec.domain, key, plan.user_shards, plan.rows, plan.cores, spec.amounts, spec.groups, plan.rows_together
+            spec.domain,
+            key,
+            plan.user_shards,
+            plan.partitioning,
+            plan.cores,
+            spec.amounts,
+            spec.groups,
+            plan.rows_together,
         )
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:

@@ -50,7 +50,6 @@ class Privacy:
         accounting: which composition proves the total, or None.
         each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
         of: how many windows there are, where a user counts in fewer of them.
-        pairs: each ranking is of the rows of two windows, one after the other.
     """
 
     identity_tag: ClassVar[str] = "privacy"
@@ -61,11 +60,10 @@ class Privacy:
     accounting: str | None = None
     each: int | None = field(default=None, metadata={"omit_if_default": True})
     of: int | None = field(default=None, metadata={"omit_if_default": True})
-    pairs: bool | None = field(default=None, metadata={"omit_if_default": True})
 
     def describe(self, window: dict[str, Any]) -> dict[str, Any]:
         """The manifest's entry, from that of a single window: unit, total and share."""
-        unit = UNITS[self.unit] + (" and the one before it" if self.pairs and self.unit == "user-window" else "")
+        unit = UNITS[self.unit]
         if self.total is None:
             return {**window, "unit": unit}
         pure = self.accounting == "basic" and not window["delta"]

@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 Rows = list[dict[str, Any]]
@@ -31,7 +30,6 @@ _PUBLIC = [
     "gaussian",
     "gamma",
 ]
-_RISING = ["joint", "peeling", "cdp-peeling", "pnf-peeling", "oneshot", "laplace", "joint-set"]
 _BY_WEIGHTS = ["weighted-order"]
 _UNKNOWN = [
     "limit-domain",
@@ -73,14 +71,14 @@ def question(draw: random.Random) -> Question:
         items = [*_WORDS, *(f"item {n}" for n in range(size))][:size]
     words: Words = {"epsilon": _NO_NOISE if exact else draw.choice(["0.1", "1", "3"])}
     words["k"] = draw.choice([1, size, draw.randint(1, size)])
-    words |= _windows(draw, not unknown) if draw.random() < 0.6 else {}
+    words |= _windows(draw) if draw.random() < 0.6 else {}
     words |= _amounts(draw) if draw.random() < 0.25 else {}
     words |= _mechanism(draw, words, unknown)
     if unknown:
         words["unknown_domain"] = True
     elif items[0] == "0" and draw.random() < 0.5:
         words["domain_range"] = f"0:{size}"
-    if words["mechanism"] not in _OF_WEIGHTS and "against" not in words and draw.random() < 0.8:
+    if words["mechanism"] not in _OF_WEIGHTS and draw.random() < 0.8:
         words["publish_counts"] = _NO_NOISE if exact else "1"
     groups = None
     if draw.random() < 0.3:
@@ -102,8 +100,8 @@ def question(draw: random.Random) -> Question:
 
 
 def _mechanism(draw: random.Random, words: Words, unknown: bool) -> Words:
-    kinds = _UNKNOWN if unknown else _RISING if "against" in words else _PUBLIC
-    if not {"against", "value_column"} & set(words) and draw.random() < 0.15:
+    kinds = _UNKNOWN if unknown else _PUBLIC
+    if "value_column" not in words and draw.random() < 0.15:
         kinds = ["weighted-gaussian"] if unknown else _BY_WEIGHTS
     found: Words = {"mechanism": draw.choice(kinds)}
     if found["mechanism"] in _WITH_DELTA:
@@ -118,15 +116,13 @@ def _amounts(draw: random.Random) -> Words:
     return found | ({"value_resolution": "0.5"} if draw.random() < 0.3 else {})
 
 
-def _windows(draw: random.Random, may_rise: bool) -> Words:
+def _windows(draw: random.Random) -> Words:
     days, length = draw.choice([1, 3, 14, 14, 100]), draw.choice([1, 1, 2, 7])
     words: Words = {"from_": "2026-01-05", "to": _day(days), "time_column": "time", "time_unit": "s"}
     if days % length or draw.random() < 0.15:
         return words
     words["window"] = f"{length}d"
-    if may_rise and draw.random() < 0.2:
-        words |= {"against": "previous", "against_weight": draw.choice(["1", "0.5", "2/3"])}
-    elif length > 1 and draw.random() < 0.5:
+    if length > 1 and draw.random() < 0.5:
         words["slide"] = draw.choice(["1d", "12h"])
     elif days > 1 and draw.random() < 0.3:
         words |= {"privacy_unit": "user", "max_windows_per_user": draw.choice([1, 2])}
@@ -158,7 +154,7 @@ def _rows(draw: random.Random, items: list[str], groups: list[str] | None) -> Ro
 
 
 def expected(asked: Question) -> Scores | None:
-    """The score of every item by window and group; None where a hash has a say in it."""
+    """The score of every item by window and group, in the measure of published counts; None where a hash has a say."""
     words = asked.words
     if {"max_items_per_user", "max_windows_per_user"} & set(words):
         return None
@@ -179,7 +175,8 @@ def expected(asked: Question) -> Scores | None:
     for (start, group, user, item), units in amounts.items():
         if group in dict(held[start, user].most_common(most)):
             found[start, group][item] += min(units, _cap(words))
-    return _risen(found, words)
+    unit = _resolution(words) if "value_column" in words else 1
+    return {place: Counter({item: units * unit for item, units in its.items()}) for place, its in found.items()}
 
 
 def _listed(row: dict[str, Any], asked: Question) -> bool:
@@ -207,27 +204,12 @@ def _torn(groups: Counter[str | None], most: int) -> bool:
 
 
 def _starts(moment: int | None, words: Words) -> Iterator[int]:
-    """The starts of the windows that a moment lies in; where there are risers, of the one before the period too."""
+    """The starts of the windows that a moment lies in."""
     if "from_" not in words:
         yield 0
         return
     end = next(_START + n * _DAY for n in range(101) if _day(n) == words["to"])
     length = int(words["window"][:-1]) * _DAY if "window" in words else end - _START
     step = {"1d": _DAY, "12h": _DAY // 2}.get(words.get("slide", ""), length)
-    first = _START - length if "against" in words else _START
     if moment is not None:
-        yield from (start for start in range(first, end - length + 1, step) if start <= moment < start + length)
-
-
-def _risen(found: Scores, words: Words) -> Scores:
-    """The scores in the measure of published counts; where there are risers, times the weight's denominator."""
-    if "against" not in words:
-        unit = _resolution(words) if "value_column" in words else 1
-        return {place: Counter({item: units * unit for item, units in its.items()}) for place, its in found.items()}
-    weight, length = Fraction(words["against_weight"]), int(words["window"][:-1]) * _DAY
-    risen: Scores = defaultdict(Counter)
-    for (start, group), its in found.items():
-        for item, units in its.items():
-            risen[start, group][item] += weight.denominator * units
-            risen[start + length, group][item] -= weight.numerator * units
-    return risen
+        yield from (start for start in range(_START, end - length + 1, step) if start <= moment < start + length)

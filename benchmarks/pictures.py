@@ -7,7 +7,6 @@
 |---|---|---|---|
 | groups | docs/groups.md | recall in three groups of buyers, at one epsilon for all of them, and at a third | games |
 | amounts | docs/amounts.md | recall of the largest sums of amounts against the cap | commits: rows of each person |
-| risers | docs/risers.md | recall of what rises against epsilon, for two weights | the sample; commits by year |
 | counts | docs/run.md | standard deviation of a published count against k | none: it hangs on the question alone |
 | windows | docs/windows.md | recall against the bound on windows, of the page's own tables | sample, commits |
 | orders | docs/mechanisms.md | error of two mechanisms beside cdp-peeling against k over epsilon | games, gowalla |
@@ -30,11 +29,9 @@ from benchmarks import two_rounds
 from benchmarks.counts import FOLDER
 from benchmarks.hidden import pairs_of
 from benchmarks.papers import COLOURS
-from benchmarks.risers import by_mechanism
-from benchmarks.windows_per_user import commits, counts, sample
+from benchmarks.windows_per_user import commits
 from private_topk.transforms.mechanisms import Mechanism, Peeling, RandomBits, noise_of_counts
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
-from private_topk.transforms.metric import Risers
 
 ROOT = Path(__file__).resolve().parents[1]
 SEGMENTS = {"1 game": (1, 1), "2 to 9": (2, 9), "10 and more": (10, 10**9)}
@@ -94,18 +91,6 @@ def amounts(figure: Any, draws: int) -> None:  # noqa: ANN401
         "Most changed folders of a repository, 389 people: peeling, k = 5",
         CAPS,
     )
-
-
-def risers(figure: Any, draws: int) -> None:  # noqa: ANN401
-    epsilons = (0.5, 1.0, 2.0, 4.0, 8.0)
-    for axes, data, window in zip(figure.subplots(1, 2), (sample(), needed(commits())), (3, 9), strict=True):
-        held = counts(data, np.ones(len(data.rows), bool))
-        for colour, weight in zip(COLOURS, (1.0, 0.5, 0.0), strict=False):
-            risers = Risers(weight)
-            scores = risers.now * held[window] - risers.before * held[window - 1]
-            found = [by_mechanism(data, risers, scores, "peeling", epsilon, draws) for epsilon in epsilons]
-            axes.plot(epsilons, found, color=colour, marker="o", markersize=3.5, label=f"g = {weight:g}")
-        finish(axes, "epsilon", "share of the true top k (mean)", f"{data.name}, k = {data.k}", epsilons)
 
 
 def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
@@ -214,7 +199,6 @@ def finish(axes: Any, x_text: str, y_text: str, title: str, ticks: Sequence[floa
 PICTURES: dict[str, tuple[Callable[[Any, int], None], float]] = {
     "groups": (groups, 7),
     "amounts": (amounts, 7),
-    "risers": (risers, 11),
     "counts": (spread, 7),
     "windows": (windows, 11),
     "orders": (orders, 7),

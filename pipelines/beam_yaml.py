@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from inspect import Parameter, Signature, signature
-from typing import Any
+from typing import Any, Optional
 
 import apache_beam as beam
 
@@ -23,7 +23,7 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
@@ -52,8 +52,6 @@ class RankRows(beam.PTransform):
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
         groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
         max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.
-        against_weight: rank by how much items rise against the window before each, of which so much, from 0 to 1, is
-            taken off; rows must be bounded.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -76,7 +74,7 @@ class RankRows(beam.PTransform):
         self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        fields: list[tuple[str, Any]] = [("window", str), ("rank", int | None)]
+        fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
         for names in self._rank.columns[: 1 + self._grouped]:
             fields += [(name, str) for name in (names if isinstance(names, tuple) else (names,))]
         kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
@@ -85,6 +83,7 @@ class RankRows(beam.PTransform):
         return rows | self._rank | "One row a rank" >> as_rows
 
 
+_RANK: Any = Optional[int]  # noqa: UP045 - Beam's schemas know `int | None` as any object of Python, and no int
 _ROWS = {option.beam: option for option in OPTIONS if option.beam}
 _PERIOD = "period."
 _OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any], "reveal_active_windows": bool}
@@ -132,7 +131,6 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         amounts=_amounts(options),
         groups=Groups.of(options["groups"], options.get("groups_per_user", 1)) if "groups" in options else None,
         max_windows_per_user=options.get("max_windows_per_user"),
-        risers=Risers(options["against_weight"]) if "against_weight" in options else None,
         **named,
     )
 

@@ -120,7 +120,7 @@ def data_quality_of(report: Report) -> DataQuality:
 
     Raises InvalidArgument if only a run can read it.
     """
-    period, domain = report.question.input_period, report.question.top_k.domain
+    period, domain = report.question.period, report.question.top_k.domain
     parts = report.source.rows(period)
     if parts is None:
         raise InvalidArgument(

@@ -59,25 +59,20 @@ def _output(report: Report) -> str:
 
 
 def _columns(report: Report) -> str:
-    columns = report.source.columns.within(report.question.input_period)
+    columns = report.source.columns.within(report.question.period)
     return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
 
 
 def _windows(question: Question) -> str:
-    period, risers = question.period, question.top_k.risers
+    period = question.period
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
     ends = when(first.start, last.end, period.zone)
-    against = (
-        ""
-        if risers is None
-        else f"; from each, {risers.weight} of the window before it is subtracted, whose rows are read too"
-    )
     if len(period) == 1:
-        return f"one, {ends}{against}"
+        return f"one, {ends}"
     rest = when(first.end, last.end, period.zone).partition(" to ")[0]
-    return f"{len(period):,}, {ends}, the first to {rest}{against}"
+    return f"{len(period):,}, {ends}, the first to {rest}"
 
 
 def _mechanism(question: Question) -> str:

@@ -26,7 +26,7 @@ from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import DRAWS, Release, ReleaseKey, fresh_id
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
@@ -37,19 +37,13 @@ if TYPE_CHECKING:
     from private_topk.transforms.domain import Domain
 
 
-RISERS_THAT_SHARE = 2
-"""How many rankings of risers the rows of one, of two windows, are paid for. They are in two more, of one window each;
-of these both are paid as one (`Charge`).
-"""
-
-
 @dataclass(frozen=True)
 class Question:
     """What is drawn from which rows, with the whole budget as it was asked for. Always valid.
 
     Args:
         asked: the ranking, with the whole budget: of every window, or with the unit `user` of all together. The
-            rankings of a window that one user can change share it, and so do rankings of risers, as of sliding windows.
+            rankings of a window that one user can change share it.
         period: the declared windows; None ranks all rows together.
         release: its key and id; by default new ones, for a release that nobody repeats.
         privacy_unit: in terms of which the budget is stated.
@@ -86,7 +80,6 @@ class Question:
         check_kinds(period=self.period, release=self.release)
         self._check_numbers()
         asked, period = self.asked, self.period
-        asked.input_period(period)
         if asked.max_windows_per_user is not None:
             self._check_bound()
         budget = {"mechanism": as_written(asked.mechanism), "publish_counts": as_written(asked.publish_counts)}
@@ -124,16 +117,15 @@ class Question:
     def _composition(self) -> Composition:
         top_k, period = self.asked, self.period
         windows = len(period) if period else 1
-        overlap = 1 if period is None else period.overlap
         return Composition(
             unit=self.privacy_unit,
             windows=windows,
             horizon=self.horizon,
-            overlap=overlap if top_k.risers is None else min(windows, RISERS_THAT_SHARE),
+            overlap=1 if period is None else period.overlap,
             most=top_k.max_windows_per_user,
             rankings=top_k.rankings_of_a_user(),
             groups_if_added=top_k.rankings_of_a_newcomer(),
-            bounded=top_k.risers is None and top_k.bounds_a_user(),
+            bounded=top_k.bounds_a_user(),
         )
 
     @cached_property
@@ -151,13 +143,7 @@ class Question:
     @property
     def privacy(self) -> Privacy:
         """What is protected across windows, and the total that the shares add up to."""
-        privacy = self._shared.privacy
-        return privacy if self.asked.risers is None else replace(privacy, pairs=True)
-
-    @property
-    def input_period(self) -> Period | None:
-        """The windows whose rows are read: those that are ranked, and perhaps one before them."""
-        return self.asked.input_period(self.period)
+        return self._shared.privacy
 
     @property
     def windows_of_a_user(self) -> int:
@@ -181,12 +167,11 @@ class Question:
         Args:
             facts: what the question does not know: dataset, key_id, fingerprint, rows and report_name.
         """
-        reads = self.input_period
         return Request(
             unit=self.privacy_unit,
             release_id=self.release.id,
             parameters={**self.top_k.parameters(), "asked": self.identity(), "draws": DRAWS},
-            windows=Windows.of(reads) if reads is self.period or reads is None else Windows.pairs(reads),
+            windows=Windows.of(self.period),
             cost=cost_of(self.top_k),
             windows_of_a_user=None if self.asked.max_windows_per_user is None else self.windows_of_a_user,
             **facts,
@@ -259,7 +244,6 @@ class Question:
             amounts_of(options),
             groups,
             options.get("max_windows_per_user"),
-            _risers_of(options),
         )
         unit, horizon = options.get("privacy_unit", "user-window"), options.get("horizon")
         return cls(asked, period, release, unit, horizon, spare_delta, held)
@@ -306,17 +290,6 @@ def amounts_of(options: Options) -> Amounts | None:
                 )
         return None
     return Amounts.of(options["max_value"], options.get("value_resolution"))
-
-
-def _risers_of(options: Options) -> Risers | None:
-    """The risers by which windows are ranked, or None where each is ranked by itself. Raises InvalidArgument."""
-    if "against" not in options:
-        if "against_weight" in options:
-            raise InvalidArgument(
-                "against_weight", "needs {against} previous: it says how much of the window before counts"
-            )
-        return None
-    return Risers(options.get("against_weight", 1), options.get("against_from"))
 
 
 def _release_of(options: Options) -> Release:

@@ -41,7 +41,7 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.types import kind_of
@@ -77,7 +77,6 @@ def rank(
     groups: Groups | Iterable[Any] | None = None,
     group: str | Sequence[str] | None = None,
     max_windows_per_user: int | None = None,
-    risers: Risers | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
     show_dropped_rows: bool | None = None,
@@ -120,7 +119,6 @@ def rank(
         group: with groups: the name of their column, by default "group", or a list of names.
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows.md.
-        risers: rank by how much items rise against the window before, such as `Risers(0.5)`: docs/risers.md.
         ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
             `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
         show_dropped_rows: tell on stderr roughly how many rows were dropped, and whether any was left: for those who
@@ -159,7 +157,7 @@ def rank(
     held = None if account is None else account.budget(privacy_unit).total
 
     def ask(drawn: Mechanism, spare: Fraction | float | None) -> Question:
-        fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+        fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user
         return Question(TopK(k, *fields), *settled, spare, held)  # type: ignore[arg-type]  # a number stands for a budget
 
     def ask_by_name(name: str) -> Question:

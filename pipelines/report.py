@@ -101,7 +101,7 @@ class Report:
         """The manifest as known before the run, but for the runner. Reads the schema of the input, once. Raises
         InvalidArgument.
         """
-        columns = self.source.columns.within(self.question.input_period)
+        columns = self.source.columns.within(self.question.period)
         return manifest_of(
             self.question,
             columns=columns.by_role(),
@@ -141,7 +141,7 @@ class Report:
     def _fingerprint(self) -> str:
         """That of the input; for a stream, whose contents are not known beforehand, also of its output's place."""
         key, period = self.question.release.key, self.question.period
-        source = self.source.identity(key, self.question.input_period)
+        source = self.source.identity(key, self.question.period)
         if self.source.bounded:
             return source
         uri = (self.sink.files(period) or [self.sink.uri])[0]

@@ -96,7 +96,7 @@ def build(
         record: where a stream writes down what it has read, and looks up what earlier runs have.
     """
     question = report.question
-    reading = report.source.read(question.input_period)
+    reading = report.source.read(question.period)
     reading.live, reading.record = live, record
     blocks = pipeline | "Read" >> reading
     execution = Execution(
@@ -123,7 +123,7 @@ def check(report: Report, launch: Launch) -> None:
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.uri):
         report.sink.check(question.period, report.reads(), question.release)
-    report.source.check(question.input_period)
+    report.source.check(question.period)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
     with about_the_output(report.sink.uri):

@@ -133,14 +133,14 @@ def test_the_package_exports_the_common_names() -> None:
 
 OWN = """\
 import private_topk
-from private_topk import Amounts, Groups, Joint, PrivateTopK, Risers
+from private_topk import Amounts, Groups, Joint, PrivateTopK
 from private_topk.pipelines.preview import Zipf
 
 pairs = [("fr", "tea"), ("de", "cake")]
 lists = {"north": ["tea"], "south": ["cake"]}
 sums = Amounts(max_value=30, value_resolution=0.1)
 PrivateTopK(1, Joint(epsilon=1.0), pairs, item=["country", "title"], amounts=sums)
-PrivateTopK(1, Joint(epsilon=1.0), lists, group="region", risers=Risers(0.5))
+PrivateTopK(1, Joint(epsilon=1.0), lists, group="region")
 PrivateTopK(1, "joint", ["tea"], groups=pairs, group=["country", "title"], epsilon=1)
 private_topk.rank({}, 1, "joint", pairs, epsilon=1, item=["country", "title"], groups=Groups(["fr", "de"], 2))
 private_topk.rank({}, 1, "joint", lists, epsilon=1, group="region", publish_counts=0.5)

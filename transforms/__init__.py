@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
     from private_topk.transforms.groups import Groups
     from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-    from private_topk.transforms.metric import Amounts, Risers
+    from private_topk.transforms.metric import Amounts
     from private_topk.transforms.release import Ranking, Release, ReleaseKey
     from private_topk.transforms.top_k import PrivateTopK
     from private_topk.transforms.windows import Period, WindowBounds
@@ -28,7 +28,6 @@ __all__ = [
     "Ranking",
     "Release",
     "ReleaseKey",
-    "Risers",
     "UnknownDomain",
     "WindowBounds",
 ]
@@ -44,7 +43,6 @@ _HOMES = {
     "Ranking": "release",
     "Release": "release",
     "ReleaseKey": "release",
-    "Risers": "metric",
     "UnknownDomain": "domain",
     "WindowBounds": "windows",
 }

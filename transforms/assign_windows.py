@@ -44,7 +44,7 @@ from private_topk.transforms.completeness import (
     receipt_in,
     with_checksum,
 )
-from private_topk.transforms.counters import DroppedRows
+from private_topk.transforms.counters import BundleStart, DroppedRows
 from private_topk.transforms.errors import InvalidArgument, crosses
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.rows import late_moment
@@ -203,22 +203,37 @@ class _ActiveDoFn(beam.DoFn):
 
 
 @crosses
-class _NumberDoFn(beam.DoFn):
+class _PlaceDoFn(beam.DoFn):
+    """Counts the rows that are in no window, and those of which every window has closed."""
+
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._outside, self._late = DroppedRows("outside_the_period"), DroppedRows("late")
+        self._dropped = {reason: DroppedRows(reason) for reason in ("outside_the_period", "late")}
+        self._start = BundleStart()
 
+    def start_bundle(self) -> None:
+        self._start.begin()
+
+    def _count(self, outside: np.ndarray, late: np.ndarray) -> None:
+        dropped = {reason: int(rows.sum()) for reason, rows in zip(self._dropped, (outside, late), strict=True)}
+        for reason, rows in dropped.items():
+            self._dropped[reason].inc(rows)
+        self._start.look(len(outside) - sum(dropped.values()), dropped)
+
+
+@crosses
+class _NumberDoFn(_PlaceDoFn):
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if receipt_in(block) is not None:
             yield block
             return
         first, after = self._period.spans(block["time"].to_numpy())
-        _count(self._outside, first == after)
+        outside = first == after
         if "arrived" in block.schema.names:
             still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
-            _count(self._late, (first < after) & (still_open >= after))
             first = np.maximum(first, still_open)
         inside = first < after
+        self._count(outside, ~outside & ~inside)
         rows = of_rows(block)
         spans = [first, after][: 0 if len(self._period) == 1 else 1 + (self._period.overlap > 1)]
         if not inside.all():
@@ -231,12 +246,8 @@ class _NumberDoFn(beam.DoFn):
 
 
 @crosses
-class SplitDoFn(beam.DoFn):
+class SplitDoFn(_PlaceDoFn):
     """Rows between two neighbouring edges of windows share all of their windows: one block in several."""
-
-    def __init__(self, period: Period) -> None:
-        self._period = period
-        self._outside, self._late = DroppedRows("outside_the_period"), DroppedRows("late")
 
     def setup(self) -> None:
         self._beam_windows = beam_windows(self._period)
@@ -251,8 +262,7 @@ class SplitDoFn(beam.DoFn):
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
         time_slice, open_from = self._slices.of(block["time"].to_numpy(), arrived, closed_in(block))
         firsts, afters = self._slices.first[time_slice], self._slices.after[time_slice]
-        _count(self._outside, firsts == afters)
-        _count(self._late, (firsts < afters) & (open_from >= afters))
+        self._count(firsts == afters, (firsts < afters) & (open_from >= afters))
         rows, checksum = of_rows(block), checksum_in(block)
         late = bool(np.any(open_from > firsts))
         for at, members in partition(time_slice, len(self._slices)):
@@ -275,11 +285,6 @@ class SplitDoFn(beam.DoFn):
 def _parted(firsts: Codes, members: Codes) -> Iterator[tuple[int, Codes]]:
     for first in np.unique(firsts).tolist():
         yield first, members[firsts == first]
-
-
-def _count(counter: DroppedRows, rows: np.ndarray) -> None:
-    if rows.any():
-        counter.inc(int(rows.sum()))
 
 
 def beam_windows(period: Period) -> list[IntervalWindow]:

@@ -85,7 +85,7 @@ class CombineCounts(beam.PTransform):
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._combiner = Combiner(plan.counts, spec.head(), spec.least(), Fingerprint(key), spec.catalogue)
+        self._combiner = Combiner(plan.partitioning, spec.head(), spec.least(), Fingerprint(key), spec.catalogue)
         self._pre_combine = plan.pre_combine
         self._shuffle = InProcessShuffle() if plan.gathering == "by reference" else None
 
@@ -227,12 +227,10 @@ def _in_cells(parts: Iterable[tuple[Codes, Codes]], size: int) -> tuple[Codes, C
 
 
 def sums_by_cell(parts: Iterable[tuple[Codes, Codes]]) -> tuple[Codes, Codes]:
-    """The cells whose counts do not sum to 0, increasing, and the sums. Cost: a sort."""
+    """The distinct cells, increasing, and the sums of their counts. Cost: a sort."""
     nothing = np.empty(0, np.int64)
     cells, counts = zip((nothing, nothing), *parts, strict=True)
-    distinct, totals = add_amounts(np.concatenate(cells), np.concatenate(counts))
-    nonzero = totals != 0  # rises may cancel to 0: then it is as if nobody held the item
-    return distinct[nonzero], totals[nonzero]
+    return add_amounts(np.concatenate(cells), np.concatenate(counts))
 
 
 def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:

@@ -14,7 +14,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
-from private_topk.transforms.counters import DroppedRows, Mark
+from private_topk.transforms.counters import BundleStart, DroppedRows, Mark
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
@@ -50,7 +50,7 @@ class BoundContributions(beam.PTransform):
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
         self._user_shards = plan.user_shards
-        counter = ShardCounter(UserShard.of(spec, plan.rows, key), plan.counts, key)
+        counter = ShardCounter(UserShard.of(spec, plan.partitioning, key), plan.partitioning, key)
         self._empty = counter.user_shard.no_rows()
         self._gather = _GATHERINGS[plan.gathering](counter, plan.cores)
 
@@ -186,7 +186,10 @@ class CountOnArrivalDoFn(beam.DoFn):
 
     def __init__(self, counter: ShardCounter, always_held: int = _ALWAYS_HELD) -> None:
         self._counter, self._always_held = counter, always_held
-        self._dropped, self._any_left = DroppedRows("late"), Mark(rows_left=True)
+        self._dropped, self._start, self._any_left = DroppedRows("late"), BundleStart(), Mark(rows_left=True)
+
+    def start_bundle(self) -> None:
+        self._start.begin()
 
     def process(
         self,
@@ -201,7 +204,9 @@ class CountOnArrivalDoFn(beam.DoFn):
         state = held.read()
         if state == _CLOSED:  # counted once already: a second count would be a second contribution
             self._dropped.inc(rows)
+            self._start.look(0, {"late": rows})
             return
+        self._start.look(rows, {})
         if state is None:
             end.set(window.max_timestamp())
         distinct, added, received = state or _Held(0, 0, NOTHING)

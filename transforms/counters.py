@@ -1,13 +1,15 @@
 """Beam counters of rows that were dropped: rounded down to an order of magnitude, and exact only if asked for.
 
 Metrics are shown by a runner's pages to whoever may look at a job, who may be more than may see the data. An exact
-count moves with one user's rows, so by default only the order of magnitude is told.
+count moves with one user's rows, so by default only the order of magnitude is told. A worker that drops everything at
+the start of a bundle says why in its log.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -18,7 +20,16 @@ _NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", 
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
 _EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
+_LOOKED_AT = 1000
+_WHY = {
+    "outside_the_period": "their times are outside the period, and so is an element without a time",
+    "late": "they came after their windows had closed",
+    "amount_not_above_zero": "their amounts are 0 or less, or round to 0",
+    "not_in_groups": "their groups are not in the list of groups",
+    "not_in_domain": "their items are not in the domain",
+}
 _EXACT: ContextVar[bool] = ContextVar("exact counters", default=False)
+_WARNINGS: ContextVar[bool] = ContextVar("warnings of workers", default=False)
 
 
 @contextmanager
@@ -29,6 +40,18 @@ def exact_counters(exact: bool = True) -> Iterator[None]:
         yield
     finally:
         _EXACT.reset(before)
+
+
+@contextmanager
+def warnings_of_workers() -> Iterator[None]:
+    """Let workers of the transforms that are made inside warn in their logs: for pipelines of others, who may never ask
+    for metrics. The commands and `rank` ask for them, and tell those who may know.
+    """
+    before = _WARNINGS.set(True)
+    try:
+        yield
+    finally:
+        _WARNINGS.reset(before)
 
 
 def order_of_magnitude(rows: int) -> str:
@@ -56,6 +79,43 @@ class DroppedRows:
         added = rows if self._exact else _reached(self._seen) - _reached(before)
         if added:
             self._counter.inc(added)
+
+
+class BundleStart:
+    """Warns in the worker's log of a bundle that begins with 1,000 rows or more that all drop out at a stage: once for
+    each reason. The warning has the reason, and no value, user or number of rows.
+
+    Attributes:
+        watched: the bundle has dropped every row so far, and too few to warn.
+    """
+
+    def __init__(self) -> None:
+        self._warns, self._warned = _WARNINGS.get(), set[str]()
+        self._dropped = Counter[str]()
+        self.watched = False
+
+    def begin(self) -> None:
+        """A bundle begins."""
+        self._dropped.clear()
+        self.watched = self._warns
+
+    def look(self, kept: int, dropped: Mapping[str, int]) -> None:
+        """Note how many rows were kept, and how many dropped, by a reason of the counters or in words."""
+        if not self.watched:
+            return
+        self._dropped.update(dropped)
+        self.watched = not kept and self._dropped.total() < _LOOKED_AT
+        if kept or self.watched:
+            return
+        [(reason, _)] = self._dropped.most_common(1)
+        if reason not in self._warned:
+            self._warned.add(reason)
+            logging.getLogger(__name__).warning(
+                "PrivateTopK leaves out all of the first %s elements of a bundle: %s. "
+                "Without rows a ranking is pure noise",
+                f"{_LOOKED_AT:,}",
+                _WHY.get(reason, reason),
+            )
 
 
 class Mark:

@@ -2,6 +2,7 @@
 
 A type that holds no such elements is refused where the transform is applied. At run time no element is refused:
 otherwise whether there is a ranking would depend on one user's element. One that cannot be read is dropped by itself.
+The exception is a whole table, such as batched readers yield: no user makes one, and all of their rows would be lost.
 
 Where groups have a ranking each, elements also hold a group, and where amounts are added up, an amount: tuples of three
 or four, and rows with more fields.
@@ -122,9 +123,13 @@ class ElementSchema:
 
         That is "null" where one of them is missing, and "unreadable" where it is of another shape or type, by the table
         of `types.py`, or a text that is no label, by the rule of `labels.py`.
+
+        Raises InvalidArgument for a table of rows.
         """
         parts = self._parts_of(element)
         if len(parts) != len(self._roles) or any(part is _ABSENT for part in parts):
+            if (to_rows := _to_rows(type(element))) is not None:
+                raise self._refusal(type(element).__name__, to_rows)
             return "unreadable"
         if any(type(part) not in _NEVER_MISSING and is_missing(part) for part in parts):
             return "null"
@@ -210,7 +215,7 @@ class ElementSchema:
             if not self._pairs:
                 raise self._refusal(kind.__name__)
         elif not issubclass(kind, Mapping | beam.Row):
-            raise self._refusal(kind.__name__)
+            raise self._refusal(kind.__name__, _to_rows(kind))
         return {}
 
     def _of_fields(self, types: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,16 +223,29 @@ class ElementSchema:
             raise self._refusal(f"row of {', '.join(types)}")
         return {name: types[name] for name in self._names}
 
-    def _refusal(self, shown: str) -> InvalidArgument:
+    def _refusal(self, shown: str, to_rows: str | None = None) -> InvalidArgument:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"
         kind = {2: "pairs", 3: "triples"}.get(len(self._roles), "tuples")
         tuples = f"({', '.join(self._roles)}) {kind}"
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
+        if to_rows is not None:
+            rule = f"PrivateTopK takes {verbatim(wanted)}, got whole tables ({verbatim(shown)})"
+            remedy = f"flatten them to rows first: beam.FlatMap(lambda table: table.{to_rows})"
+            return InvalidArgument("", rule, literal(remedy))
         names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in dict.fromkeys(self._roles))
         more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
         remedy = f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"
         return InvalidArgument("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
+
+
+_TABLES = {"Table", "RecordBatch", "DataFrame"}
+_TO_ROWS = {"pyarrow": "to_pylist()", "polars": "to_dicts()", "pandas": "to_dict('records')"}
+
+
+def _to_rows(kind: type) -> str | None:
+    """How tables of a class become rows; None for a class that is no table. By names: a library may not be there."""
+    return _TO_ROWS.get(kind.__module__.partition(".")[0]) if kind.__name__ in _TABLES else None
 
 
 def _field(element: Any, name: str) -> Any:  # noqa: ANN401

@@ -1,6 +1,6 @@
-"""What items are ranked by, where that is not how many users hold them: clipped sums of amounts, and changes.
+"""What items are ranked by, where that is not how many users hold them: clipped sums of amounts.
 
-Amounts. One user who is added or removed moves every score the same way, each by anything between 0 and the cap. The
+One user who is added or removed moves every score the same way, each by anything between 0 and the cap. The
 proofs of mechanisms speak of counts that move by 0 or 1; for moves of any size in [0, 1] units of the cap:
 
 - Losses (`joint`, `fast-joint`, `joint-set`, `canonical`) are largest differences of counts or of sorted counts, which
@@ -15,24 +15,11 @@ proofs of mechanisms speak of counts that move by 0 or 1; for moves of any size 
   the threshold's noise, and what passed still passes. A user leaves and the bar falls by b: add b to the threshold's
   noise and take a cap off. Both shifts are a cap at most, and so is that of the one level that fails.
 - `top-stable`'s gaps move by at most a cap.
-
-Risers, of weight p / q. A user holds an item now, before, in both windows or in neither, so whoever joins moves its
-score by q, by -p, by q - p or not.
-
-- An order is the same when all scores move together. Add p to every score of the data with the user: each has then
-  moved by 0 to p + q, one way. So a mechanism whose law depends on differences of scores alone, and that is proved for
-  amounts, is proved for risers with the cap p + q: it is `translation_invariant`.
-- `laplace` and `gaussian` with at most m items a user are calibrated to what a user moves in all: m (p + q) in l_1, and
-  for `gaussian` (p**2 + q**2) m - (q - p)**2 m**2 / d squared, for 2 m <= d (`squared_order_sensitivity`).
-- Under "replace-one" a score moves by up to p + q either way, as a sum under replace-one does with that cap.
-- A user may have counted in one group before and in another one now. Two rankings change, by p and by q, where noise is
-  calibrated to p + q: both together cost one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -43,9 +30,7 @@ import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes
 from private_topk.transforms.errors import InvalidArgument, plain
-from private_topk.transforms.mechanisms.parameters import check_decimal
 from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
-from private_topk.transforms.windows import Period
 
 _MAX_UNITS = 1 << 30
 """The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
@@ -178,88 +163,3 @@ def as_numbers(values: pa.Array) -> pa.Array:
         values = values.cast(pa.float32())
     numbers = values.cast(pa.float64(), safe=False)
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
-
-
-_MAX_PARTS = 1000
-
-
-@dataclass(frozen=True)
-class Risers:
-    """Ranking by `count now - weight * count before`: by how much items rise against the window before.
-
-    Scores are whole numbers: with the weight p / q in lowest terms, q times the count now less p times that before.
-
-    Privacy: one user holds an item in either window, in both or in none, and so moves its score by -p to q: some up,
-    others down. An order is the same when all scores move together, so it moves as if each went up by 0 to p + q:
-    a mechanism whose law is `translation_invariant`, told by differences alone, and that is proved for scores that one
-    user moves one way by 0 to `cap`, needs `cap` = p + q. Of a user who is replaced a score moves by up to p + q
-    either way: the same cap under "replace-one".
-
-    Args:
-        weight: from 0 to 1, with a denominator of at most 1000. 1 ranks by the difference; less lets what is popular
-            anyway stand higher.
-        since: when the window before the first one starts, where the period is a single window whose length does not
-            tell, as a month of a schedule.
-    """
-
-    identity_tag: ClassVar[str] = "risers"
-
-    weight: Fraction = Fraction(1)
-    since: datetime | None = field(default=None, metadata={"omit_if_default": True})
-
-    if TYPE_CHECKING:  # what may be given is more than what is kept
-
-        def __init__(self, weight: Number = 1, since: datetime | None = None) -> None: ...
-
-    def __post_init__(self) -> None:
-        weight = check_decimal("against_weight", self.weight, Fraction(0), Fraction(1))
-        if weight.denominator > _MAX_PARTS:
-            raise InvalidArgument(
-                "against_weight",
-                f"must have a denominator of at most {_MAX_PARTS}, got {weight}",
-                "round it, such as to 2/3",
-            )
-        object.__setattr__(self, "weight", weight)
-
-    @property
-    def now(self) -> int:
-        """The units that a user adds to the score of an item that they hold now."""
-        return self.weight.denominator
-
-    @property
-    def before(self) -> int:
-        """The units that a user subtracts from the score of an item that they held in the window before."""
-        return self.weight.numerator
-
-    @property
-    def width(self) -> int:
-        """The range of the changes that one user who is added or removed makes to scores."""
-        return self.now + self.before
-
-    def moves(self, unit: int) -> dict[str, int]:
-        """By how much one user moves a score who adds up to `unit` to an item: as a mechanism is told of it."""
-        return {"cap": self.width * unit, "negative_sensitivity": self.before * unit}
-
-    def scores(self, windows: Codes, counts: Codes, number: int) -> tuple[Codes, Codes, Codes]:
-        """Counts of windows 0 to `number` as terms of the scores of the windows after the first, numbered from 0.
-
-        Args:
-            windows, counts: (n,) each.
-
-        Returns:
-            Which of the n rows each term is of, the number of its window, and the term.
-        """
-        rows = np.arange(len(windows))
-        now, before = windows > 0, windows < number
-        return (
-            np.concatenate([rows[now], rows[before]]),
-            np.concatenate([windows[now] - 1, windows[before]]),
-            np.concatenate([self.now * counts[now], -self.before * counts[before]]),
-        )
-
-    def input_period(self, period: Period) -> Period:
-        """The windows whose rows are read: those of the period and the one before it. Raises InvalidArgument."""
-        return period.with_one_before(self.since)
-
-    def describe(self) -> dict[str, Any]:
-        return {"window": "previous", "weight": plain(self.weight)}

@@ -108,10 +108,6 @@ class Partitioning:
         many = max(min(user_shards, _MAX_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
         return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.window_groups))
 
-    def without_first_window(self) -> Partitioning:
-        """The partitioning of the windows after the first one in time."""
-        return replace(self, windows=self.windows - self.rankings)
-
     @property
     def rankings(self) -> int:
         """How many rankings a window of time has."""
@@ -197,8 +193,7 @@ class ExecutionPlan:
             piece is encoded and grouped, it costs as much as some hundred rows.
         pre_combine: counts are added up on the worker that counted, before they are grouped. Not for an unknown domain,
             whose labels seldom meet, nor for more than 2**17 items a key: so many counts are megabytes in an element.
-        rows: which windows rows are numbered by: those that are ranked, and of risers the one before.
-        counts: how counts are partitioned.
+        partitioning: how rows and counts are numbered, and how counts are shared out.
     """
 
     gathering: Literal["grouped", "by reference", "stateful"]
@@ -208,8 +203,7 @@ class ExecutionPlan:
     cores: int
     rows_together: int
     pre_combine: bool
-    rows: Partitioning
-    counts: Partitioning
+    partitioning: Partitioning
 
 
 def plan(
@@ -222,11 +216,10 @@ def plan(
     """
     numbered = period if in_global_window else None
     groups = 0 if spec.groups is None else spec.groups.size
-    rows = Partitioning.of(spec.domain, spec.input_period(numbered), groups, execution.user_shards if bounded else 0)
-    counts = rows if spec.risers is None else rows.without_first_window()
+    partitioning = Partitioning.of(spec.domain, numbered, groups, execution.user_shards if bounded else 0)
     by_reference = execution.by_reference and bounded and in_global_window
     shuffled = bounded and in_global_window and not by_reference
-    narrow = 0 < counts.size and counts.item_bits <= _MAX_PRE_COMBINED_BITS
+    narrow = 0 < partitioning.size and partitioning.item_bits <= _MAX_PRE_COMBINED_BITS
     return ExecutionPlan(
         gathering="by reference"
         if by_reference
@@ -239,6 +232,5 @@ def plan(
         cores=execution.cores if in_global_window else 1,
         rows_together=min(execution.user_shards * _ROWS_OF_A_PIECE, _MAX_ROWS_TOGETHER) if shuffled else 0,
         pre_combine=shuffled and narrow and spec.mechanism.weighting is None,
-        rows=rows,
-        counts=counts,
+        partitioning=partitioning,
     )

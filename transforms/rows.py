@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from operator import sub
@@ -18,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
-from private_topk.transforms.counters import DroppedRows
+from private_topk.transforms.counters import BundleStart, DroppedRows
 from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import crosses
@@ -32,7 +31,6 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
 _ROWS = 50_000
-_LOOKED_AT = 1000
 _LETTERS = 16 << 20
 """Characters held over all windows, after which blocks are made however few rows they have."""
 
@@ -93,10 +91,10 @@ class _GatherDoFn(beam.DoFn):
     def __init__(self, with_times: bool, schema: ElementSchema) -> None:
         self._dropped = {reason: DroppedRows(reason) for reason in ("null", "unreadable")}
         self._with_times, self._schema = with_times, schema
-        self._warned = False
+        self._start = BundleStart()
 
     def start_bundle(self) -> None:
-        self._faults: Counter[str] | None = None if self._warned else Counter()
+        self._start.begin()
         self._rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
         self._letters = 0
 
@@ -109,9 +107,10 @@ class _GatherDoFn(beam.DoFn):
         row = self._schema.values(element)
         if isinstance(row, str):
             self._dropped[row].inc()
-            self._look_at(element)
+            if self._start.watched:
+                self._start.look(0, {self._schema.fault(element): 1})
             return
-        self._faults = None
+        self._start.watched = False
         self._letters += sum(len(part) for part in row if isinstance(part, str))
         rows = self._rows[window]
         rows.append((*row, time.micros) if self._with_times else row)
@@ -119,21 +118,6 @@ class _GatherDoFn(beam.DoFn):
             yield self._block(self._rows.pop(window))
         if self._letters >= _LETTERS:
             yield from self.finish_bundle()
-
-    def _look_at(self, element: Any) -> None:  # noqa: ANN401
-        """Warn, once, if everything is dropped at the start of a bundle: a field has another name, or another type."""
-        if self._faults is None:
-            return
-        self._faults[self._schema.fault(element)] += 1
-        if self._faults.total() == _LOOKED_AT:
-            [(fault, _)] = self._faults.most_common(1)
-            self._faults, self._warned = None, True
-            logging.getLogger(__name__).warning(
-                "PrivateTopK leaves out all of the first %s elements of a bundle: %s. "
-                "Without rows a ranking is pure noise",
-                f"{_LOOKED_AT:,}",
-                fault,
-            )
 
     def finish_bundle(self) -> Iterable[WindowedValue]:
         for window, rows in self._rows.items():
@@ -195,7 +179,14 @@ class ShardByUser(beam.PTransform):
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
         self._fn = _ShardDoFn(
-            spec.domain, key, plan.user_shards, plan.rows, plan.cores, spec.amounts, spec.groups, plan.rows_together
+            spec.domain,
+            key,
+            plan.user_shards,
+            plan.partitioning,
+            plan.cores,
+            spec.amounts,
+            spec.groups,
+            plan.rows_together,
         )
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
@@ -271,7 +262,7 @@ class _ShardDoFn(ThreadPoolDoFn):
         self._domain, self._key, self._shards, self._partitioning = domain, key, shards, partitioning
         self._amounts, self._groups = amounts, groups
         self._empty = UserShard(partitioning, key, None, None if amounts is None else amounts.cap).no_rows()
-        self._dropped = {reason: DroppedRows(reason) for reason in REASONS}
+        self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
 
     def setup(self) -> None:
         super().setup()
@@ -282,6 +273,7 @@ class _ShardDoFn(ThreadPoolDoFn):
 
     def start_bundle(self) -> None:
         super().start_bundle()
+        self._start.begin()
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -356,6 +348,7 @@ class _ShardDoFn(ThreadPoolDoFn):
     def emit(self, result: _Split) -> list[UserRows]:
         for reason, rows in result.dropped.items():
             self._dropped[reason].inc(rows)
+        self._start.look(sum(len(piece) for _, piece in result.rows), result.dropped)
         return result.rows
 
 

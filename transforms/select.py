@@ -61,7 +61,7 @@ class SelectTopK(beam.PTransform):
 
     def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
         super().__init__()
-        self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.counts.window_groups
+        self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.partitioning.window_groups
         self._period = period
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
@@ -100,13 +100,13 @@ class _SelectDoFn(beam.DoFn):
         check_pane(pane)
         self._drew.set()
         group, gathered = element
-        spec, counts = self._spec, self._plan.counts
+        spec, partitioning = self._spec, self._plan.partitioning
         for windows, tables in self._whole(group, gathered):
-            for number, some in by_window(tables, windows) if counts.windows > 1 else [(0, tables)]:
-                of = ranking_key(spec.groups, counts, self._period, number, window)
-                if spec.risers is None and not any(map(len, some)):  # what rises by nothing has rows, and no count
+            for number, some in by_window(tables, windows) if partitioning.windows > 1 else [(0, tables)]:
+                of = ranking_key(spec.groups, partitioning, self._period, number, window)
+                if not any(map(len, some)):
                     self._empty.add(of.label())
-                yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % counts.rankings))
+                yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % partitioning.rankings))
 
     def _whole(self, group: int, gathered: Iterable[Counted]) -> Iterator[tuple[range, list[pa.RecordBatch]]]:
         """All counts of a window group: of all its windows at once, or, where these have too many, of some after the
@@ -114,7 +114,7 @@ class _SelectDoFn(beam.DoFn):
 
         Raises IncompleteDataError if any are missing or doubled, and InvalidArgument if a single window has too many.
         """
-        windows = self._plan.counts.group(group)
+        windows = self._plan.partitioning.group(group)
         held, tables, receipt, fingerprint = np.zeros(len(windows), np.int64), list[pa.RecordBatch](), NOTHING, 0
         for counted in gathered:
             if isinstance(counted, PartialCounts):
@@ -216,7 +216,7 @@ class WindowCounts:
 
     Args:
         held: (n,) items that somebody holds, in order.
-        counts: (n,) theirs, none of them 0; of risers they may be below 0.
+        counts: (n,) theirs, 1 or more.
         listed: all items that can be ranked, in order: a range from 0, or some of it. Those not held count 0.
         named: the domain, or the labels of an unknown one.
         catalogue: of an unknown domain, the items of which are all listed.
@@ -274,16 +274,13 @@ class WindowCounts:
 
     @cached_property
     def histogram(self) -> Histogram:
-        """The counts by rank. Negative scores are shifted so that the least is 0: mechanisms that allow them depend on
-        differences alone.
-        """
+        """The counts by rank."""
         values, sizes = np.empty(0, np.int64), np.empty(0, np.int64)
         if len(self.held):
-            values, sizes = self._of_held.histogram.values + self._least, self._of_held.histogram.sizes
+            values, sizes = self._of_held.histogram.values, self._of_held.histogram.sizes
         if self._zeros:
-            place = int(np.searchsorted(-values, 0))
-            values, sizes = np.insert(values, place, 0), np.insert(sizes, place, self._zeros)
-        return Histogram(values - self._least, sizes)
+            values, sizes = np.append(values, 0), np.append(sizes, self._zeros)
+        return Histogram(values, sizes)
 
     @property
     def catalogued(self) -> Flags | None:
@@ -295,14 +292,11 @@ class WindowCounts:
 
     def items(self, ranks: Codes) -> Codes:
         """The items at distinct ranks."""
-        items = np.empty(len(ranks), np.int64)
-        above = int(np.count_nonzero(self.counts > 0))
-        zero = (ranks >= above) & (ranks < above + self._zeros)
+        items, zero = np.empty(len(ranks), np.int64), ranks >= len(self.held)
         if not zero.all():
-            others = ranks[~zero]
-            items[~zero] = self.held[self._of_held.items(np.where(others < above, others, others - self._zeros))]
+            items[~zero] = self.held[self._of_held.items(ranks[~zero])]
         if zero.any():
-            items[zero] = self._unheld(ranks[zero] - above)
+            items[zero] = self._unheld(ranks[zero] - len(self.held))
         return items
 
     def labels(self, items: Codes) -> pa.Array:
@@ -317,12 +311,8 @@ class WindowCounts:
         return len(self.listed) - len(self.held)
 
     @cached_property
-    def _least(self) -> int:
-        return min(int(self.counts.min()), 0) if len(self.counts) else 0
-
-    @cached_property
     def _of_held(self) -> IndexedCounts:
-        return IndexedCounts.of(self.counts - self._least if self._least else self.counts)
+        return IndexedCounts.of(self.counts)
 
     def _unheld(self, numbers: Codes) -> Codes:
         """The items at these positions among those that nobody holds."""
@@ -347,7 +337,7 @@ class RankingKey(NamedTuple):
 
 def ranking_key(
     groups: Groups | None,
-    counts: Partitioning,
+    partitioning: Partitioning,
     period: Period | None,
     number: int,
     window: Any,  # noqa: ANN401
@@ -357,6 +347,6 @@ def ranking_key(
     Args:
         window: Beam's window, which determines the declared one if the tables hold just one.
     """
-    bounds = window_named(period, number // counts.rankings, window, counts.time_windows > 1)
-    group = number % counts.rankings
+    bounds = window_named(period, number // partitioning.rankings, window, partitioning.time_windows > 1)
+    group = number % partitioning.rankings
     return RankingKey(bounds) if groups is None else RankingKey(bounds, groups.name(group), group)

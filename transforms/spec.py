@@ -16,13 +16,11 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_others
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
-_MAX_UNITS = 1 << 29
-"""The most units that a user can move a score by: with eight billion users, differences stay below 2**63."""
 _CENTRAL = Fraction(95, 100)
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
@@ -66,13 +64,12 @@ class TopK:
 
     Args:
         k: None publishes all above the threshold of a mechanism whose guarantee says `partition_selection`.
-        mechanism: its `cap` becomes what one user may move a score by, as `amounts` and `risers` say.
+        mechanism: its `cap` becomes what one user may move a score by, as `amounts` say.
         max_items_per_user: None for no limit, or for the mechanism's own.
         publish_counts: the budget of noisy counts of the released items; None publishes none.
         amounts: what is added up, where it is amounts; None counts users.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
-        risers: the ranking is by how scores rise against the window before; None ranks by the scores themselves.
 
     Raises:
         InvalidArgument, TypeError: naming the field, the rule and the remedy.
@@ -88,10 +85,9 @@ class TopK:
     amounts: Amounts | None = field(default=None, metadata={"omit_if_default": True})
     groups: Groups | None = field(default=None, metadata={"omit_if_default": True})
     max_windows_per_user: int | None = field(default=None, metadata={"omit_if_default": True})
-    risers: Risers | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
-        _check_kinds(self.mechanism, self.amounts, self.risers)
+        _check_kinds(self.mechanism, self.amounts)
         self._set("publish_counts", None if self.publish_counts is None else CountBudget.of(self.publish_counts))
         self._set("domain", as_domain(self.domain))
         self._set("groups", None if self.groups is None else Groups.of(self.groups))
@@ -124,11 +120,7 @@ class TopK:
         self._set("max_items_per_user", check_parameter("max_items_per_user", items))
         self._check_scores()
         self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
-        units = 1 if self.amounts is None else self.amounts.cap
-        if self.risers is not None:
-            self._check_risers(self.risers, units)
-        moves = {"cap": units} if self.risers is None else self.risers.moves(units)
-        self._set("mechanism", replace(self.mechanism, **moves))
+        self._set("mechanism", replace(self.mechanism, cap=1 if self.amounts is None else self.amounts.cap))
 
     @property
     def max_items(self) -> int:
@@ -172,41 +164,6 @@ class TopK:
                     "publish_others", "needs {max_items_per_user}: a user is in the sum once for every item"
                 )
 
-    def _check_risers(self, risers: Risers, units: int) -> None:
-        if not self.domain.is_public:
-            raise InvalidArgument(
-                "against",
-                "needs a public domain: over an unknown one thresholds tell items that few hold, "
-                "and scores may lie below 0, where nobody holds an item",
-                "give the public list",
-            )
-        if not self.mechanism.guarantee.ranks_risers:
-            raise InvalidArgument(
-                "mechanism",
-                f"{self.mechanism.about.name} does not rank risers: it is proved for users who "
-                "move all counts one way, and one who was here before moves some down",
-                "take a mechanism whose guarantee says `translation_invariant` and `replacement_costs_one_draw`",
-            )
-        if self.publish_counts is not None:
-            raise InvalidArgument(
-                "publish_counts",
-                "does not go with {against}: the noise of counts is proved for users who move them one way",
-                "leave it out, or publish each window with its counts",
-            )
-        if self.max_windows_per_user is not None:
-            raise InvalidArgument(
-                "max_windows_per_user",
-                "does not go with {against}: a user who counts in one of two "
-                "windows would rise or fall in all of their items",
-                "leave it out",
-            )
-        if risers.width * units > _MAX_UNITS:
-            raise InvalidArgument(
-                "against_weight",
-                f"{risers.weight} is too fine for a {{max_value}} of {units} units",
-                "round it, or count amounts in coarser units",
-            )
-
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
         return {
@@ -219,38 +176,21 @@ class TopK:
             **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
             **({} if self.groups is None else {"groups": self.groups.describe()}),
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
-            **({} if self.risers is None else {"against": self.risers.describe()}),
         }
-
-    def input_period(self, period: Period | None) -> Period | None:
-        """The windows whose rows are read to rank those of a period. Raises InvalidArgument."""
-        if self.risers is None:
-            return period
-        if period is None:
-            raise InvalidArgument("against", "needs a declared period: without windows there is none before")
-        return self.risers.input_period(period)
 
     def check_windows(self, period: Period | None, bounded: bool) -> None:
         """Raise InvalidArgument if rows of several windows are needed at once, and the input cannot provide them."""
-        if self.max_windows_per_user is not None and period is None:
+        if self.max_windows_per_user is None:
+            return
+        if period is None:
             raise InvalidArgument(
                 "max_windows_per_user", "needs a declared period: a user counts in so many of its windows"
             )
-        if bounded:
-            return
-        remedy = "rank files with `run`, once the horizon is over"
-        if self.max_windows_per_user is not None:
+        if not bounded:
             raise InvalidArgument(
                 "max_windows_per_user",
                 "needs all windows at once, to choose among those of a user; a stream is published window by window",
-                remedy,
-            )
-        if self.risers is not None:
-            raise InvalidArgument(
-                "against",
-                "needs a window and the one before at once; a stream is published window by "
-                "window, and what was counted is not kept",
-                f"{remedy}, or each period with `report`",
+                "rank files with `run`, once the horizon is over",
             )
 
     def listed(self) -> list[tuple[str, str]]:
@@ -263,11 +203,7 @@ class TopK:
 
     def rankings_of_a_user(self) -> int:
         """The number of rankings of a window that are paid for one user: 1, or more where groups are ranked."""
-        if self.groups is None:
-            return 1
-        # In the window before, a user may have counted in other groups: one ranking moves by one part of the cap, the
-        # other by the rest, and both cost as one (`Guarantee.ranks_risers`).
-        return min(self.groups.paid_for(self.mechanism), self.groups.size)
+        return 1 if self.groups is None else min(self.groups.paid_for(self.mechanism), self.groups.size)
 
     def rankings_of_a_newcomer(self) -> int:
         """How many rankings of a window a user can change who is in it in only one of two neighbouring datasets."""
@@ -397,7 +333,7 @@ def _as_int64(whole: int) -> int:
     return max(-(2**63), min(whole, 2**63 - 1))
 
 
-def _check_kinds(mechanism: object, amounts: object, risers: object) -> None:
+def _check_kinds(mechanism: object, amounts: object) -> None:
     """Raise TypeError unless each has the right type."""
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
@@ -405,5 +341,3 @@ def _check_kinds(mechanism: object, amounts: object, risers: object) -> None:
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
     if amounts is not None and not isinstance(amounts, Amounts):
         raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
-    if risers is not None and not isinstance(risers, Risers):
-        raise TypeError(f"risers must be Risers such as Risers(0.5), got {type(risers).__name__}")

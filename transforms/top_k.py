@@ -16,6 +16,7 @@ from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.composite import names_of, published
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
+from private_topk.transforms.counters import warnings_of_workers
 from private_topk.transforms.domain import Domain, as_domain, check_columns, check_digits
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
@@ -24,7 +25,7 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
@@ -84,8 +85,6 @@ class PrivateTopK(beam.PTransform):
             Where `domain` is a dict of lists, one for each group, these are the groups.
         max_windows_per_user: a user counts in at most so many windows of the period, chosen by a hash of those that
             they are active in (docs/windows.md). Bounded input only.
-        risers: rank by how much items rise against the window before, such as `Risers(0.5)` (docs/risers.md). Bounded
-            input only, with the rows of one window before the period.
         epsilon, delta: with a mechanism's name, or without one; a chosen one that needs no delta spends none. The
             choice and its reason are logged at the level INFO, and shown on the runner's page of the transform.
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
@@ -97,9 +96,8 @@ class PrivateTopK(beam.PTransform):
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
     with `max_windows_per_user` so many of them for all of a user's rows, and for those in one window two for every
-    window that overlaps it, itself included; with `risers` three of them for a user's rows in a window and the one
-    before. So do those of several groups where a user counts in more than one: `TopK.rankings_of_a_user` times as
-    much.
+    window that overlaps it, itself included. So do those of several groups where a user counts in more than one:
+    `TopK.rankings_of_a_user` times as much.
 
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
@@ -129,7 +127,6 @@ class PrivateTopK(beam.PTransform):
         groups: Groups | Iterable[Any] | None = None,
         group: str | Sequence[str] | None = None,
         max_windows_per_user: int | None = None,
-        risers: Risers | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         exact_counters: bool = False,
@@ -154,7 +151,7 @@ class PrivateTopK(beam.PTransform):
         listed, groups = as_domain(domain, items), None if groups is None else Groups.of(groups)
 
         def ask(drawn: Mechanism) -> TopK:
-            fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user, risers
+            fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user
             return TopK(k, *fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
 
         def ask_by_name(name: str) -> TopK:
@@ -190,7 +187,7 @@ class PrivateTopK(beam.PTransform):
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)
-        with counting_exactly(self._exact):
+        with counting_exactly(self._exact), warnings_of_workers():
             rankings = pairs | MakeBlocks(with_times=self._period is not None, schema=self._schema) | self._rank
         if not any(isinstance(names, tuple) for names in self.columns):
             return rankings
@@ -218,7 +215,7 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
-        self._spec, self._release, self._period, self._input_period = spec, release, period, spec.input_period(period)
+        self._spec, self._release, self._period = spec, release, period
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
 
@@ -243,7 +240,7 @@ class RankBlocks(beam.PTransform):
         check_key(key, blocks.pipeline.runner, blocks.pipeline.options)
         check_lists(spec, blocks.pipeline.runner)
         # block  ->  block in its windows, or with their numbers
-        placed = blocks | "Assign windows" >> AssignWindows(self._input_period)
+        placed = blocks | "Assign windows" >> AssignWindows(self._period)
         check_windowing(placed, spec, self._period, self._windows_are_public)
         if not placed.is_bounded and not self._execution.readers:
             placed |= "Drop late blocks" >> DropLateBlocks()

@@ -28,7 +28,6 @@ from private_topk.transforms.columnar import (
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.mechanisms.weighted import Weighting
-from private_topk.transforms.metric import Risers
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
@@ -167,7 +166,6 @@ class UserShard:
         weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
         windows_per_user: a user counts in at most so many windows of time; None for all. It needs all rows at once, so
             it is of `counts` alone.
-        risers: counts become terms of scores, numbered by the windows after the first of the partitioning.
     """
 
     def __init__(
@@ -179,7 +177,6 @@ class UserShard:
         groups_per_user: int = 1,
         weighting: Weighting | None = None,
         windows_per_user: int | None = None,
-        risers: Risers | None = None,
     ) -> None:
         self._partitioning, self._key, self._limit, self._cap, self._weighting = (
             partitioning,
@@ -191,7 +188,6 @@ class UserShard:
         self._choices = Choices(key)
         self._groups_per_user = groups_per_user
         self._windows_per_user = partitioning.time_windows if windows_per_user is None else windows_per_user
-        self._risers, self._counted = risers, partitioning if risers is None else partitioning.without_first_window()
 
     @classmethod
     def of(cls, spec: TopK, rows: Partitioning, key: ReleaseKey) -> UserShard:
@@ -204,7 +200,6 @@ class UserShard:
             1 if spec.groups is None else spec.groups.per_user,
             spec.mechanism.weighting,
             spec.max_windows_per_user,
-            spec.risers,
         )
 
     def no_rows(self) -> pa.RecordBatch:
@@ -252,20 +247,11 @@ class UserShard:
             codes, amounts = bounded.codes, bounded.amounts
             if self._weighting is not None:
                 amounts = self._weighting.weights(bounded.ranks)
-            if self._risers is not None:
-                codes, amounts = self._terms(self._risers, coded, codes, amounts)
             if amounts is None:
                 present, counts = count_pairs(codes, self._partitioning.windows << coded.bits)
             else:
                 present, counts = add_amounts(codes, amounts)
             yield from self._by_key(coded, present, counts)
-
-    def _terms(self, risers: Risers, pairs: _Pairs, codes: Codes, amounts: Codes | None) -> tuple[Codes, Codes]:
-        """The pairs as terms of the risers' scores."""
-        windows, parts = pairs.window(codes), self._partitioning.rankings
-        counts = np.ones(len(codes), np.int64) if amounts is None else amounts
-        rows, dates, terms = risers.scores(windows // parts, counts, self._partitioning.time_windows - 1)
-        return (dates * parts + windows[rows] % parts) << pairs.bits | pairs.item(codes)[rows], terms
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the windows that their users count in, some windows at a time."""
@@ -360,7 +346,7 @@ class UserShard:
         return _Bounded(ranks[kept], codes[kept], users, None if amounts is None else amounts[kept])
 
     def _by_key(self, pairs: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
-        windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._counted
+        windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._partitioning
         if pairs.labels is None or pairs.hashes is None:
             shards = items >> partitioning.item_bits
         else:

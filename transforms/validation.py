@@ -19,7 +19,7 @@ from private_topk.transforms.windows import Period
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _LOCAL = ("SwitchingDirectRunner", "FnApiRunner")
-_ARGUMENTS = {"against": "risers", "against_weight": "risers", "period_from": "period"}
+_ARGUMENTS = {"period_from": "period"}
 
 
 def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:

@@ -18,7 +18,6 @@ from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.stated import number
-from private_topk.transforms.windows.windowing import Instants
 
 ADOPTED = "adopted"
 """The outcome of a release that was published, and written down from its manifest: of its input nothing is known."""
@@ -33,57 +32,21 @@ class Charge:
     Args:
         cost: of one window.
         windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
-        weight: of risers, whose windows are pairs: what rows of the first window of one cost beside those of the
-            second, which together cost `cost`. Where that has a `zcdp_delta`, rows of either may cost as much as both.
         bounded: a bound decides which rows of a user count in a window.
-
-    Rows of one window are in two rankings of risers of weight p / q: they move scores by at most q in the one and p in
-    the other, where noise is calibrated to p + q. So what they meet is the same mechanism with less to spend.
-
-    - Gaussian noise (`Cost.gdp`): rho is the squared distance over twice the variance. What m of d items reach is at
-      most q**2 m (1 - m / d) and p**2 m (1 - m / d), of (p**2 + q**2) m - (q - p)**2 m**2 / d
-      (`squared_order_sensitivity`): parts of q**2 / (p**2 + q**2) and p**2 / (p**2 + q**2), as (q - p)**2 is at most
-      p**2 + q**2. The weight is p**2 / q**2.
-    - All others: the draw of a mechanism of epsilon s is that of a part a of s, a = q / (p + q) or p / (p + q). A rho
-      is the sum of r(s) = min(s**2 / 8, s tanh(s / 2)) of draws at s, or of s tanh(s / 2) alone. It is not the square
-      beyond s = 8; but both r(s) / s rise, so that r(a s) <= a r(s), as with epsilon. The weight is p / q.
-
-    Either way both parts are paid as one draw.
     """
 
     windows: Windows
     cost: Cost
     windows_of_a_user: int | None = None
-    weight: Fraction | None = None
     bounded: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a bound or a weight that is none."""
+        """Raise ValueError for a bound that is none."""
         most = 1 if self.windows_of_a_user is None else self.windows_of_a_user
-        if not 1 <= most <= self.windows.number or not 0 <= (self.weight or 0) <= 1:
-            raise ValueError("a charge has a bound of 1 up to the number of its windows, and a weight from 0 to 1")
+        if not 1 <= most <= self.windows.number:
+            raise ValueError("a charge has a bound of 1 up to the number of its windows")
 
-    @property
-    def by_parts(self) -> Fraction | None:
-        """The weight, where rows of either window of a pair cost a part."""
-        return None if self.cost.zcdp_delta else self.weight
-
-    @property
-    def bounded_windows(self) -> Windows | None:
-        """The windows in each of which a bound decides which rows of a user count, if there is a bound."""
-        if not self.bounded or self.weight is None:
-            return self.windows if self.bounded else None
-        first, second = self.windows.halves()
-        return Windows(first.runs + second.runs)
-
-    def overlapping(self, starts: Instants, ends: Instants) -> Instants:
-        """How many of its windows overlap each of the given slices, in the parts that `reached` takes."""
-        if self.by_parts is None:
-            return self.windows.overlapping(starts, ends)
-        first, second = (half.overlapping(starts, ends) for half in self.windows.halves())
-        return self.by_parts.numerator * first + self.by_parts.denominator * second
-
-    def reached(self, overlapping: int | None = None) -> int | Fraction:
+    def reached(self, overlapping: int | None = None) -> int:
         """How many of its windows change with the rows of one user.
 
         Args:
@@ -95,8 +58,6 @@ class Charge:
         most = self.windows_of_a_user
         if overlapping is None:
             return self.windows.number if most is None else most
-        if self.by_parts is not None:
-            return Fraction(overlapping, self.by_parts.numerator + self.by_parts.denominator)
         if most is None:
             return overlapping
         return min(2 * overlapping, 2 * most, self.windows.number if overlapping else 0)
@@ -395,9 +356,7 @@ def _unspent(reservation: Reservation, charges: Iterable[Entry]) -> Charge | Non
     return Charge(horizon, Cost(epsilon, rest + cost.delta - cost.zcdp_delta, rho, rest))
 
 
-def heaviest(
-    budget: Budget, charges: Sequence[Charge], near: Windows | None = None
-) -> list[tuple[int | Fraction, Cost]]:
+def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
     """For the unit that has used most of the budget: how many windows of every charge it is in, and what each costs.
 
     Args:
@@ -414,9 +373,7 @@ def most(unit: str, charges: Sequence[Charge]) -> Cost:
     return Cost(epsilon, rest + tail, rho, rest, gdp=all(each.gdp for each in spent))
 
 
-def _units(
-    unit: str, charges: Sequence[Charge], near: Windows | None = None
-) -> list[list[tuple[int | Fraction, Cost]]]:
+def _units(unit: str, charges: Sequence[Charge], near: Windows | None = None) -> list[list[tuple[int, Cost]]]:
     """For every unit: how many windows of every charge it is in, and what each costs.
 
     A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
@@ -432,17 +389,15 @@ def _units(
 
 def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     """The distinct rows of: how many windows of each charge overlap one window, shape (distinct, charges)."""
-    kinds = {(charge.windows, charge.by_parts): charge for charge in charges}
-    if not kinds:
+    places = {windows: place for place, windows in enumerate(dict.fromkeys(charge.windows for charge in charges))}
+    if not places:
         return np.zeros((0, 0), np.int64)
-    bounds = (windows.bounds() for windows in dict.fromkeys(windows for windows, _ in kinds))
-    starts, ends = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
+    starts, ends = (np.concatenate(parts) for parts in zip(*(kind.bounds() for kind in places), strict=True))
     if near is not None:
         chosen = near.overlapping(starts, ends) > 0
         starts, ends = starts[chosen], ends[chosen]
-    counts = np.stack([kind.overlapping(starts, ends) for kind in kinds.values()], axis=1)
-    places = {kind: place for place, kind in enumerate(kinds)}
-    return np.unique(counts, axis=0)[:, [places[charge.windows, charge.by_parts] for charge in charges]]
+    counts = np.stack([kind.overlapping(starts, ends) for kind in places], axis=1)
+    return np.unique(counts, axis=0)[:, [places[charge.windows] for charge in charges]]
 
 
 def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, reserved: Sequence[str] = ()) -> str:

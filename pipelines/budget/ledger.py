@@ -89,7 +89,6 @@ class Request:
             self.windows,
             self.cost,
             self.windows_of_a_user,
-            self._weight(),
             bounded=given.get("max_items_per_user") is not None or given.get("groups") is not None,
             id=number,
             mechanism=None if given.get("mechanism") is None else str(given["mechanism"]),
@@ -97,14 +96,6 @@ class Request:
             neighbours=str(given.get("neighbours", "add-remove")),
             **{name: getattr(self, name) for name in named},
         )
-
-    def _weight(self) -> Fraction | None:
-        """What `Charge` takes, of risers."""
-        against = self.parameters.get("against")
-        if not isinstance(against, dict) or against.get("window") != "previous":
-            return None
-        weight = Fraction(str(against["weight"]))
-        return weight**2 if self.cost.gdp and weight > 0 else weight
 
 
 @dataclass(frozen=True)
@@ -493,7 +484,7 @@ def _check_parts(asked: Entry, charges: list[Entry]) -> None:
         whose = f"those of {entry.release_id}, charged on {entry.charged}"
         pairs += [(asked, entry, whose), (entry, asked, whose)]
     for one, other, whose in pairs:
-        if one.bounded_windows is not None and one.bounded_windows.cut_by(other.windows):
+        if one.bounded and one.windows.cut_by(other.windows):
             rule = f"must not cut through {whose}: a bound on what counts of a user then lets other rows count, and "
             remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} replace-one"
             raise InvalidArgument("window", verbatim(rule + "the user is replaced there"), remedy)

@@ -43,7 +43,7 @@ def row_of(record: Budget | Entry | Reservation | Renewal) -> dict[str, Any]:
                 raise ValueError
             row |= {column: value.get(column) for column in _ROWS}
         else:
-            row[name] = str(value) if isinstance(value, Fraction) else value
+            row[name] = value
     return row
 
 
@@ -110,7 +110,6 @@ _READ: dict[str, Callable[[Any, Field], Any]] = {
     "cost": _cost,
     "total": _total,
     "rows": _columns,
-    "weight": lambda row, _: None if row.weight is None else _fraction(row.weight),
     "bounded": lambda row, _: {0: False, 1: True}[row.bounded],  # SQLite has no truth values
     "length": lambda row, _: timedelta(seconds=row.seconds),
 }

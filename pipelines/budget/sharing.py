@@ -49,7 +49,6 @@ class Privacy:
         accounting: which composition proves the total, or None.
         each: how many rankings of a window one user can change, where that is more than one: `windows` counts all.
         of: how many windows there are, where a user counts in fewer of them.
-        pairs: each ranking is of the rows of two windows, one after the other.
     """
 
     identity_tag: ClassVar[str] = "privacy"
@@ -60,7 +59,6 @@ class Privacy:
     accounting: str | None = None
     each: int | None = field(default=None, metadata={"omit_if_default": True})
     of: int | None = field(default=None, metadata={"omit_if_default": True})
-    pairs: bool | None = field(default=None, metadata={"omit_if_default": True})
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,6 @@ create table private_topk_charges (
     report_name text,
     windows text not null,
     windows_of_a_user bigint,
-    weight text,
     bounded boolean not null,
     epsilon text not null,
     delta text not null,

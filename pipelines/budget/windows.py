@@ -61,15 +61,6 @@ class Windows:
         return cls(tuple(runs))
 
     @classmethod
-    def pairs(cls, reads: Period) -> Windows:
-        """Each window of a period together with the one before it, of the second window on."""
-        if len(reads.runs) == 1:
-            run = reads.runs[0]
-            return cls((run._replace(size=run.size + run.step, number=run.number - 1),))
-        bounds = zip(reads.starts[:-1].tolist(), reads.starts[1:].tolist(), reads.ends[1:].tolist(), strict=True)
-        return cls(tuple(Run(start, end, end - start, middle - start, 1) for start, middle, end in bounds))
-
-    @classmethod
     def read(cls, text: str) -> Windows:
         """What `text` wrote. Raises ValueError for anything else."""
         found = json.loads(text)
@@ -104,12 +95,6 @@ class Windows:
         starts, ends = others.bounds()
         within = np.searchsorted(own_ends, ends, "right") - np.searchsorted(own_starts, starts, "left")
         return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
-
-    def halves(self) -> tuple[Windows, Windows]:
-        """Of pairs, the first windows and the second ones, which start a step later."""
-        first = (run._replace(size=run.step) for run in self.runs)
-        second = (run._replace(start=run.start + run.step, size=run.size - run.step) for run in self.runs)
-        return Windows(tuple(first)), Windows(tuple(second))
 
     def summary(self) -> str:
         """How a person reads them."""

@@ -56,12 +56,6 @@ def forewarned(
     amounts = top_k.amounts
     by_group: ByGroup = {}
     declared: ByGroup = {}
-    if top_k.risers is not None:
-        if like is not None:
-            raise InvalidArgument(
-                "like", "does not go with {against}: nothing public tells how items rise", "leave it out"
-            )
-        return False, "not known: no ranking that was published tells how items rise"
     if like is not None:
         declared = expected_of(like, items, question.period, amounts, None, groups)
         if len(declared) > 1 and len(declared) != groups and not names_a_file(like):

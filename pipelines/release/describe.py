@@ -15,7 +15,6 @@ from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import (
-    Against,
     Amounts,
     Charge,
     ListedItems,
@@ -73,7 +72,6 @@ def manifest_of(
         k=top_k.k,
         max_items_per_user=top_k.max_items_per_user,
         max_windows_per_user=top_k.max_windows_per_user,
-        against=_as(Against, top_k.risers),
         amounts=_as(Amounts, top_k.amounts),
         weights=_weights(top_k),
         privacy=_privacy(question) if private else None,
@@ -119,8 +117,7 @@ def _privacy(question: Question) -> Privacy:
         "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
         "noisy_counts": counts and counts.parameters(),
     }
-    unit = UNITS[privacy.unit] + (" and the one before it" if privacy.pairs and privacy.unit == "user-window" else "")
-    promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": unit}
+    promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": UNITS[privacy.unit]}
     if privacy.total is None:
         return Privacy(**window, **promise, guarantee="approximate" if window["delta"] else "pure")
     pure = privacy.accounting == "basic" and not window["delta"]

@@ -121,11 +121,6 @@ class Amounts(Record, frozen=True, kw_only=True):
         return Fraction(str(self.value_resolution)).denominator > 1
 
 
-class Against(Record, frozen=True, kw_only=True):
-    window: str
-    weight: Exact
-
-
 class Weights(Record, frozen=True, kw_only=True):
     of_a_user_with_t_items: str
     noise_stddev: float | None = None
@@ -193,7 +188,6 @@ class SeriesFacts(Record, frozen=True, kw_only=True):
     k: Positive | None
     max_items_per_user: Positive | None
     max_windows_per_user: Positive | None = None
-    against: Against | None = None
     amounts: Amounts | None = None
     weights: Weights | None = None
     privacy: Privacy | None = None

@@ -185,14 +185,6 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
             "window",
             "window.horizon must be given with budget.privacy_unit: user, since the total is split over its periods",
         )
-    if values["against.window"] is not None and any(
-        f"{{{name}}}" in values["source.input"] for name in ("start", "end")
-    ):
-        raise document.error(
-            "source.input",
-            "source.input must hold the rows of the period before too, with "
-            "against.window: name the files of all periods, as in plays/*/*.avro",
-        )
     if values["budget.max_windows_per_user"] is not None:
         field = "budget.max_windows_per_user"
         raise document.error(

@@ -86,8 +86,6 @@ class Periods:
         options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
         options["report_name"] = self._file.name
         options["time_zone"] = schedule.zone.key
-        if "against" in options:
-            options["against_from"] = schedule.before(number)
         if earlier := self.remembers(number):
             published = (self._value("sink.output", period) for period in earlier)
             options["found"] = (*options.get("found", ()), *published)

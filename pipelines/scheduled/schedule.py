@@ -34,10 +34,6 @@ class Schedule:
         """The period of a number, from 0."""
         return Period(self._start(number), self._start(number + 1))
 
-    def before(self, number: int) -> datetime:
-        """The start of the period before one, also before the first."""
-        return self._start(number - 1)
-
     def number(self, end: datetime) -> int:
         """The number of the period that ends at a moment.
 

@@ -33,7 +33,7 @@ def drawn_with(manifest: Manifest) -> TopK | None:
     domain, kind, amounts = manifest.domain, MECHANISMS.get(manifest.mechanism), manifest.amounts
     if domain is None or domain.number is None or domain.kind == "unknown" or domain.by_group is not None:
         return None
-    if kind is None or manifest.answer != "sequence" or manifest.against is not None or not manifest.private:
+    if kind is None or manifest.answer != "sequence" or not manifest.private:
         return None
     known = parameters_of(kind)
     given = {name: value for name, value in manifest.parameters.items() if name in known}

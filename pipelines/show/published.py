@@ -151,7 +151,7 @@ class PublishedReport:
         of = "" if groups in ([], [None]) else f" of {groups[0]}" if len(groups) == 1 else f" of {len(groups):,} groups"
         what = f"{_rhythm(windows)} top {'items' if self.k is None else f'{self.k:,}'}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
-        what += (" risers" if self.manifest is not None and self.manifest.against else "") + of
+        what += of
         return f"{what}, {_span(windows[0][0], max(end for _, end in windows), self._zone)}" if windows else what
 
     @property

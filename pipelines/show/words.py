@@ -60,8 +60,6 @@ def in_numbers(budget: Budget) -> str:
 
 
 def _reach(privacy: Privacy, windows: int) -> str:
-    if "the one before it" in privacy.unit:
-        return "within one window and the one before it"
     if privacy.of_all_windows:
         return f"in all {privacy.windows} windows together"
     return "in the data" if windows <= 1 else "within one window"
@@ -194,13 +192,7 @@ def shared_by(privacy: Privacy) -> str:
 
 def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence."""
-    amounts = manifest is not None and manifest.amounts is not None
-    if manifest is not None and manifest.against is not None:
-        weight = manifest.against.weight
-        less = "" if weight == 1 else f" {weight} of"
-        what = "an amount that is added up over people" if amounts else "how many different people have them"
-        return f"Items are ranked by their rise: {what}, less{less} that of the window before."
-    if amounts:
+    if manifest is not None and manifest.amounts is not None:
         return "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
     return "Items are ranked by how many different people have them. How often one person has an item does not matter."
 

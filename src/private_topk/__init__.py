@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         Ranking,
         Release,
         ReleaseKey,
-        Risers,
         UnknownDomain,
     )
     from private_topk.transforms.mechanisms import (
@@ -80,7 +79,6 @@ __all__ = [
     "RestrictedLaplace",
     "RestrictedNormal",
     "RestrictedPnf",
-    "Risers",
     "TopStable",
     "UnknownDomain",
     "WeightedGaussian",
@@ -101,7 +99,6 @@ _OF_TRANSFORMS = (
     "Ranking",
     "Release",
     "ReleaseKey",
-    "Risers",
     "UnknownDomain",
 )
 

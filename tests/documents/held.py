@@ -132,10 +132,6 @@ WINDOWS = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
     Held("$ python -m benchmarks.windows_per_user", "parsed", "measures for a minute"),
 ]
-RISERS = [
-    picture("score of an item"),
-    Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("rising.avro", 9)),
-]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),
@@ -163,7 +159,6 @@ HELD = {
     "docs/operations.md": OPERATIONS,
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
-    "docs/risers.md": RISERS,
     "docs/run.md": RUN,
     "docs/scale.md": SCALE,
     "docs/windows.md": WINDOWS,

@@ -28,7 +28,6 @@ MEASURES: dict[str, Row] = {
     "plain": {},
     "groups": {"group_column": "group", "groups": "lands.txt", "groups_per_user": 1},
     "amounts": {"value_column": "amount", "max_value": "60", "value_resolution": "0.5"},
-    "risers": {"against": "previous", "against_weight": "0.5"},
 }
 AMOUNTS = {
     "4611686018427387904": 2.0**62,
@@ -98,8 +97,7 @@ def write(name: str, rows: list[Row]) -> None:
 
 def asked(domain: str, measure: str, epsilon: str) -> Row:
     words = {"k": 6, "epsilon": epsilon, "window": "1d", "from_": "2026-01-06", "to": "2026-01-09"}
-    if measure != "risers":
-        words["publish_counts"] = epsilon
+    words["publish_counts"] = epsilon
     return {**words, **DOMAINS[domain], **MEASURES[measure]}
 
 

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import fastavro
+import pyarrow.parquet as pq
 import pytest
+from apache_beam.io import WriteToAvro, WriteToParquet
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
 
@@ -25,6 +29,43 @@ def test_beam_yaml_ranks_rows_with_named_fields() -> None:
         domain = ["cake", "tea"]
         ranked = rows | RankRows(k=1, mechanism="joint", epsilon=1000.0, domain=domain, user="who", item="what")
         assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "tea")]))
+
+
+@pytest.mark.parametrize("write", [WriteToParquet, WriteToAvro])
+@pytest.mark.parametrize("mechanism", ["joint", "joint-set"])
+def test_ranked_rows_are_written_by_their_schema(write: type[beam.PTransform], mechanism: str, tmp_path: Path) -> None:
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        rows = pipeline | beam.Create([beam.Row(user="ana", item="tea")])
+        ranked = rows | RankRows(k=1, mechanism=mechanism, epsilon=1000.0, domain=["cake", "tea"])
+        _ = ranked | write(str(tmp_path / "top"), num_shards=1)
+    [path] = tmp_path.glob("top*")
+    rank = 1 if mechanism == "joint" else None
+    with path.open("rb") as file:
+        written = pq.read_table(file).to_pylist() if write is WriteToParquet else list(fastavro.reader(file))
+    assert written == [{"window": "all", "rank": rank, "item": "tea"}]
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "plain": {"domain": ["tea"]},
+    "groups": {"domain": ["tea"], "groups": ["FR"]},
+    "several columns": {"domain": [("tea", "hot")], "item": ["drink", "how"], "groups": ["FR"]},
+    "amounts": {"domain": ["tea"], "value": "price", "max_value": 5},
+    "an unknown domain": {"mechanism": "limit-domain", "parameters": {"delta": 1e-6}},
+    "weights": {"mechanism": "weighted-gaussian", "parameters": {"delta": 1e-6, "max_items_per_user": 5}},
+}
+
+
+@pytest.mark.parametrize("windows", ["one", "of a period", "of a stream"])
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_type_between_stages_is_an_object_that_only_python_knows(asked: str, windows: str) -> None:
+    """Other languages, and writers by schema, know no `pythonsdk_any`: every type of every stage is looked at."""
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    row = beam.Row(user="ana", item="tea", group="FR", drink="tea", how="hot", price=2.5)
+    stream = test_stream.TestStream().add_elements([row])
+    period = {"period": {"from": "2026-01-05", "to": "2026-01-26", "window": "7d"}}
+    settings = {"k": 1, "mechanism": "joint", "epsilon": 1.0, **ASKED[asked], **({} if windows == "one" else period)}
+    _ = pipeline | (stream if windows == "of a stream" else beam.Create([row])) | RankRows(**settings)
+    assert b"pythonsdk_any" not in pipeline.to_runner_api().SerializeToString()
 
 
 def test_unknown_domain_takes_other_parameters() -> None:
@@ -111,7 +152,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_beam_yaml_sees_every_parameter_with_its_type() -> None:
     """Its provider reads the signature of the constructor."""
     kinds = {name: its.annotation for name, its in inspect.signature(RankRows.__init__).parameters.items()}
-    assert kinds["groups_per_user"] == int | None and kinds["against_weight"] == float | str | None
+    assert kinds["groups_per_user"] == int | None
     assert {"user", "domain_range", "period", "reveal_active_windows"} <= kinds.keys() and "others" not in kinds
 
 

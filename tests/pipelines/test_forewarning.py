@@ -15,8 +15,8 @@ from private_topk.pipelines.question import Question, declared_period
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import Joint, Peeling, WeightedGaussian
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.mechanisms import Joint, WeightedGaussian
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows.period import moment
 from tests.pipelines.support import command, options, write
@@ -194,16 +194,6 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
     assert forewarned(spec(1)) == (False, "not known: weighted-gaussian publishes no counts, and no shape is declared")
     with pytest.raises(InvalidArgument, match="like must be a shape"):
         forewarned(spec(1), "sample")
-
-
-def test_the_recall_of_risers_is_not_forecast() -> None:
-    period = declared_period(
-        {"window": timedelta(days=7), "period_from": moment("2026-01-12"), "period_to": moment("2026-02-02")}
-    )
-    spec = Question(TopK(5, Peeling(0.1), ITEMS, risers=Risers()), period=period)
-    assert forewarned(spec) == (False, "not known: no ranking that was published tells how items rise")
-    with pytest.raises(InvalidArgument, match="like does not go with against"):
-        forewarned(spec, "sample")
 
 
 def test_questions_of_which_nothing_is_known() -> None:

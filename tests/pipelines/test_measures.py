@@ -1,4 +1,4 @@
-"""Amounts, groups, risers and bounded windows through every door: commands, report files, ledgers, and refusals."""
+"""Amounts, groups and bounded windows through every door: commands, report files, ledgers, and refusals."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.window import TimestampedValue
 
-from private_topk import Laplace, Period, Release, ReleaseKey, rank
+from private_topk import Laplace, Period, ReleaseKey
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import identity_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.transforms import Risers
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.user_shards import Choices, WindowsOfUsers
@@ -33,7 +30,6 @@ from tests.pipelines.plays import (
     ROWS,
     Row,
     asked,
-    check,
     lay_out,
     published,
     write,
@@ -73,12 +69,6 @@ def test_a_manifest_says_by_what_is_ranked(folder: Path) -> None:
     assert list(dict.fromkeys(row["group"] for row in rows)) == LANDS
     assert manifest()["groups"]["rankings_of_a_user"] == 1 and manifest()["privacy"]["epsilon"] == 2e6
     assert [window["group"] for window in manifest()["windows"][:4]] == LANDS
-    for weight, cap in ((1, 2), (0.5, 3)):
-        published("run", "one.csv", asked("public", "risers", NO_NOISE) | {"against_weight": weight})
-        assert manifest()["against"] == {"window": "previous", "weight": weight} and len(manifest()["windows"]) == 3
-        privacy, parameters = manifest()["privacy"], manifest()["parameters"]
-        assert privacy["unit"] == "one user's rows within one window and the one before it"
-        assert privacy["epsilon"] == 1e6 and (parameters["epsilon"], parameters["cap"]) == (1e6 / 2, cap)
 
 
 @pytest.mark.parametrize("ending", [".avro", ".csv", ".parquet"])
@@ -222,23 +212,6 @@ def test_an_incomplete_measure_in_a_report_file_is_refused_with_its_line(
     assert done.status == 2 and message in done.err, done.err
 
 
-def test_in_python_and_beam_yaml_risers_are_the_same(folder: Path) -> None:
-    period, release = Period.of("2026-01-06", "2026-01-09", "1d"), Release(ReleaseKey.parse("file:key"), "r")
-    frame = pl.DataFrame([{name: row[name] for name in ("user", "item", "time")} for row in ROWS])
-    found = rank(frame, 6, Laplace(1.0), ITEMS, period=period, time_unit="s", release=release, risers=Risers(0.5))
-    batch = published("run", "one.csv", asked("public", "risers", "1"))
-    assert [item for its in found for item in its.items] == [row["item"] for row in batch]
-    page = found.html()
-    assert "Items are ranked by their rise: how many different people have them, less 0.5 of that" in page
-    assert "within one window and the one before it have been missing" not in page
-    assert "rows of any one person within one window and the one before it had been missing" in page
-    rows = [TimestampedValue(beam.Row(user=row["user"], item=row["item"]), row["time"]) for row in ROWS]
-    ranked = RankRows(1e6, "laplace", 6, ITEMS, against_weight=1, period={"from": "2026-01-08", "to": "2026-01-09"})
-    told = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.rank, row.item]))
-    risen = published("run", "one.csv", asked("public", "risers", NO_NOISE) | {"against_weight": 1})
-    assert [item for _, (_, item) in sorted(told, key=lambda row: row[1])] == [row["item"] for row in risen[-6:]]
-
-
 def test_beam_yaml_takes_groups() -> None:
     rows = [beam.Row(user=f"u{n}", item="ab"[n % 2], land=LANDS[n % 2]) for n in range(6)]
     ranked = RankRows(1e6, "laplace", 1, ["a", "b"], group="land", groups=LANDS[:2])
@@ -272,42 +245,6 @@ def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Pat
     charged("groups", "50.0%", groups_per_user=2, release_id="s")
     assert manifest()["privacy"]["epsilon"] == 1 and manifest()["privacy"]["rankings_of_a_user_in_a_window"] == 2
     assert manifest()["parameters"]["epsilon"] == 0.5 and manifest()["groups"]["per_user"] == 2
-
-
-def test_risers_are_charged_for_a_window_and_the_one_before(folder: Path) -> None:
-    open_books(4, "user", "user-window")
-    charged("risers", "25.0%", privacy_unit="user")
-    shown = command("budget", "show", "--ledger=sqlite:///b.db").out
-    assert "25.0% used by 1 charge" in shown and "16.7% used by 1 charge" in shown, shown
-    checked = command("run", *options(**asked("public", "risers", "1"), **PLACES, dry_run=True))
-    assert "of the window before it is subtracted, whose rows are read too" in checked.out, checked
-
-
-RISING = (
-    REPORT.format(measure="against:\n  window: previous")
-    .replace("  publish_counts: 1000000\n", "")
-    .replace("epsilon: 1000000", "epsilon: 1000")
-    + "ledger:\n  url: sqlite:///b.db\n  dataset: d\n"
-)
-
-
-def test_a_report_reads_the_period_before_and_a_ledger_knows(folder: Path) -> None:
-    """Three reports of a day each: of the rows of two days three rankings tell, which cost two; of a user's all."""
-    open_books(1999)
-    write_file(folder / "rising.yaml", RISING)
-    risers = {**asked("public", "risers", NO_NOISE), "against_weight": "1"}
-    for day in (6, 7):
-        done = command("report", "rising.yaml", "--window-end", f"2026-01-{day + 1:02}")
-        assert done.status == 0, done.err
-        lines = [json.loads(line) for line in Path(f"out/2026-01-{day:02}.jsonl").read_text().splitlines()]
-        check(lines, risers, windows=1)
-    shown = command("budget", "history", "--ledger=sqlite:///b.db").out
-    assert "2026-01-05 to 2026-01-07" in shown and "2026-01-06 to 2026-01-08" in shown, shown
-    third = command("report", "rising.yaml", "--window-end", "2026-01-09")
-    assert third.status == 2 and "does not suffice" in third.err, "the rows of the 6th and 7th are in all three"
-    write_file(folder / "rising.yaml", RISING.replace("one.csv", "rows-{start}.csv"))
-    done = command("report", "rising.yaml", "--dry-run")
-    assert done.status == 2 and "rising.yaml:3: source.input must hold the rows of the period before too" in done.err
 
 
 def chosen(most: int, overlap: int, days: int = 3) -> dict[tuple[str, str], int]:

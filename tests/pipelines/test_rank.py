@@ -35,7 +35,6 @@ from private_topk import (
     Rankings,
     Release,
     ReleaseKey,
-    Risers,
     UnknownDomain,
     rank,
 )
@@ -366,7 +365,6 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         "groups",
         "no whole number",
     ),
-    "risers without windows": (ROWS, {"risers": Risers(0.5)}, "risers", "needs a declared period"),
     "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us, ns"),
     "an empty name": (ROWS, {"user": ""}, "user", "must be the name of a column"),
 }
@@ -442,8 +440,7 @@ def test_names_complete_and_say_their_kinds() -> None:
         assert mechanism.__name__ in offered and getattr(private_topk, mechanism.__name__) is mechanism
         hints = get_type_hints(mechanism)  # of inherited parameters too, by the names that their own class knows
         names = set(inspect.signature(mechanism).parameters)
-        measure = {"cap", "negative_sensitivity"}  # set by what is counted
-        assert names - measure == set(parameters_of(mechanism)) and names <= set(hints)
+        assert names - {"cap"} == set(parameters_of(mechanism)) and names <= set(hints)
     assert set(get_type_hints(rank)) == {*inspect.signature(rank).parameters, "return"}
     assert get_type_hints(rank)["return"] is Rankings
 

@@ -54,7 +54,6 @@ AUTO = {"mechanism": None}
 AMOUNTS = {"value_column": "amount", "max_value": 60, "value_resolution": 0.5}
 GROUPS = {"group_column": "group", "groups": "lands.txt", "groups_per_user": 1}
 LISTS = {**GROUPS, "domain": "lists.csv", "domain_group_column": "land", "k": 1}
-RISERS = {**WEEKS, "against": "previous", "against_weight": 0.5}
 UNKNOWN = {"domain": None, "unknown_domain": True}
 BOUNDED = {**WEEKS, "privacy_unit": "user", "max_windows_per_user": 2}
 
@@ -212,17 +211,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--domain-group-column", "needs --group-column", [{**LISTS, **dict.fromkeys(GROUPS)}]),
     ("run", "--k", "a group of 1 items", [{**LISTS, "k": 2}]),
     ("run", "--domain", "a group that --groups does not list", [{**LISTS, "groups": "items.txt"}]),
-    # Risers and bounded windows.
-    ("run", "--against", "must be one of previous", [{**RISERS, "against": "last"}]),
-    ("run", "--against-weight", "needs --against", [{**RISERS, "against": None}]),
-    ("run", "--against-weight", "from 0 to 1", [{**RISERS, "against_weight": 2}]),
-    ("run", "--against", "needs a declared period", [{**RISERS, **NO_PERIOD}]),
-    ("run", "--slide", "does not go with --against", [{**RISERS, "window": "14d", "slide": "7d"}]),
-    ("run", "--publish-counts", "does not go with --against", [{**RISERS, "publish_counts": 1}]),
-    ("run", "--max-windows-per-user", "does not go", [{**RISERS, **BOUNDED, "max_windows_per_user": 1}]),
-    ("run", "--against", "needs a public domain", [{**RISERS, **UNKNOWN, "mechanism": "limit-domain", "delta": 1e-6}]),
-    ("run", "--like", "does not go with --against", [{**RISERS, "like": "zipf=1,users=9,items_per_user=2"}]),
-    ("stream", "--against", "a window and the one before", [RISERS]),
+    # Bounded windows.
     ("run", "--max-windows-per-user", "needs --privacy-unit user", [{**BOUNDED, "privacy_unit": None}]),
     ("run", "--max-windows-per-user", "at least 1", [{**BOUNDED, "max_windows_per_user": 0}]),
     ("run", "--max-windows-per-user", "needs a declared period", [{**BOUNDED, **NO_PERIOD}]),

@@ -60,7 +60,6 @@ BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 KEPT: dict[str, dict[str, Any]] = {"no ledger": {}, "ledger": BOOKS}
 GROUPS = {"group_column": "group", "groups": "groups.txt"}
 AMOUNTS = {"value_column": "amount", "max_value": 8, "round_counts": None}
-RISERS = {"against": "previous", "publish_counts": None, "round_counts": None}
 UNKNOWN = {"domain": None, "unknown_domain": True, "mechanism": "limit-domain", "delta": 0.01}
 
 CHANGES: dict[str, list[dict[str, Any]]] = {
@@ -111,8 +110,6 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
         {"time_zone": "Europe/Berlin"},
         {"time_zone": "Europe/Berlin", "from": "2026-01-05T00:00Z", "to": "2026-01-08T00:00Z"},
     ],
-    "against": [RISERS],
-    "against_weight": [{**RISERS, "against_weight": 0.5}],
     "period_from": [{"from": "2026-01-04"}],
     "period_to": [{"to": "2026-01-07"}, {"to": "2026-01-09"}],
     "release_key": [{"release_key": "file:key2"}, {"release_key": None}],

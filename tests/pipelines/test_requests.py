@@ -87,8 +87,6 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
     "neighbours": (False, BASE, {"neighbours": "replace-one"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
-    "against": (False, BASE, {"against": "previous"}),
-    "against_weight": (False, {**BASE, "against": "previous"}, {"against_weight": 0.5}),
     "max_windows_per_user": (False, {**BASE, "privacy_unit": "user"}, {"max_windows_per_user": 1}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),
     "publish_counts_delta": (False, {**BASE, "publish_counts": 1}, {"publish_counts_delta": 1e-6}),
@@ -150,14 +148,12 @@ def known(of: Report) -> list[object]:
     return [request.fingerprint, request.question, request.windows, request.cost, request.unit]
 
 
-RISING = {**BASE, "against": "previous", "window": "month", "from_": "2026-01-01", "to": "2026-03-01"}
 ASKED = {
     "files": (False, BASE),
     "a topic": (True, {**KAFKA, "output": "gs://b/out"}),
     "amounts": (False, PLAYS),
     "groups": (False, LANDS),
     "an unknown domain": (False, HIDDEN),
-    "risers by month": (False, RISING),
 }
 PINNED = {
     "files": "b35784285f7bd336",
@@ -165,7 +161,6 @@ PINNED = {
     "amounts": "f7a8f4ef35d40773",
     "groups": "62d98fcad2aa3073",
     "an unknown domain": "677a16905f2557a6",
-    "risers by month": "6e294e9edcac880b",
 }
 """Of each question: SHA-256 of all that a ledger holds of it."""
 

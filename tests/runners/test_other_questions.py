@@ -1,4 +1,4 @@
-"""Groups, weights, bounded windows and risers by other runners: the bytes that the direct one publishes."""
+"""Groups, weights and bounded windows by other runners: the bytes that the direct one publishes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ QUESTIONS = {
     "weighted order": ["--mechanism", "weighted-order", *WEIGHTED],
     "weights": ["--mechanism", "weighted-gaussian", *WEIGHTED, "--unknown-domain"],
     "bounded windows": ["--privacy-unit", "user", "--max-windows-per-user", "2"],
-    "risers": ["--from", "2026-01-12", "--against", "previous", "--against-weight", "0.5"],
 }
 """Groups have each a list of items of its own, two of them a user, users who are replaced, and counts."""
 
@@ -65,7 +64,7 @@ def test_repeated_bundles_publish_the_same(
     assert report.publish("direct", *asked, "--direct_runner_bundle_repeat=1", "--shards", "2") == of_direct
 
 
-@pytest.mark.parametrize("asked", ["groups", nightly("weights"), nightly("risers")], indirect=True)
+@pytest.mark.parametrize("asked", ["groups", nightly("weights")], indirect=True)
 def test_prism_publishes_the_same_as_direct(
     report: Report, asked: list[str], of_direct: Published, prism_binary: Path
 ) -> None:

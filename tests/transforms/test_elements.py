@@ -16,17 +16,25 @@ from uuid import UUID
 
 import apache_beam as beam
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.transforms.window import GlobalWindow
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
+from private_topk import rank
+from private_topk.transforms.assign_windows import SplitDoFn
+from private_topk.transforms.columnar import make_block
+from private_topk.transforms.completeness import noted
+from private_topk.transforms.counters import warnings_of_workers
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
+from private_topk.transforms.windows import Period
 from tests.nightly import nightly
 from tests.transforms.pipelines import outcome
 
@@ -168,20 +176,69 @@ def test_a_worker_warns_once_of_a_bundle_that_begins_unreadable(
     fault: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def warnings(elements: list[Any]) -> list[str]:
-        caplog.clear()
-        with beam.Pipeline(FnApiRunner()) as pipeline:
-            rows = pipeline | beam.Create(elements, reshuffle=False) | beam.Map(lambda row: row).with_output_types(Any)
-            _ = rows | PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], **names)
-        return [record.getMessage() for record in caplog.records if "PrivateTopK" in record.getMessage()]
-
-    assert warnings([element] * 999) == warnings([WHOLE] + [element] * 5000) == []
-    [warning] = warnings([element] * 5000)
+    assert warnings([element] * 999, names, caplog) == warnings([WHOLE] + [element] * 5000, names, caplog) == []
+    [warning] = warnings([element] * 5000, names, caplog)
     assert f"all of the first 1,000 elements of a bundle: {fault}." in warning and SECRET not in warning
 
 
+def warnings(elements: list[Any], names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> list[str]:
+    caplog.clear()
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        rows = pipeline | beam.Create(elements, reshuffle=False) | beam.Map(lambda row: row).with_output_types(Any)
+        _ = rows | PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], **names)
+    return [record.getMessage() for record in caplog.records if "PrivateTopK" in record.getMessage()]
+
+
+WEEK = {"period": Period.of("2026-01-05", "2026-01-12", "7d")}
+LEFT_OUT = {
+    "without a time": ((SECRET, 5), WEEK, "their times are outside the period, and so is an element without a time"),
+    "before the period": (
+        TimestampedValue((SECRET, 5), 0),
+        {"period": Period.of("2026-01-05", "2026-01-19", "7d")},
+        "their times are outside the period",
+    ),
+    "not in the domain": ((SECRET, 6), {}, "their items are not in the domain"),
+    "not in the groups": ((SECRET, 5, SECRET), {"groups": ["FR"]}, "their groups are not in the list of groups"),
+    "an amount of 0": ((SECRET, 5, 0), {"amounts": Amounts(5)}, "their amounts are 0 or less, or round to 0"),
+    "an amount below half a unit": ((SECRET, 5, 0.4), {"amounts": Amounts(5)}, "their amounts are 0 or less"),
+}
+
+
+@pytest.mark.parametrize("reason", LEFT_OUT)
+def test_a_worker_warns_of_a_bundle_that_drops_out_for_any_reason(
+    reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    element, names, told = LEFT_OUT[reason]
+    [warning] = warnings([element] * 3000, names, caplog)
+    assert f"all of the first 1,000 elements of a bundle: {told}" in warning and SECRET not in warning
+
+
+def test_rows_that_are_left_keep_a_worker_from_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings([(SECRET, 6)] * 999, {}, caplog) == warnings([(SECRET, 6)] * 3000 + [("ana", 5)], {}, caplog) == []
+
+
+def test_late_rows_of_a_stream_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Called by hand: when a runner lets a late row through is its own choice."""
+    with warnings_of_workers():
+        split = SplitDoFn(WEEK["period"])
+    split.setup()
+    users, start = pa.array([SECRET] * 1000), int(WEEK["period"].starts[0])
+    block, _ = make_block(users, users, pa.array([start] * 1000))
+    split.start_bundle()
+    assert not list(split.process(noted(block, closed=1)))
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert "they came after their windows had closed" in warning and SECRET not in warning
+
+
+def test_rank_tells_what_was_dropped_itself_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    rows = pl.DataFrame({"user": ["ana"] * 3000, "item": ["6"] * 3000})
+    rank(rows, k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], show_dropped_rows=False)
+    assert not caplog.records
+
+
 def test_a_worker_warns_once_over_several_bundles(caplog: pytest.LogCaptureFixture) -> None:
-    gather = MakeBlocks().gathering()
+    with warnings_of_workers():
+        gather = MakeBlocks().gathering()
     for _ in range(3):
         gather.start_bundle()
         for _ in range(2000):
@@ -284,6 +341,26 @@ def test_the_methods_of_a_tuple_are_no_fields() -> None:
 def test_a_class_without_names_is_taken_by_its_places() -> None:
     assert ElementSchema().values(Pair(("ana", 5))) == ("ana", "5")
     assert ElementSchema().values(Pair((1, 2, 3))) == "unreadable"
+
+
+TABLE = pa.table({"user": [SECRET], "item": ["5"]})
+TABLES: dict[str, tuple[Any, str]] = {
+    "a table of Arrow": (TABLE, "to_pylist()"),
+    "a record batch": (TABLE.to_batches()[0], "to_pylist()"),
+    "a frame of polars": (pl.DataFrame(TABLE), "to_dicts()"),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_whole_tables_are_refused_and_the_refusal_says_how_they_become_rows(kind: str) -> None:
+    table, to_rows = TABLES[kind]
+    told = f"flatten them to rows first: beam.FlatMap(lambda table: table.{to_rows})"
+    for element_type, refused in ((Any, Exception), (type(table), InvalidArgument)):
+        with pytest.raises(refused) as caught, beam.Pipeline(FnApiRunner()) as pipeline:
+            tables = pipeline | beam.Create([0]) | beam.Map(lambda _: table).with_output_types(element_type)
+            tables | PrivateTopK(1, Joint(epsilon=1.0), ["5"])
+        assert told in str(caught.value) and SECRET not in str(caught.value)
+    assert eval(f"table.{to_rows}", {"table": table}) == [{"user": SECRET, "item": "5"}]
 
 
 def test_random_objects_are_pairs_or_left_out() -> None:

@@ -16,8 +16,7 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import Combiner, PartialCounts
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import Joint, Laplace, LimitDomain, WeightedOrder
-from private_topk.transforms.metric import Risers
+from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedOrder
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.select import by_window as tables_by_window
@@ -37,31 +36,28 @@ SPECS: dict[str, Any] = {
     "unknown": TopK(1, LimitDomain(1.0, 0.1), UnknownDomain()),
     "weights": TopK(1, WeightedOrder(1.0, 0.01, 9, whole_items=2), ["a", "b"]),
     "groups": TopK(1, Joint(1.0), ["a", "b"], groups=Groups.of(["x", "y", "z"])),
-    "risers": TopK(1, Laplace(1.0), ["a", "b"], risers=Risers()),
 }
 BATCH, ONE, STREAM, ACTIVE = (WEEK, True, True), (None, True, True), (WEEK, False, False), (None, False, True)
 PLAIN, HERE, TIMERS = (Execution(8, **more) for more in ({}, {"by_reference": True}, {"waits_for_timers": True}))
 
 
 @pytest.mark.parametrize(
-    ("spec", "execution", "input", "gathering", "windows", "together", "pre_combine", "rows", "counts"),
+    ("spec", "execution", "input", "gathering", "windows", "together", "pre_combine", "numbered"),
     [
-        ("public", PLAIN, BATCH, "grouped", "one", 1 << 17, True, 7, 7),
-        ("public", HERE, BATCH, "by reference", "one", 0, False, 7, 7),
-        ("public", TIMERS, BATCH, "grouped", "one", 1 << 17, True, 7, 7),
-        ("public", PLAIN, ONE, "grouped", "one", 1 << 17, True, 1, 1),
-        ("public", PLAIN, STREAM, "grouped", "declared", 0, False, 1, 1),
-        ("public", HERE, STREAM, "grouped", "declared", 0, False, 1, 1),
-        ("public", TIMERS, STREAM, "stateful", "declared", 0, False, 1, 1),
-        ("public", PLAIN, ACTIVE, "grouped", "active", 0, False, 1, 1),
-        ("public", HERE, ACTIVE, "grouped", "active", 0, False, 1, 1),
-        ("range", PLAIN, BATCH, "grouped", "one", 1 << 17, False, 7, 7),
-        ("unknown", PLAIN, BATCH, "grouped", "one", 1 << 17, False, 7, 7),
-        ("weights", PLAIN, BATCH, "grouped", "one", 1 << 17, False, 7, 7),
-        ("groups", PLAIN, BATCH, "grouped", "one", 1 << 17, True, 21, 21),
-        ("groups", TIMERS, STREAM, "stateful", "declared", 0, False, 3, 3),
-        ("risers", PLAIN, BATCH, "grouped", "one", 1 << 17, True, 8, 7),
-        ("risers", HERE, BATCH, "by reference", "one", 0, False, 8, 7),
+        ("public", PLAIN, BATCH, "grouped", "one", 1 << 17, True, 7),
+        ("public", HERE, BATCH, "by reference", "one", 0, False, 7),
+        ("public", TIMERS, BATCH, "grouped", "one", 1 << 17, True, 7),
+        ("public", PLAIN, ONE, "grouped", "one", 1 << 17, True, 1),
+        ("public", PLAIN, STREAM, "grouped", "declared", 0, False, 1),
+        ("public", HERE, STREAM, "grouped", "declared", 0, False, 1),
+        ("public", TIMERS, STREAM, "stateful", "declared", 0, False, 1),
+        ("public", PLAIN, ACTIVE, "grouped", "active", 0, False, 1),
+        ("public", HERE, ACTIVE, "grouped", "active", 0, False, 1),
+        ("range", PLAIN, BATCH, "grouped", "one", 1 << 17, False, 7),
+        ("unknown", PLAIN, BATCH, "grouped", "one", 1 << 17, False, 7),
+        ("weights", PLAIN, BATCH, "grouped", "one", 1 << 17, False, 7),
+        ("groups", PLAIN, BATCH, "grouped", "one", 1 << 17, True, 21),
+        ("groups", TIMERS, STREAM, "stateful", "declared", 0, False, 3),
     ],
 )
 def test_every_question_of_mode_is_answered_by_the_plan(
@@ -72,8 +68,7 @@ def test_every_question_of_mode_is_answered_by_the_plan(
     windows: str,
     together: int,
     pre_combine: bool,
-    rows: int,
-    counts: int,
+    numbered: int,
 ) -> None:
     planned = plan(SPECS[spec], execution, *input)
     assert (planned.gathering, planned.windows, planned.rows_together, planned.pre_combine) == (
@@ -82,7 +77,7 @@ def test_every_question_of_mode_is_answered_by_the_plan(
         together,
         pre_combine,
     )
-    assert (planned.rows.windows, planned.counts.windows, planned.user_shards) == (rows, counts, 8)
+    assert (planned.partitioning.windows, planned.user_shards) == (numbered, 8)
 
 
 def test_cores_are_of_one_window_and_rows_held_together_are_bounded() -> None:

@@ -27,7 +27,7 @@ from private_topk.transforms.mechanisms import (
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_others
-from private_topk.transforms.metric import Amounts, Risers
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from private_topk.transforms.spec import DrawnRanks, TopK, noise_size
 
@@ -142,7 +142,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "amounts": {"amounts": Amounts.of(60)},
     "groups": {"groups": Groups.of(["a"])},
     "max_windows_per_user": {"max_windows_per_user": 2},
-    "risers": {"risers": Risers(), "publish_counts": None},
 }
 
 
@@ -171,13 +170,7 @@ def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
     assert TopK(3, restricted, UnknownDomain()).max_items_per_user == 2
     spec = TopK(3, WEIGHTED, UnknownDomain())
     assert (spec.head(), spec.least()) == (None, WEIGHTED.tau() + 1)
-    amounts, risers = Amounts.of(60, 2), Risers(0.5)
-    caps = [
-        replace(PLAIN, publish_counts=None, amounts=a, risers=r).mechanism.cap
-        for a in (None, amounts)
-        for r in (None, risers)
-    ]
-    assert caps == [1, 3, 30, 90]
+    assert [replace(PLAIN, amounts=amounts).mechanism.cap for amounts in (None, Amounts.of(60, 2))] == [1, 30]
 
 
 @pytest.mark.parametrize(

@@ -390,7 +390,6 @@ class TestArguments:
         ("change", "error", "message"),
         [
             ({"amounts": 60}, TypeError, r"amounts must be Amounts such as Amounts\(max_value=60\), got int"),
-            ({"risers": 0.5}, TypeError, r"risers must be Risers such as Risers\(0.5\), got float"),
             ({"k": 0}, ValueError, "k must be at least 1, got 0"),
             ({"k": 201}, ValueError, "k must be at most the number of items, got k = 201 and 200 items"),
             ({"k": 1.5}, TypeError, "k must be an integer"),

@@ -62,7 +62,7 @@ class Canonical(Mechanism):
         when="sets, k large: the most accurate where the k-th and (k+1)-th counts are apart",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "set", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "set", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float | Fraction

@@ -32,7 +32,6 @@ class CdpPeeling(NoisyOrder):
         "public",
         "sequence",
         metric="amounts",
-        translation_invariant=True,
         replacement_costs_one_draw=True,
     )
 

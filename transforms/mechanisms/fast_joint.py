@@ -46,7 +46,7 @@ class FastJoint(Mechanism):
         when="to repeat published results: joint costs the same here and is never less accurate",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float | Fraction

@@ -37,7 +37,7 @@ class Gamma(Mechanism):
         when="k close to d: noise grows with d, but not with k",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float

@@ -22,10 +22,10 @@ class Gaussian(NoisyOrder):
     holds more than m = `max_items_per_user` items (the caller must have enforced it), a user who is added or removed
     moves r <= m counts by 1: |P v|**2 = r (d - r) / d, largest at r = m, or without a bound, or with one above d / 2,
     at r = d / 2: a sensitivity of sqrt(d) / 2 at most. Under "replace-one" up to m counts go up and up to m others
-    down: 2m, and where that is above d, d less 1 / d for an odd d, since as many go up as down but for one. Of risers:
-    see `squared_order_sensitivity`. The standard deviation is the smallest for which that distance is (epsilon,
-    delta)-DP (Balle & Wang 2018, Theorem 8, exact), and the answer is post-processing. No calibration to k is proved
-    for Gaussian noise, so none is offered: its tail is not Lipschitz, and the arguments for the other noises fail.
+    down: 2m, and where that is above d, d less 1 / d for an odd d, since as many go up as down but for one. The
+    standard deviation is the smallest for which that distance is (epsilon, delta)-DP (Balle & Wang 2018, Theorem 8,
+    exact), and the answer is post-processing. No calibration to k is proved for Gaussian noise, so none is offered: its
+    tail is not Lipschitz, and the arguments for the other noises fail.
     """
 
     about: ClassVar[About] = About(
@@ -39,7 +39,6 @@ class Gaussian(NoisyOrder):
         "public",
         "sequence",
         metric="amounts",
-        translation_invariant=True,
         replacement_costs_one_draw=True,
     )
 
@@ -56,9 +55,7 @@ class Gaussian(NoisyOrder):
         """How far one user can move the order's part of d counts, squared, in units of `cap`; 1 for a single count,
         whose order is one. The distance is convex in the move, so that moves between 0 and cap reach no further.
         """
-        return squared_order_sensitivity(
-            d, self.max_items_per_user or d, self.neighbours, Fraction(self.negative_sensitivity, self.cap)
-        )
+        return squared_order_sensitivity(d, self.max_items_per_user or d, self.neighbours)
 
     def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
         return "gaussian", self.scale(d)

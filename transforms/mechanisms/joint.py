@@ -51,7 +51,7 @@ class Joint(Mechanism):
         when="the best pure sequence where the gaps between the top counts are large",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float | Fraction

@@ -45,7 +45,7 @@ class JointSet(Mechanism):
         when="sets of up to a few hundred items, where the largest gap to the true counts is what matters",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "set", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "set", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float | Fraction

@@ -61,14 +61,10 @@ class Guarantee:
         metric: what one user adds to the count of an item: 1 ("users"); also, with `cap` taken into account, anything
             in [0, cap] ("amounts"); or a weight, as `weighting` says ("weights").
         neighbours: the relations that there is a proof for.
-        translation_invariant: the law is the same when all counts move together. Then it is proved, with `cap`, also
-            for scores that a user moves up and down (`Risers`). A proof by a bound on the items of a user must hold for
-            twice as many, of which one half has one part of `cap` and the other half the other.
         replacement_costs_one_draw: under "replace-one" two draws, one over counts that a user leaves and one over
             others that a user enters, cost no more together than one over counts in which a user is replaced. So it is
             wherever one user
             who comes or goes costs half: noise is calibrated to moves of twice the size. docs/groups.md has the proofs.
-            Likewise two draws over scores that a user moves by two parts of `cap`, as one does in risers.
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
         partition_selection: k may be None: all items above a threshold come out then, at the cost of any k.
         takes_catalogue: items of a public list need no threshold: `select_with` is told which these are.
@@ -79,16 +75,10 @@ class Guarantee:
     answer: Literal["sequence", "set"]
     metric: Literal["users", "amounts", "weights"] = "users"
     neighbours: tuple[Neighbours, ...] = ("add-remove", "replace-one")
-    translation_invariant: bool = False
     replacement_costs_one_draw: bool = False
     publishes_weights: bool = False
     partition_selection: bool = False
     takes_catalogue: bool = False
-
-    @property
-    def ranks_risers(self) -> bool:
-        """Whether risers may be ranked: what is proved covers what their users move, and two draws that share it."""
-        return self.translation_invariant and self.replacement_costs_one_draw
 
 
 @dataclass(frozen=True)
@@ -101,8 +91,6 @@ class Mechanism(abc.ABC):
     Args:
         cap: the most that one user adds to a count, in units: 1 where users are counted, more where their amounts are
             added up. What a proof says of moves of 0 or 1 it says of moves in [0, cap] with all rates divided by cap.
-        negative_sensitivity: of risers (`Risers`), what a user takes off a score, by items of the window before; `cap`
-            less this is what they add, by items of their own. 0 where there is one window.
     """
 
     about: ClassVar[About]
@@ -113,12 +101,6 @@ class Mechanism(abc.ABC):
         kw_only=True,
         repr=False,
         metadata={"settled": "by what is counted", "not_in_fingerprint": "the amounts that are asked for say it"},
-    )
-    negative_sensitivity: int = field(
-        default=0,
-        kw_only=True,
-        repr=False,
-        metadata={"settled": "by what is counted", "not_in_fingerprint": "the risers that are asked for say it"},
     )
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:

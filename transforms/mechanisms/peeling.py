@@ -30,7 +30,7 @@ class Peeling(NoisyOrder):
         when="small k; pure privacy with the exponential mechanism's simple law",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float

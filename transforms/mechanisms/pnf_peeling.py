@@ -32,7 +32,7 @@ class PnfPeeling(Mechanism):
         when="pure privacy item by item: for a single release never worse than peeling",
     )
     guarantee: ClassVar[Guarantee] = Guarantee(
-        "pure", "public", "sequence", metric="amounts", translation_invariant=True, replacement_costs_one_draw=True
+        "pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True
     )
 
     epsilon: float

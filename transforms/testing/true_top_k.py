@@ -33,9 +33,7 @@ class TrueTopK(Mechanism):
         source="none: it is no private mechanism",
         when="in tests of a pipeline, on made-up rows",
     )
-    guarantee: ClassVar[Guarantee] = Guarantee(
-        "none", "public", "sequence", "amounts", translation_invariant=True, replacement_costs_one_draw=True
-    )
+    guarantee: ClassVar[Guarantee] = Guarantee("none", "public", "sequence", "amounts", replacement_costs_one_draw=True)
 
     epsilon: float = 1.0
     neighbours: Neighbours = "add-remove"

@@ -20,7 +20,6 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.windows.windowing import Run, Windowing, microseconds
 
 _DAY = timedelta(days=1)
-_SHORTEST = timedelta(milliseconds=1)
 
 
 class Unit(NamedTuple):
@@ -137,9 +136,6 @@ class CalendarWindows(Windowing):
             runs.append(Run(at, at + number * size, size, size, number))
             at += number * size
         return runs
-
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        return self.edges(start - _SHORTEST, start)[0], self
 
     def _from(self, local: datetime) -> Iterator[datetime]:
         at = datetime(local.year, local.month, local.day)

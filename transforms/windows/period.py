@@ -163,21 +163,6 @@ class Period:
     def window(self, number: int) -> WindowBounds:
         return WindowBounds(from_microseconds(int(self.starts[number])), from_microseconds(int(self.ends[number])))
 
-    def with_one_before(self, since: datetime | None = None) -> Period:
-        """This period and one window before it: its windows are those of this one, each with a number more.
-
-        Args:
-            since: when that window starts, where this is one window whose length does not tell.
-
-        Raises:
-            InvalidArgument: windows overlap, or there is none before the year 1.
-        """
-        try:
-            start, windowing = self._windowing.one_before(self.start, self.end, since)
-            return Period(start, self.end, windowing, self.allowed_lateness)
-        except OverflowError:
-            raise InvalidArgument("period_from", "must have a window before it") from None
-
     def spans(self, times: Instants) -> tuple[Instants, Instants]:
         """The first window of every event time (microseconds since 1970 UTC), and the one after its last, shape (n,);
         equal where a time belongs to no window.

@@ -9,7 +9,6 @@ import abc
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -60,15 +59,6 @@ class Windowing(abc.ABC):
         """How many of so many windows the rows of one of them can be in."""
         return 1
 
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        """The start of a window before the first one, and the windowing that includes it. Raises InvalidArgument if
-        windows overlap.
-
-        Args:
-            since: where it starts, for a window whose length does not tell.
-        """
-        return (start - (end - start) if since is None else since), TwoWindows(start)
-
 
 @dataclass(frozen=True)
 class Whole(Windowing):
@@ -79,23 +69,6 @@ class Whole(Windowing):
     def runs(self, start: datetime, end: datetime) -> list[Run]:
         length = (end - start) // MICROSECOND
         return [Run(microseconds(start), microseconds(end), length, length, 1)]
-
-
-@dataclass(frozen=True)
-class TwoWindows(Windowing):
-    """Two windows, of which the second starts at a moment."""
-
-    identity_tag: ClassVar[str] = "two-windows"
-
-    second: datetime
-
-    def check(self, start: datetime, end: datetime) -> None:
-        if not start < self.second < end:
-            raise InvalidArgument("", f"period must hold the start of its second window, {self.second}")
-
-    def runs(self, start: datetime, end: datetime) -> list[Run]:
-        edges = [microseconds(at) for at in (start, self.second, end)]
-        return [Run(low, high, high - low, high - low, 1) for low, high in pairwise(edges)]
 
 
 @dataclass(frozen=True)
@@ -134,9 +107,6 @@ class FixedWindows(Windowing):
         count = -(-length // size)
         return [Run(microseconds(start), microseconds(end), size // MICROSECOND, size // MICROSECOND, count)]
 
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        return start - self.length, self
-
 
 @dataclass(frozen=True)
 class SlidingWindows(Windowing):
@@ -167,13 +137,6 @@ class SlidingWindows(Windowing):
         size, step = self.size // MICROSECOND, self.slide // MICROSECOND
         first, last = microseconds(start), microseconds(end)
         return [Run(first, last, size, step, (last - first - size) // step + 1)]
-
-    def one_before(self, start: datetime, end: datetime, since: datetime | None) -> tuple[datetime, Windowing]:
-        raise InvalidArgument(
-            "slide",
-            "does not go with {against}: a window and the one before it overlap, and what is in both is no change",
-            "leave {slide} out",
-        )
 
     def overlap(self, windows: int) -> int:
         """A window overlaps those that start less than its length before or after it, on either side one fewer than

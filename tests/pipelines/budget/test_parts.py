@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,11 +15,9 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
-from private_topk.transforms.metric import Risers
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import Period
-from private_topk.transforms.windows.period import duration
 from tests.pipelines.support import question_of
 from tests.transforms.mechanisms import laws
 
@@ -118,40 +115,3 @@ def test_replace_one_allows_windows_that_cut_through_each_other(tmp_path: Path) 
     books = ledger(tmp_path, "replace-one")
     for report, windows in (("weekly", WEEKS), ("across", CUTTING), ("month", MONTH)):
         books.charge(request(report, windows, 2, "replace-one"))
-
-
-def test_risers_are_bounded_in_each_of_their_two_windows(tmp_path: Path) -> None:
-    """Neighbouring pairs share a whole window, which is bounded by itself; a week across two is a part of both."""
-    books = ledger(tmp_path)
-    pairs = Windows.pairs(Risers(1).input_period(period("2026-02-02", "7d")))
-    books.charge(request("risers", pairs, 2, against=Risers(1).describe()))
-    books.charge(request("weekly", WEEKS, 2))
-    with pytest.raises(InvalidArgument, match="cut through those of risers"):
-        books.charge(request("across", CUTTING, None))
-
-
-def bounds(windows: Windows) -> set[tuple[int, int]]:
-    return set(zip(*(edge.tolist() for edge in windows.bounds()), strict=True))
-
-
-@pytest.mark.parametrize("window", ["7d", "5d", "day", "week", "month", None])
-@pytest.mark.parametrize("end", ["2026-03-02", "2026-05-04"])
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_the_halves_of_pairs_are_the_windows_that_are_read(window: str | None, end: str, zone: str) -> None:
-    """Of a single pair too, and of months, of which one is longer than the other."""
-    first, last = ("2026-02-01", f"{end[:8]}01") if window == "month" else ("2026-02-02", end)
-    whole = Period.of(first, last, time_zone=zone)
-    cut_short = window in ("5d", "7d")  # whose last window may be shorter, which `Period.of` refuses
-    period = (
-        Period(whole.start, whole.end, duration(str(window)))
-        if cut_short
-        else Period.of(first, last, window, time_zone=zone)
-    )
-    reads = Risers(1).input_period(period)
-    pairs = Windows.pairs(reads)
-    assert pairs.number == len(reads) - 1
-    for held in (pairs, Windows.read(json.dumps(pairs.plain()))):
-        halves = Windows(sum((half.runs for half in held.halves()), ()))
-        assert bounds(halves) == bounds(Windows.of(reads)) and not halves.cut_by(held)
-        first, second = (list(zip(*half.bounds(), strict=True)) for half in held.halves())
-        assert [a[1] for a in first] == [b[0] for b in second], "one starts where the other ends"

@@ -12,12 +12,8 @@ import pytest
 
 from private_topk.pipelines.budget.accounting import Budget, Charge, heaviest
 from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import CdpPeeling, Gaussian, Joint
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.metric import Risers
 from private_topk.transforms.windows import CalendarWindows, Period, microseconds
 from tests.pipelines.budget.support import DAY, START, some_period
 
@@ -55,46 +51,6 @@ def test_the_heaviest_window_is_that_of_all_pairs(seed: int) -> None:
         for counts in zip(*(pairs(charge.windows, unit.windows) for charge in charges), strict=True)
     ]
     assert spent == max(sums)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_risers_cost_what_their_windows_do_by_parts(seed: int) -> None:
-    """Whichever windows: for every pair, and every other window, the parts of all that it overlaps are added up."""
-    state = np.random.RandomState(4000 + seed)
-    period, weight = some_period(state), Fraction(int(state.randint(4)), 3)
-    try:
-        reads, other = Risers(weight).input_period(period or ONE_DAY), Windows.of(some_period(state))
-    except InvalidArgument:
-        return  # sliding windows
-    last, nothing = len(reads) - 1, Cost(Fraction(0), Fraction(0), Fraction(0))
-    parameters, total = {"against": Risers(weight).describe()}, Total(Fraction(99), Fraction(1, 2))
-    for mechanism, part in ((Joint(1.0), weight), (CdpPeeling(1.0, 1e-6), weight), (Gaussian(1.0, 1e-6), weight**2)):
-        cost = mechanism.cost(1)
-        charge = Request("d", "user-window", "r", "", "", parameters, Windows.pairs(reads), cost).entry()
-        edges = [edge.tolist() for edge in Windows.of(reads).bounds()]
-        sums = [
-            sum(
-                (part * (n < last) + (n > 0)) / (1 + part)
-                for n, (a, b) in enumerate(zip(*edges, strict=True))
-                if a < end and start < b
-            )
-            for unit in (charge.windows, other)
-            for start, end in zip(*(e.tolist() for e in unit.bounds()), strict=True)
-        ]
-        units = (np.concatenate(both) for both in zip(charge.windows.bounds(), other.bounds(), strict=True))
-        assert [charge.reached(parts) for parts in charge.overlapping(*units).tolist()] == sums
-        spent = Cost.sum(heaviest(Budget("d", "user-window", total), [charge, Charge(other, nothing)]))
-        assert spent.rho == max(sums) * cost.rho >= cost.rho
-        assert Cost.sum(heaviest(Budget("d", "user", total), [charge])).rho == last * cost.rho
-
-
-def test_risers_that_cost_a_rest_have_no_parts() -> None:
-    """Over an unknown domain an item may come out that one of two neighbours alone has: no part of that is proved."""
-    pairs = Windows.pairs(Period(START, START + 3 * DAY, DAY))
-    stretch = Windows.of(Period(START, START + DAY)).bounds()
-    for rest, paid in ((Fraction(0), Fraction(1, 3)), (Fraction(1, 10**7), 1)):
-        charge = Charge(pairs, Cost(Fraction(1), Fraction(1, 10**6), Fraction(1, 8), rest), weight=Fraction(1, 2))
-        assert [charge.reached(number) for number in charge.overlapping(*stretch).tolist()] == [paid]
 
 
 @pytest.mark.parametrize("seed", range(60))

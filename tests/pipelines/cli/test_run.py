@@ -361,7 +361,7 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     write(tmp_path / "key", "a key of the tests, which is no secret")
     write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
     write(tmp_path / "weekly.yaml", WEEKLY)
-    none, some = "all of them; no row is left: this is pure noise\n", "none, or too few to tell\n"
+    none = "all of them; no row is left: this is pure noise\n"
     asked = [
         "--input",
         "rows.csv",
@@ -384,7 +384,6 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     late = f"all of them: late 100 or more, {outside}; no row is left: this is pure noise"
     done = on_a_terminal("stream", *asked, "--output", "stream/", "--output-format", "jsonl")
     assert done[0] == 0 and done[2].endswith(f": {late}\n"), done
-    assert on_a_terminal("run", *asked, "--against", "previous", "--output", "rise.csv")[2].endswith(some)
     report = on_a_terminal("report", "weekly.yaml", "--window-end", "2026-01-12")
     assert report[0] == 0 and report[2].endswith(f": {outside}\n")
     write(tmp_path / "rows.csv", "user,item,time\n")

@@ -25,7 +25,6 @@ KINDS: dict[str, dict[str, object]] = {
         "to": "2026-01-07",
         "privacy_unit": "user",
         "max_items_per_user": 2,
-        "against": "previous",
     },
 }
 

@@ -19,7 +19,15 @@ import numpy as np
 import pytest
 from flint import arb
 
-from private_topk.transforms.mechanisms import MECHANISMS, Guarantee, LimitDomain, Mechanism, Peeling, RandomBits
+from private_topk.transforms.mechanisms import (
+    MECHANISMS,
+    Guarantee,
+    LimitDomain,
+    Mechanism,
+    Peeling,
+    RandomBits,
+    WeightedGaussian,
+)
 from private_topk.transforms.mechanisms.exact import noise
 from private_topk.transforms.mechanisms.exact.accounting import (
     gaussian_scale,
@@ -30,7 +38,15 @@ from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.flips import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold
+from private_topk.transforms.mechanisms.exact.noise import (
+    QUERY_LANE,
+    first_crossing,
+    log_threshold,
+    noise_real,
+    noisy_score,
+    noisy_top,
+)
+from private_topk.transforms.mechanisms.exact.reals import greater
 from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
 from private_topk.transforms.mechanisms.oneshot import Oneshot
@@ -54,6 +70,7 @@ from tests.transforms.mechanisms.unknown_laws import (
     Ranked,
     above_bottom,
     drift_of,
+    least,
     named,
     passes,
     phantoms,
@@ -67,7 +84,8 @@ SETTINGS = [(2.0, 1, 1), (0.5, 1, 2), (2.0, 2, 3), (3.0, 2, 2)]  # epsilon, k, k
 
 
 class UnknownContract(Contract):
-    """Subclasses also give the exact law by ranks, where to check privacy, and where to compare frequencies.
+    """Subclasses also give the exact law by ranks, a sampler at the numbers of that law, where to check privacy, and
+    where to compare frequencies.
 
     In the small data sets of these tests a count of 0 is an item that does not exist, so that neighbours have items
     which appear and vanish.
@@ -81,6 +99,42 @@ class UnknownContract(Contract):
     def ranked(self, mechanism: UnknownDomainMechanism, largest: Counts, k: int) -> Ranked:
         """Of the kbar + 1 largest counts."""
         raise NotImplementedError
+
+    def sampler(self, mechanism: UnknownDomainMechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        """Ranks, of the kbar + 1 largest counts."""
+        raise NotImplementedError
+
+    def answers(self, mechanism: UnknownDomainMechanism, counts: np.ndarray, k: int, key: bytes) -> list[list[int]]:
+        """Of decreasing counts, that of the mechanism and that of the sampler."""
+        head = np.zeros(mechanism.kbar_for(k) + 1, np.int64)
+        head[: len(counts)] = counts[: len(head)]
+        ranks = self.sampler(mechanism, head, k, RandomBits.keyed(key).draw())
+        expected = ranks[head[ranks] > 0].tolist()
+        in_order = expected if mechanism.guarantee.answer == "sequence" else sorted(expected)
+        return [mechanism(counts, k, RandomBits.keyed(key)).tolist(), in_order]
+
+    def test_draws_are_those_of_the_sampler_at_the_numbers_of_the_law(self, mechanism: UnknownDomainMechanism) -> None:
+        rng, sizes = np.random.default_rng(1), set()
+        for number, (drawn, k) in enumerate([(mechanism, 2), (mechanism, 3), *self.private] * 8):
+            counts = np.sort(rng.integers(0, int(10 ** rng.uniform(0.5, 3)), 9))[::-1]  # on both sides of any bar
+            drawn_ranks, expected = self.answers(drawn, counts, k, b"%d" % number)
+            assert drawn_ranks == expected
+            sizes.add(len(expected))
+        assert len(sizes) > 1
+
+    def test_the_bar_is_exact(self) -> None:
+        """The least count that comes out, alone or of k equal ones, under keys whose noises are known: at millions of
+        counts a unit of noise. Odds, scales and shifts that are off by one part in a million move it.
+        """
+        for number, (usual, k) in enumerate([*((mechanism, 2) for mechanism in self.mechanisms), *self.private[::3]]):
+            fine = replace(usual, epsilon=usual.epsilon / 2**32, delta=min(usual.delta, 1e-6))
+            equal = (1, k)[number % 2]
+            drawn, stated = (least(partial(self.any_of, which, fine, k, equal, b"%d" % number)) for which in (0, 1))
+            assert drawn == stated > 2**20, (fine, k, equal)
+
+    def any_of(self, which: int, mechanism: UnknownDomainMechanism, k: int, equal: int, key: bytes, count: int) -> bool:
+        """Whether any of so many equal counts comes out of the mechanism, or of the sampler."""
+        return bool(self.answers(mechanism, np.full(equal, count), k, key)[which])
 
     def law(self, mechanism: UnknownDomainMechanism, counts: Counts, k: int) -> Law:
         items, largest = top(counts, mechanism.kbar)
@@ -140,27 +194,7 @@ class UnknownContract(Contract):
             with_kbar(0)
 
 
-class SampledContract(UnknownContract):
-    """Of a mechanism whose draws are those of a sampler at the numbers of its law."""
-
-    def sampler(self, mechanism: UnknownDomainMechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
-        """Ranks, of the kbar + 1 largest counts."""
-        raise NotImplementedError
-
-    def test_draws_are_those_of_the_sampler_at_the_numbers_of_the_law(self, mechanism: UnknownDomainMechanism) -> None:
-        rng, sizes = np.random.default_rng(1), set()
-        for number, (drawn, k) in enumerate([(mechanism, 2), (mechanism, 3), *self.private] * 8):
-            counts = np.sort(rng.integers(0, int(10 ** rng.uniform(0.5, 3)), 9))[::-1]  # on both sides of any bar
-            key, head = b"%d" % number, np.zeros(drawn.kbar_for(k) + 1, np.int64)
-            head[: len(counts)] = counts[: len(head)]
-            ranks = self.sampler(drawn, head, k, RandomBits.keyed(key).draw())
-            expected = ranks[head[ranks] > 0].tolist()
-            assert drawn(counts, k, RandomBits.keyed(key)).tolist() == expected
-            sizes.add(len(expected))
-        assert len(sizes) > 1
-
-
-class FrameworkContract(SampledContract):
+class FrameworkContract(UnknownContract):
     """Of restricted mechanisms: candidates by a noise, then the tests. Draws of `restricted-gumbel` follow its law."""
 
     def noise_and_scale(self, mechanism: Mechanism, k: int, moved: int) -> tuple[str, Fraction]:
@@ -264,20 +298,26 @@ class TestLimitDomain(UnknownContract):
         (LimitDomain(6.0, 0.8, kbar=4, neighbours="replace-one"), (0, 9, 7, 0, 6), 3),
     ]
 
+    def numbers(self, mechanism: LimitDomain, k: int) -> tuple[int, Fraction, Fraction]:
+        """By how much differences move, the scale and the odds."""
+        drift, half, bound = drift_of(mechanism), Fraction(mechanism.delta) / 2, mechanism.max_items_per_user
+        unstable = mechanism.kbar_for(k) if bound is None else min(drift * bound, mechanism.kbar_for(k))
+        return drift, drift / per_round_epsilon(Fraction(mechanism.epsilon), half, k), unstable / half
+
     def ranked(self, mechanism: LimitDomain, largest: Counts, k: int) -> Ranked:
-        drift, half = drift_of(mechanism), Fraction(mechanism.delta) / 2
-        share = per_round_epsilon(Fraction(mechanism.epsilon), half, k)
-        bound = mechanism.max_items_per_user
-        unstable = mechanism.kbar if bound is None else min(drift * bound, mechanism.kbar)
-        levels = [(c - largest[-1] - drift) * share / drift for c in largest[:-1]]
-        return above_bottom(levels, unstable / half, k, "gumbel")
+        drift, scale, odds = self.numbers(mechanism, k)
+        return above_bottom([(c - largest[-1] - drift) / scale for c in largest[:-1]], odds, k, "gumbel")
+
+    def sampler(self, mechanism: LimitDomain, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        drift, scale, odds = self.numbers(mechanism, k)
+        return noise.above_bottom(head, drift, scale, "gumbel", odds, k, draw)
 
     def test_kbar_is_no_function_of_the_data(self) -> None:
         """Published code chooses it by the data and then prefers the worst threshold; here it is public."""
         assert [LimitDomain(1.0, 1e-6).kbar_for(k) for k in (1, 10, 11, 100)] == [100, 100, 110, 1000]
 
 
-class TestLaplaceLimitDomain(SampledContract):
+class TestLaplaceLimitDomain(UnknownContract):
     mechanisms: ClassVar = [
         LaplaceLimitDomain(1.0, 1e-6, 5),
         LaplaceLimitDomain(0.5, 1e-9, 50, kbar=40, neighbours="replace-one"),
@@ -335,13 +375,25 @@ class TestTopStable(UnknownContract):
     ]
     tight: ClassVar = 0.8
 
-    def searched(self, mechanism: TopStable, largest: Counts, k: int) -> dict[tuple[int, tuple[int, ...]], float]:
-        """The law of the size that is found and the ranks that come out."""
-        drift, kbar = drift_of(mechanism), mechanism.kbar
+    def numbers(self, mechanism: TopStable, k: int) -> tuple[int, Fraction, Fraction, Fraction]:
+        """By how much gaps move, the scale, the q of the threshold and the share of a draw from what is found."""
+        drift, kbar = drift_of(mechanism), mechanism.kbar_for(k)
         parts = 1 if kbar == k else 2
         epsilon, delta = Fraction(mechanism.epsilon) / parts, Fraction(mechanism.delta) / parts
-        q, share = largest_delta_q(delta / kbar), per_round_epsilon(epsilon, delta, k)
-        return top_stable(largest, k, drift, 3 * drift / epsilon, q, share)
+        return drift, 3 * drift / epsilon, largest_delta_q(delta / kbar), per_round_epsilon(epsilon, delta, k)
+
+    def searched(self, mechanism: TopStable, largest: Counts, k: int) -> dict[tuple[int, tuple[int, ...]], float]:
+        """The law of the size that is found and the ranks that come out."""
+        return top_stable(largest, k, *self.numbers(mechanism, k))
+
+    def sampler(self, mechanism: TopStable, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
+        drift, scale, q, share = self.numbers(mechanism, k)
+        bar = log_threshold(1 / q, "laplace", draw)
+        for size in [*range(k, len(head)), *range(k - 1, 0, -1)]:
+            gap = max(int(head[size - 1] - head[size]) - drift, 0)
+            if greater(noisy_score(gap, scale, noise_real(draw, QUERY_LANE, size - 1, "laplace")), bar):
+                return np.arange(size) if size <= k else noisy_top(head[:size], drift / share, "gumbel", k, draw)
+        return np.arange(0)
 
     def ranked(self, mechanism: TopStable, largest: Counts, k: int) -> Ranked:
         law: Ranked = defaultdict(float)
@@ -544,3 +596,10 @@ class TestRestrictedPnf(FrameworkContract):
     def order(self, mechanism: RestrictedPnf, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
         rounds = FlipRounds(Histogram.of(head), 1 / self.noise_and_scale(mechanism, k, drift_of(mechanism))[1], k, draw)
         return np.array([rounds.next() for _ in range(k)])
+
+
+def test_the_bar_of_every_mechanism_of_an_unknown_domain_is_tested() -> None:
+    """That of sums of weights in test_weighted."""
+    contracts = [*UnknownContract.__subclasses__(), *FrameworkContract.__subclasses__()]
+    kinds = {type(mechanism) for contract in contracts for mechanism in getattr(contract, "mechanisms", ())}
+    assert kinds | {WeightedGaussian} == {kind for kind in MECHANISMS.values() if kind.guarantee.domain == "unknown"}

@@ -20,11 +20,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri_exp
 from scipy.stats import kstest
 
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import RandomBits, WeightedGaussian, WeightedOrder
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score
@@ -34,6 +35,7 @@ from private_topk.transforms.testing import Law, assert_follows, draws_to_see, h
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.laws import delta_of
+from tests.transforms.mechanisms.unknown_laws import least
 from tests.transforms.mechanisms.weighted_laws import User, law_of, sums
 
 
@@ -345,6 +347,25 @@ class TestWeightedGaussian(Contract):
         assert worst <= delta * (1 + 1e-9)
         if delta < 0.1:
             assert mechanism.deltas()[0] == Fraction(delta) and worst > 0.9 * delta and planted > 1.5 * delta
+
+    @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+    @pytest.mark.parametrize(("epsilon", "delta", "whole", "limit"), SPLITS)
+    def test_the_bar_is_exact(self, neighbours: str, epsilon: float, delta: float, whole: int, limit: int) -> None:
+        """The least sum that comes out under a key whose noise is known, and the threshold by its definition."""
+        mechanism = WeightedGaussian(epsilon, delta, limit, whole, neighbours)
+        noise, rest = mechanism.deltas()
+        reach = (2 if neighbours == "replace-one" else 1) * min(whole, limit)
+        scale = UNIT * gaussian_scale(Fraction(epsilon), noise, Fraction(reach))
+        highest = max(
+            math.isqrt(min(whole, limit) * UNIT**2 // max(t, min(whole, limit)))
+            + float(scale) * ndtri_exp(math.log1p(-float(rest)) / t)
+            for t in range(1, limit + 1)
+        )
+        assert highest <= mechanism.threshold() - mechanism.tau() <= highest + 1
+        for key in (b"one", b"two"):
+            off = float(noise_real(RandomBits.keyed(key).draw(), 0, 0, "gaussian")().mid()) * float(scale)
+            found = least(lambda total, key=key: len(mechanism(np.array([total]), 1, RandomBits.keyed(key))) == 1)
+            assert found == pytest.approx(max(mechanism.threshold() - off, mechanism.tau()), abs=1)
 
     def test_delta_is_halved_where_more_is_not_proved(self) -> None:
         """In either case a ledger sees by the rest that the noise has a tail."""

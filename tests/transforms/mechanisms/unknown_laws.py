@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -37,6 +37,16 @@ def top(counts: Counts, kbar: int) -> tuple[list[int | None], Counts]:
     seen = sorted((i for i, c in enumerate(counts) if c > 0), key=lambda i: (-counts[i], i))
     items = (seen + [None] * (kbar + 1))[: kbar + 1]
     return items, tuple(0 if i is None else counts[i] for i in items)
+
+
+def least(comes_out: Callable[[int], bool]) -> int:
+    """The least count that comes out, as one does from somewhere below 2**52 on."""
+    low, high = 0, 1 << 52
+    assert comes_out(high) and not comes_out(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if comes_out(middle) else (middle, high)
+    return high
 
 
 def phantoms(items: list[int | None]) -> list[object]:

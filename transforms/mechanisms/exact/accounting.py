@@ -226,9 +226,7 @@ def largest_delta_q(delta: Fraction) -> Fraction:
     )
 
 
-def squared_order_sensitivity(
-    items: int, most: int, neighbours: str, negative_sensitivity: Fraction = Fraction(0)
-) -> Fraction:
+def squared_order_sensitivity(items: int, most: int, neighbours: str) -> Fraction:
     """Squared, of `items` scores to which a user adds numbers in [0, 1] whose squares sum to at most `most`; 1 for a
     single score, whose order is one.
 
@@ -238,17 +236,10 @@ def squared_order_sensitivity(
     `most` or half of the items. Under "replace-one" v is the difference of two such moves, neither of which is
     negative: |v|**2 is at most 2 `most`, and at a corner of [-1, 1] to the power of items it is their number, less 1 /
     items where that is odd.
-
-    Of risers v is q a - p b, p = `negative_sensitivity` and q = 1 - p: a has up to m = `most` items of one window and b
-    as many of the other. It is largest at whole a and b, of A and B items, of which as few as there is room for are the
-    same. Where 2 m is at most `items` that is none, and q**2 A + p**2 B - (q A - p B)**2 / items rises up to A = B = m:
-    2 p q m (items - 2 m) / items below what one window has. With more items all scores may be q or -p, 1 apart, and
-    half of them each. Under "replace-one" the one user may leave what the other enters: nothing is less.
     """
     if items == 1:
         return Fraction(1)
     if neighbours == "replace-one":
         return min(Fraction(2 * most), items - Fraction(items % 2, items))
     moved = min(most, items // 2)
-    both = 2 * negative_sensitivity * (1 - negative_sensitivity) * moved * max(items - 2 * most, 0)
-    return (moved * (items - moved) - both) / Fraction(items)
+    return Fraction(moved * (items - moved), items)

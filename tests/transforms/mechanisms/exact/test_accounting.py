@@ -156,23 +156,5 @@ def test_no_move_reaches_further_and_one_does_as_far(items: int, most: int, neig
     assert found.max() <= stated * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("items", "most"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (5, 2), (5, 3), (6, 2)])
-@pytest.mark.parametrize(("before", "now"), [(0, 1), (1, 3), (1, 2), (1, 1)])
-def test_no_riser_reaches_further_and_one_does_as_far(items: int, most: int, before: int, now: int) -> None:
-    """All users with so many items in each of two windows, in whole numbers: whoever joins reaches less far than in one
-    window of twice the width, unless there are few items, and whoever is replaced does not."""
-    held = [v for v in itertools.product((0, 1), repeat=items) if sum(v) <= most]
-    users = {tuple(now * x - before * y for x, y in zip(a, b, strict=True)) for a in held for b in held}
-    replaced = {tuple(np.subtract(a, b).tolist()) for a in users for b in users} if items < 5 else set()
-    for neighbours, moves in (("add-remove", users), ("replace-one", replaced)):
-        negative_sensitivity = Fraction(before, now + before)
-        of_risers, of_one = (
-            squared_order_sensitivity(items, most, neighbours, *more) for more in ((negative_sensitivity,), ())
-        )
-        furthest = max((items * sum(x * x for x in v) - sum(v) ** 2 for v in moves), default=None)
-        assert furthest in (None, (now + before) ** 2 * items * of_risers)
-        assert (of_risers < of_one) == (before > 0 and neighbours == "add-remove" and 2 * most < items)
-
-
 def test_a_single_score_has_one_order() -> None:
     assert squared_order_sensitivity(1, 5, "add-remove") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -271,16 +271,6 @@ def is_int64(kind: pa.DataType) -> bool:
     if pa.types.is_decimal(kind):
         return kind.scale == 0 and kind.precision <= 18
     return pa.types.is_integer(kind) and kind != pa.uint64()
-
-
-def check_types(path: str, kinds: Mapping[str, pa.DataType], columns: Columns, called: Mapping[str, str]) -> None:
-    """Raise InvalidArgument unless users and items are labels, the time is a time, and amounts are numbers.
-
-    Args:
-        called: the types in the file's own words.
-    """
-    for role, name in columns.each():
-        columns.check(role, kinds[name], "", f"{path}: column {name!r} cannot be used", called[name])
 
 
 _TEXT = (

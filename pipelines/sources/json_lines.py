@@ -1,17 +1,15 @@
 """JSON lines, plain or zipped: one object a line. Messages of a stream mean the same as lines (`rows_of`).
 
-`_by_rule` defines what a text means. msgspec, which is many times faster than Python's own parser, reads those texts
-that the two cannot read differently. Both read one text at a time, so no row depends on another.
+msgspec reads one text at a time, so no row depends on another.
 """
 
 from __future__ import annotations
 
 import codecs
-import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NoReturn
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +18,7 @@ import pyarrow as pa
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.text import chunks, unreadable, whole_file
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _ROWS = 100_000
 _LOOK = 1 << 16
@@ -32,6 +30,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
     """Raise InvalidArgument unless the file can be opened and unzipped, and for a .json file that is one array, or an
     object of several lines. No row refuses a file: a line that begins so is none.
     """
+    decoder_of(columns)
     with open_content(file.path) as source:
         first = source.read(_LOOK).removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
     if is_json(file.path):
@@ -62,129 +61,47 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
                 yield rows_of(lines[at : at + _ROWS], columns)
 
 
-_DEEPEST = 100
-"""The deepest nesting of an object that is read; deeper ones are dropped, so that no parser's stack decides."""
-
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
-"""A string that is not closed runs to the end of its text: otherwise each quote in it would be tried as a start."""
-
-_BRACKET = re.compile(r"[{}\[\]]")
-
-Values = tuple[str | int | float | None, ...]
-
-
-class _Real(str):
-    """The text of a number with a point or an exponent."""
-
-
-class _Whole(str):
-    """The digits of an integer: Python's own integers have a limit of digits."""
-
-
-class _Pairs(list):
-    """The keys and values of an object, doubled keys and all."""
-
-
 def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
-    """The rows of some texts, in order; one is unreadable if it is not one object of JSON with values that can be read.
+    """The rows of some texts, in order, each read by itself: a text that is not one object of JSON with values that can
+    be read is an unreadable row. Of a key that is there twice the last value counts.
 
-    Unreadable is what is no object of RFC 8259 in UTF-8, is nested deeper than 100, or has a wanted key twice; a user,
-    an item or a group that is neither a string of Unicode nor an integer; a time or an amount that is neither a string
-    nor a number. What other keys hold does not matter.
+    A user, an item or a group is a string or an integer; a time or an amount may be any number.
     """
-    reader, names = _reader(columns), columns.names()
-    parsed = [reader.values(text) for text in texts]
-    unreadable = np.array([values is None for values in parsed], bool)
-    nothing: Values = (None,) * len(names)
-    rows = [nothing if values is None else values for values in parsed]
-    arrays = {name: _as_texts([row[place] for row in rows]) for place, name in enumerate(names)}
+    decode = decoder_of(columns)
+    rows: list[Any] = []
+    for text in texts:
+        try:
+            rows.append(decode(text))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            rows.append(None)
+    unreadable = np.array([row is None for row in rows], bool)
+    nothing = decode(b"{}")
+    rows = [nothing if row is None else row for row in rows] if unreadable.any() else rows
+    arrays = {name: _as_texts([*map(attrgetter(field), rows)]) for field, name in _fields(columns).items()}
     return Rows(arrays, pa.array(unreadable) if unreadable.any() else None)
 
 
-def _as_texts(values: Iterable[str | int | float | None]) -> pa.Array:
-    return pa.array([v if v is None or type(v) is str else str(v) for v in values], pa.large_string())
+def _as_texts(values: list[str | int | float | None]) -> pa.Array:
+    try:
+        return pa.array(values, pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # there are numbers
+        return pa.array([v if v is None or type(v) is str else str(v) for v in values], pa.large_string())
+
+
+def _fields(columns: Columns) -> dict[str, str]:
+    return {f"c{place}": name for place, name in enumerate(columns.names())}
 
 
 @lru_cache(maxsize=16)
-def _reader(columns: Columns) -> _Reader:
-    return _Reader(columns)
-
-
-class _Reader:
-    """Reads the values of the wanted columns from texts, in the order of their names."""
-
-    def __init__(self, columns: Columns) -> None:
-        self._names, self._labels = columns.names(), columns.labels()
-        self._keys = [f'"{name}"' for name in self._names]
-        self._escape = r"\u00" if all(name.isascii() and "/" not in name for name in self._names) else "\\"
-        self._decode = None
-        if all(name.isprintable() and not set(name) & set('"\\') for name in self._names):
-            label, other = str | int | None, str | int | float | None
-            fields = {f"c{place}": name for place, name in enumerate(self._names)}
-            kinds = [(field, label if name in self._labels else other, None) for field, name in fields.items()]
-            self._decode = msgspec.json.Decoder(msgspec.defstruct("Row", kinds, rename=fields, gc=False)).decode
-
-    def values(self, text: bytes) -> Values | None:
-        """The values, None for null or missing; None in place of all of them if the text is unreadable."""
-        try:
-            content = text.decode()
-        except UnicodeDecodeError:
-            return None
-        if self._decode is not None and not self._in_doubt(content):
-            try:
-                return msgspec.structs.astuple(self._decode(content))
-            except (msgspec.DecodeError, RecursionError):  # perhaps because of a value that is not wanted
-                pass
-        return self._by_rule(content)
-
-    def _in_doubt(self, content: str) -> bool:
-        """Whether a wanted key may occur twice, perhaps with escapes, or brackets may be nested too deeply."""
-        for key in self._keys:
-            if content.count(key) > 1:
-                return True
-        return self._escape in content or content.count("{") + content.count("[") > _DEEPEST
-
-    def _by_rule(self, content: str) -> Values | None:
-        if not _is_shallow(content):
-            return None
-        try:
-            pairs = json.loads(
-                content, object_pairs_hook=_Pairs, parse_int=_whole, parse_float=_Real, parse_constant=_refuse
-            )
-        except ValueError:
-            return None
-        if not isinstance(pairs, _Pairs):
-            return None
-        values: list[str | None] = []
-        for name in self._names:
-            matches = [value for key, value in pairs if key == name]
-            value = matches[0] if matches else None
-            if len(matches) > 1 or not _may_be(value, name in self._labels):
-                return None
-            values.append(None if value is None else str(value))
-        return tuple(values)
-
-
-def _is_shallow(content: str) -> bool:
-    if content.count("{") + content.count("[") <= _DEEPEST:
-        return True
-    depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub("", content)):
-        depth += 1 if bracket in "{[" else -1
-        if depth > _DEEPEST:
-            return False
-    return True
-
-
-def _may_be(value: Any, is_label: bool) -> bool:  # noqa: ANN401 - whatever JSON holds
-    if isinstance(value, str) and not isinstance(value, _Real):
-        return value.isascii() or not re.search("[\ud800-\udfff]", value)
-    return value is None or (isinstance(value, _Real) and not is_label)
-
-
-def _whole(digits: str) -> _Whole:
-    return _Whole("0" if digits == "-0" else digits)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"JSON has no {constant}")
+def decoder_of(columns: Columns) -> Callable[[bytes], Any]:
+    """Decodes a text to an object with the fields c0, c1, ... Raises InvalidArgument for a name that it cannot look
+    for.
+    """
+    label, other, fields = str | int | None, str | int | float | None, _fields(columns)
+    kinds = [(field, label if name in columns.labels() else other, None) for field, name in fields.items()]
+    try:
+        return msgspec.json.Decoder(msgspec.defstruct("Row", kinds, rename=fields, gc=False)).decode
+    except ValueError:
+        name = next(name for name in fields.values() if {*name} & {'"', "\\"} or min(name) < " ")
+        rule = f"column {name!r} cannot be read from JSON: its name has a quote, a backslash or a control character"
+        raise refused(rule) from None

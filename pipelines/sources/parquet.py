@@ -8,19 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import IO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, open_content, packing_of
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, check_types, is_int64
+from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, is_int64
 from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import refused
-from private_topk.transforms.types import is_text, type_name
+from private_topk.transforms.types import is_text
 
 _ROWS = 100_000
 _BYTES = 64 << 20
+_CODED, _WORDS = 4, 2 << 20
+"""Bytes that the number of a word in a dictionary takes at most, and those of the dictionaries that writers make."""
+
 _ROWS_OF_DELTAS = 256
 """Rows that are decoded at once where a text is stored as what it adds to the one before: a few bytes may stand for a
 megabyte there, in every row. Cost: a tenth of a microsecond a row.
@@ -34,27 +36,16 @@ def check(file: FileInfo, columns: Columns) -> bool:
     whether its items are integers.
     """
     with _content(file.path) as source:
-        opened = _opened(source, file.path)
-        schema = opened.schema_arrow
-        for name in columns.names():
-            if schema.names.count(name) > 1:
-                raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
-        called = {name: _called(opened, name) for name in columns.names() if name in schema.names}
+        schema = _opened(source, file.path).schema_arrow
+    for name in columns.names():
+        if schema.names.count(name) > 1:
+            raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
     check_names(file.path, columns, schema.names)
-    check_types(file.path, dict(zip(schema.names, schema.types, strict=True)), columns, called)
+    for role, name in columns.each():
+        kind = schema.field(name).type
+        called = str(kind).partition("<")[0].upper()
+        columns.check(role, kind, "", f"{file.path}: column {name!r} cannot be used", called)
     return columns.integers(lambda name: is_int64(schema.field(name).type))
-
-
-def _called(file: pq.ParquetFile, name: str) -> str:
-    """The type of a column in Parquet's own words, such as DECIMAL(10, 2)."""
-    kind = file.schema_arrow.field(name).type
-    leaves = [file.schema.column(place) for place in range(len(file.schema))]
-    leaf = next((leaf for leaf in leaves if leaf.path == name), None)
-    if leaf is None or pa.types.is_nested(kind) or pa.types.is_duration(kind):  # the last is known to Arrow alone
-        return type_name(kind).upper()
-    if leaf.logical_type.type == "NONE":
-        return leaf.physical_type + (f"({leaf.length})" if leaf.length > 0 else "")
-    return leaf.logical_type.type + (f"({leaf.precision}, {leaf.scale})" if pa.types.is_decimal(kind) else "")
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
@@ -73,20 +64,11 @@ def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
     """The rows of a range of row groups, about 100,000 at a time; fewer where labels are long."""
-    names, groups = columns.names(), range(start, stop)
+    names = columns.names()
     with _content(path) as source:
-        file = _opened(source, path)
         try:
-            encodings = _encodings(file.metadata, groups, names)
-            in_deltas = any(each & _DELTAS for each in encodings.values())
-            dictionaries = [name for name, each in encodings.items() if each & _DICTIONARIES and not each & _DELTAS]
-            if dictionaries:
-                in_dictionaries = _opened(source, path, dictionaries)
-                file = in_dictionaries if _has_long_texts(in_dictionaries, groups, dictionaries) else file
-            batches = file.iter_batches(_ROWS_OF_DELTAS if in_deltas else _ROWS, row_groups=groups, columns=names)
-            for batch in _gathered(batches) if in_deltas else batches:
-                for part in _parts(batch):
-                    yield Rows({name: as_bytes(part[name]) for name in names})
+            for batch in _batches(source, path, range(start, stop), names):
+                yield Rows({name: as_bytes(batch[name]) for name in names})
         except (pa.ArrowException, OSError, ValueError) as error:
             raise refused(
                 f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
@@ -94,19 +76,34 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
             ) from None
 
 
-_DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _DELTAS = {"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"}
 """Encodings of texts that Arrow does not read into dictionaries. A writer may turn to one within a column."""
 
 
-def _encodings(metadata: pq.FileMetaData, groups: range, names: list[str]) -> dict[str, set[str]]:
-    """How each column is stored in some row groups."""
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for group in map(metadata.row_group, groups):
-        for column in map(group.column, range(group.num_columns)):
-            if column.path_in_schema in found:
-                found[column.path_in_schema].update(column.encodings)
-    return found
+def _batches(source: IO[bytes], path: str, groups: range, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of rows whose texts take about 64 MiB at most.
+
+    A file holds a text once, however many rows have it: one user's label of a megabyte in 100,000 rows takes a megabyte
+    in a dictionary, and 100 GB written out. So a dictionary's longest text decides how many rows are decoded at once.
+    """
+    plain, coded = _opened(source, path), _opened(source, path, names)
+    chunks = [plain.metadata.row_group(group).column(place) for group in groups for place in range(len(plain.schema))]
+    chunks = [chunk for chunk in chunks if chunk.path_in_schema in names]
+    if any({*chunk.encodings} & _DELTAS for chunk in chunks):
+        yield from _gathered(plain.iter_batches(_ROWS_OF_DELTAS, row_groups=groups, columns=names))
+        return
+    firsts = [next(coded.iter_batches(1, row_groups=[group], columns=names), None) for group in groups]
+    words = [array.dictionary for first in firsts if first for array in first.columns if _is_dictionary(array)]
+    longest = max((pc.max(pc.binary_length(each)).as_py() or 0 for each in words), default=0)
+    rows = min(_ROWS, _BYTES // (longest or 1)) or 1
+    # A column whose values are mostly written out takes more bytes: each would be looked up in vain.
+    coded_bytes = [chunk.total_uncompressed_size - _CODED * chunk.num_values for chunk in chunks if _is_of_texts(chunk)]
+    file = coded if rows == _ROWS and max(coded_bytes, default=0) < _WORDS else plain
+    yield from file.iter_batches(rows, row_groups=groups, columns=names)
+
+
+def _is_of_texts(chunk: pq.ColumnChunkMetaData) -> bool:
+    return bool(chunk.physical_type == "BYTE_ARRAY")
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,34 +118,6 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held, rows, size = [], 0, 0
     if held:
         yield pa.concat_batches(held)
-
-
-def _has_long_texts(file: pq.ParquetFile, groups: range, names: list[str]) -> bool:
-    """Whether a dictionary holds a text that would take too much memory if it were in every row.
-
-    A dictionary holds a text once, however many rows have it: one user's label of a megabyte in 100,000 rows takes a
-    megabyte there, and 100 GB written out. Texts stay in dictionaries then, which is slower where the file has none.
-    Cost: every dictionary is decoded twice, some milliseconds a row group.
-    """
-    for group in groups:
-        for name in names:
-            first = next(file.iter_batches(1, row_groups=[group], columns=[name]), None)
-            if first is not None and _is_dictionary(first[name]):
-                longest = pc.max(pc.binary_length(first[name].dictionary)).as_py()
-                if (longest or 0) > _BYTES // _ROWS:
-                    return True
-    return False
-
-
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch, cut so that the texts of its dictionaries, written out for every row, take about 64 MiB in each part."""
-    sizes = np.zeros(len(batch), np.int64)
-    for column in filter(_is_dictionary, batch.columns):
-        lengths = pc.binary_length(column.dictionary).take(column.indices)
-        sizes += lengths.fill_null(0).to_numpy(zero_copy_only=False)
-    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // _BYTES)) + 1
-    for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(batch)], strict=True):
-        yield batch.slice(start, stop - start)
 
 
 def _is_dictionary(column: pa.Array) -> bool:

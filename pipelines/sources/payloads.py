@@ -85,6 +85,7 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
     if kind == "json":
         if schema is not None:
             raise InvalidArgument("payload_schema", "goes with {payload} avro: leave it out")
+        json_lines.decoder_of(columns)
         return JsonPayload()
     if schema is None:
         raise InvalidArgument("payload", "avro needs {payload_schema}: messages do not hold their schema")

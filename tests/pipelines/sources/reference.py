@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from datetime import UTC, date, datetime, time, timedelta
@@ -59,26 +58,10 @@ def micros_of_text(text: str, unit: str) -> int | None:
     return seconds * 10**6 + int(((found[7] or "") + "000000")[:6])
 
 
-def json_row(line: bytes, timed: bool = False, unit: str = "s") -> tuple | str | None:
-    """(user, item[, time]), the reason why there is none, or None for a blank line."""
-    if not line.strip(b" \t\r\n"):
-        return None
-    try:
-        text = line.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=lambda pairs: {"pairs": pairs}, parse_constant=_no)
-    except (ValueError, RecursionError):
-        return BAD
-    if not isinstance(value, dict) or _depth(value) > 100:
-        return BAD
-    names = ["user", "item", "time"] if timed else ["user", "item"]
-    found = {name: [inner for key, inner in value["pairs"] if key == name] for name in names}
-    if any(len(values) > 1 for values in found.values()):
-        return BAD
-    return _row([found[name][0] if found[name] else None for name in names], unit)
-
-
 def csv_row(line: bytes, width: int, places: list[int], unit: str = "s", delimiter: str = ",") -> tuple | str | None:
-    """The same for a line of CSV: a state machine over its letters."""
+    """(user, item[, time]) of a line, the reason why there is none, or None for a blank line: a state machine over its
+    letters.
+    """
     line = re.sub(rb"\r?\n?\Z", b"", line)
     if not line:
         return None
@@ -174,16 +157,6 @@ def _row(values: list[Any], unit: str) -> tuple | str:
 def row_of(values: list[Any], unit: str = "s") -> tuple | str:
     """The row of typed values."""
     return _row(values, unit)
-
-
-def _depth(value: Any) -> int:  # noqa: ANN401
-    if isinstance(value, dict):
-        return 1 + max((_depth(inner) for _, inner in value["pairs"]), default=0)
-    return 1 + max((_depth(inner) for inner in value), default=0) if isinstance(value, list) else 0
-
-
-def _no(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def written(rows: list[tuple[str, ...]]) -> bytes:

@@ -49,7 +49,10 @@ class TestFormat(FormatContract):
     [
         ({"user": ["a"]}, "'item' is no column of .*: it has user"),
         ({"user": [1.5], "item": ["a"]}, "column 'user' cannot be used: .* got DOUBLE: cast it to whole numbers"),
-        ({"user": [Decimal("1.50")], "item": ["a"]}, r"got DECIMAL\(3, 2\): cast it to DECIMAL\(38, 0\), or to text"),
+        (
+            {"user": [Decimal("1.50")], "item": ["a"]},
+            r"got DECIMAL128\(3, 2\): cast it to DECIMAL\(38, 0\), or to text",
+        ),
         ({"user": [["secret"]], "item": ["a"]}, "got LIST: write a row for each value"),
         ({"user": ["u"], "item": ["a"], "time": [5]}, "time_unit must be given: column 'time' has numbers, .* INT64"),
     ],

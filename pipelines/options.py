@@ -961,7 +961,7 @@ OPTIONS: tuple[Option, ...] = (
         {
             "run": "direct (default), prism, flink, dataflow or portable",
             "stream": "direct (default) for trials with sources that end, prism, flink, dataflow, or portable",
-            "doctor": "check its programs: direct (default), prism, flink, dataflow or portable",
+            "doctor": "check what it needs: direct (default), prism, flink, dataflow or portable",
         },
         group=_RUNNING,
         field="runner.name",

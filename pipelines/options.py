@@ -92,7 +92,7 @@ class Option:
 
 
 RUN = ("run", "stream")
-_DRAW = (*RUN, "plan", "preview", "select")
+_DRAW = (*RUN, "preview", "select")
 _CREATE = "budget create"
 _BUDGETS = (_CREATE, "budget show", "budget history", "budget adopt", "budget renew")
 _INPUT = "input"
@@ -452,7 +452,6 @@ OPTIONS: tuple[Option, ...] = (
             "groups share the budget"
         )
         | {
-            "plan": "every group has a ranking, and a user counts in up to G groups of a window",
             "preview": "every group has a ranking, and a user counts in up to G groups of a window; the counts are "
             "those of one group",
         },
@@ -460,7 +459,6 @@ OPTIONS: tuple[Option, ...] = (
         field="groups.per_user",
         beam="groups_per_user",
     ),
-    Option("windows", whole, "N", "how many windows one user can be in", ("plan",), _PRIVACY),
     Option(
         "mechanism",
         mechanism,
@@ -469,8 +467,8 @@ OPTIONS: tuple[Option, ...] = (
             command: f"the mechanism: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
             f"`private-topk mechanisms` compares them{otherwise}"
             for command, otherwise in (
-                *((command, " (default: auto, chosen by public facts alone)") for command in (*RUN, "plan")),
-                ("preview", ""),
+                *((command, " (default: auto, chosen by public facts alone)") for command in RUN),
+                ("preview", " (default: all; without {like} auto)"),
                 ("select", ""),
             )
         },
@@ -515,7 +513,6 @@ OPTIONS: tuple[Option, ...] = (
         "E",
         _both("privacy budget of each window; smaller is more private")
         | {
-            "plan": "the total over all windows; smaller is more private",
             "preview": "privacy budget, as in the run; smaller is more private",
             "select": "privacy budget of the draw; smaller is more private",
             _CREATE: "the total",
@@ -563,7 +560,6 @@ OPTIONS: tuple[Option, ...] = (
         "M",
         dict.fromkeys((*RUN, "preview"), "keep at most M items of every user and window, chosen by a hash")
         | {
-            "plan": "as in the run: at most M items of every user and window",
             "select": "for mechanisms whose noise depends on it: no user may be in more than M of the counts",
         },
         group=_PRIVACY,
@@ -586,7 +582,6 @@ OPTIONS: tuple[Option, ...] = (
                     )
                     for each in RUN
                 ),
-                ("plan", "what the counts are like, to tell what such a ranking would be like", ""),
                 ("preview", "what the counts are like", ""),
             )
         },
@@ -689,7 +684,7 @@ OPTIONS: tuple[Option, ...] = (
         "E",
         "also publish noisy counts of the released items from a budget of their "
         "own: this epsilon is added to {epsilon}",
-        (*RUN, "plan", "preview"),
+        (*RUN, "preview"),
         _COUNTS,
         field="budget.publish_counts",
     ),
@@ -698,7 +693,7 @@ OPTIONS: tuple[Option, ...] = (
         number,
         "D",
         "Gaussian noise for the counts, which is smaller if many are published; added to {delta}",
-        (*RUN, "plan", "preview"),
+        (*RUN, "preview"),
         _COUNTS,
         field="budget.publish_counts_delta",
     ),
@@ -708,7 +703,7 @@ OPTIONS: tuple[Option, ...] = (
         "E",
         "with {publish_counts} and {max_items_per_user}: also publish the noisy sum "
         "of all other counts, from a budget of its own, added to {epsilon}",
-        (*RUN, "plan", "preview"),
+        (*RUN, "preview"),
         _COUNTS,
         field="budget.publish_others",
     ),
@@ -717,7 +712,7 @@ OPTIONS: tuple[Option, ...] = (
         count,
         "N",
         "publish noisy counts as multiples of N, such as 10",
-        (*RUN, "plan", "preview"),
+        (*RUN, "preview"),
         _COUNTS,
         field="budget.round_counts",
         same="rounding comes after the draw, which is the same",
@@ -766,8 +761,7 @@ OPTIONS: tuple[Option, ...] = (
             (*RUN, "preview"),
             "with {privacy_unit} user: a user counts in at most W windows, chosen by "
             "a hash, and the total is shared by W (docs/windows.md)",
-        )
-        | {"plan": "as in the run: a user counts in at most W windows"},
+        ),
         group=_BUDGET,
         field="budget.max_windows_per_user",
         beam="max_windows_per_user",
@@ -946,7 +940,7 @@ OPTIONS: tuple[Option, ...] = (
         {
             "run": "direct (default), prism, flink, dataflow or portable",
             "stream": "direct (default) for trials with sources that end, prism, flink, dataflow, or portable",
-            "doctor": "check its programs: direct (default), prism, flink, dataflow or portable",
+            "doctor": "check what it needs: direct (default), prism, flink, dataflow or portable",
         },
         group=_RUNNING,
         field="runner.name",
@@ -1090,7 +1084,6 @@ OPTIONS: tuple[Option, ...] = (
                 "report": "the outcome of every period",
                 "show": "rows and manifest",
                 "preview": "every number with its interval",
-                "plan": "the shares",
                 "select": "what was drawn",
                 "budget create": "the budget",
                 "budget adopt": "what was adopted, and the budgets",

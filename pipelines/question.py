@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from private_topk.pipelines.budget.composition import Total, check_delta, check_epsilon
+from private_topk.pipelines.budget.composition import Share, Total, check_delta, check_epsilon
 from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.sharing import (
     Composition,
@@ -144,6 +144,11 @@ class Question:
     def privacy(self) -> Privacy:
         """What is protected across windows, and the total that the shares add up to."""
         return self._shared.privacy
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """The largest share of one window under every accounting that applies, where a total is shared out."""
+        return self._shared.shares
 
     @property
     def windows_of_a_user(self) -> int:

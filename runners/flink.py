@@ -34,7 +34,6 @@ from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, Flin
 from apache_beam.runners.portability.job_server import ExternalJobServer, StopOnExitJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.utils.subprocess_server import JavaJarServer
 
 from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
@@ -121,7 +120,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
 def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, settings: dict[str, Any]) -> Launch:
     """Prepare a job with a job server of its own, started now only if words need its options: it takes seconds."""
     server, flink = options.view_as(JobServerOptions), options.view_as(FlinkRunnerOptions)
-    _check_java(server.job_server_java_launcher)
+    check_java(server.job_server_java_launcher)
     flink.flink_job_server_jar = _job_server_jar(options)
     server.job_server_jvm_properties = server.job_server_jvm_properties or list(JVM_PROPERTIES)
     embedded = flink.flink_master in _EMBEDDED
@@ -207,7 +206,8 @@ def _keep_workers(options: PipelineOptions) -> None:
         portable.environment_cache_millis = _KEEPS_WORKERS
 
 
-def _check_java(launcher: str) -> None:
+def check_java(launcher: str) -> None:
+    """Raise InvalidArgument unless this program is a Java that the job server runs on."""
     match = None
     try:
         answer = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=60)
@@ -245,12 +245,6 @@ def _job_server_jar(options: PipelineOptions) -> str:
             "package it with `python -m benchmarks.servers.flink job-server`, or fetch it in another way and "
             "give --flink_job_server_jar PATH",
         ) from None
-
-
-def released_job_server() -> tuple[str, Path]:
-    """Where the job server's jar is downloaded from for a mini cluster, and where Beam keeps it."""
-    url = FlinkJarJobServer(PipelineOptions([f"--flink_version={FLINK_VERSION}"])).path_to_jar()
-    return url, Path(JavaJarServer.JAR_CACHE) / Path(url).name
 
 
 def _is_here(master: str) -> bool:

@@ -149,7 +149,7 @@ def test_budgets_import_only_arithmetic_and_database_libraries() -> None:
 
 def test_budgets_load_without_beam_and_without_a_database() -> None:
     code = (
-        "import sys; from private_topk.pipelines.budget import charge, plan, share_out, Account, Windows, Cost; "
+        "import sys; from private_topk.pipelines.budget import charge, share_out, Account, Windows, Cost; "
         "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib', 'dp_accounting') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from private_topk.pipelines.budget.accounting import Budget, Entry, Reservation
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request, charge
-from private_topk.pipelines.budget.sharing import Composition, Plan, Privacy, Shared, plan, share_out
+from private_topk.pipelines.budget.sharing import Composition, Privacy, Shared, share_out
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
 
@@ -20,7 +20,6 @@ __all__ = [
     "Cost",
     "Entry",
     "Ledger",
-    "Plan",
     "Privacy",
     "Request",
     "Reservation",
@@ -28,6 +27,5 @@ __all__ = [
     "Total",
     "Windows",
     "charge",
-    "plan",
     "share_out",
 ]

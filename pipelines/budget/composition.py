@@ -38,7 +38,7 @@ UNITS = {
 """The privacy units, whose rows taken together a budget protects, and how a manifest and the ledger word them."""
 
 ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp", "gaussian")
-"""The accountings, in the order in which `plan` prints them."""
+"""The accountings, in the order in which a preview prints them."""
 
 MAX_WINDOWS_OF_OPTIMAL = 1000
 _ONE = Fraction(1)

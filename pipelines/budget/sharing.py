@@ -63,11 +63,17 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Shared:
-    """A budget shared out: what is protected, and what a single window draws with."""
+    """A budget shared out: what is protected, and what a single window draws with.
+
+    Args:
+        shares: the largest share of one window under every accounting that applies, in the order of `ACCOUNTINGS`; none
+            where one window has it all.
+    """
 
     privacy: Privacy
     mechanism: Mechanism
     counts: CountBudget | None = None
+    shares: Mapping[str, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,60 +166,11 @@ def share_out(
     of = None if composition.most is None else composition.of()
     if number == 1:  # the one share is the total, as it was given
         return Shared(Privacy(unit, 1, total, "basic", of=of), mechanism, counts)
-    share = best_share(_found(split, spendable, number, held is not None))
+    found = _found(split, spendable, number, held is not None)
+    share = best_share(found)
     each = composition.rankings if composition.rankings > 1 else None
     privacy = Privacy(unit, number, total, share.accounting, each, of)
-    return Shared(privacy, *split.window(share.epsilon, share.delta))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A total over n windows that one user can be in.
-
-    Args:
-        shares: the largest share of one window under every accounting that applies, in the order of `ACCOUNTINGS`.
-        mechanism, counts: of one window at the best share: what a run of that total draws with.
-    """
-
-    total: Total
-    windows: int
-    shares: Mapping[str, Share]
-    mechanism: Mechanism
-    counts: CountBudget | None = None
-
-    @property
-    def best(self) -> Share:
-        """The share with the least noise."""
-        return best_share(dict(self.shares))
-
-
-def plan(
-    mechanism: Mechanism,
-    k: int,
-    spare_delta: float | Fraction | None = None,
-    *,
-    windows: int,
-    counts: CountBudget | None = None,
-) -> Plan:
-    """What each of n windows may spend of a mechanism's whole budget.
-
-    Args:
-        mechanism: with the total as its epsilon, and as its delta where it has one.
-        k: how many items a window publishes.
-        spare_delta: a delta for composing, with a mechanism that has none of its own.
-        counts: the total of the noisy counts, where these are published.
-
-    Raises:
-        InvalidArgument: a parameter breaks its rule.
-
-    Cost: 10 to 100 ms.
-    """
-    check_windows(windows, "windows")
-    _check_sizes(mechanism, counts, spare_delta)
-    split = Split(mechanism, k, counts, spare_delta)
-    found = shares(split.price, split.spendable, windows)
-    best = best_share(found)
-    return Plan(split.total, windows, found, *split.window(best.epsilon, best.delta))
+    return Shared(privacy, *split.window(share.epsilon, share.delta), found)
 
 
 def windows_of_a_user(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import textwrap
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,7 +32,7 @@ class Command:
         takes: what that is, for the error if it is missing.
         several: whether there may be several of them.
         beam: whether other words go to Beam.
-        grouped: whether its help has headings.
+        first: the options that `--help` shows, with the headings of all others; empty where it shows every option.
     """
 
     execute: Callable[[Arguments, list[str]], object]
@@ -45,15 +45,17 @@ class Command:
     takes: str = ""
     several: bool = False
     beam: bool = False
-    grouped: bool = False
+    first: tuple[str, ...] = ()
 
 
 def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     """The parser of a command: its options are the rows of the table that name it.
 
     Args:
-        words: the command line, which may name a mechanism of one's own: its parameters become arguments too.
+        words: the command line, which may name a mechanism of one's own: its parameters become arguments too. If it
+            asks for the short help, the parser shows only the first options.
     """
+    brief = command.first if {"-h", "--help"} & set(words) else ()
     options = {option.name: option for option in rows(_mechanisms(words)) if option.helps(name) is not None}
     worded = {field: " ".join(filter(None, (flag(field), _metavar(option)))) for field, option in options.items()}
     usage = [f"private-topk {name}", *(command.alone or ())[:1], *(worded[field] for field in command.needs)]
@@ -62,6 +64,7 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     parser = Parser(
         prog=f"private-topk {name}", usage=_wrapped(" ".join(usage)), description=command.text, epilog=command.examples
     )
+    parser.add_argument("--help-all", action="help", help="show all arguments" if command.first else argparse.SUPPRESS)
     if command.alone:
         metavar, text = command.alone
         parser.add_argument(
@@ -69,9 +72,10 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
         )
     groups: dict[str, Any] = {"": parser}
     for field, option in options.items():
-        heading = option.group if command.grouped else ""
+        heading = option.group if command.first and not brief else ""
         group = groups.get(heading) or groups.setdefault(heading, parser.add_argument_group(heading))
         text = "required: " * (field in command.needs) + shown(option, name).replace("%", "%%")  # argparse fills in %s
+        text = argparse.SUPPRESS if brief and field not in brief else text
         if option.read is None:
             group.add_argument(flag(field), action="store_const", const=True, dest=field, help=text)
         else:
@@ -79,6 +83,12 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
             group.add_argument(
                 flag(field), action=Value, dest=field, metavar=_metavar(option), help=text, parse=read, many=option.many
             )
+    if brief:
+        others = dict.fromkeys(
+            option.group.partition(" (")[0] for option in options.values() if option.name not in brief
+        )
+        more = _wrapped(f"more, with --help-all: {', '.join(others)}", " " * 2)
+        parser.epilog = f"{more}\n\n{command.examples}"
     return parser
 
 
@@ -101,7 +111,7 @@ def called(name: str, command: Command, words: list[str]) -> object:
     return command.execute(arguments, others)
 
 
-def options_of(arguments: Namespace) -> Options:
+def options_of(arguments: argparse.Namespace) -> Options:
     """The options that were given; those that the table does not name are the mechanism's parameters."""
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     options = {name: value for name, value in given.items() if name in _NAMES}
@@ -146,8 +156,8 @@ _PASSWORD = re.compile(r"(://[^:/@]*:)[^@]+(?=@)|([?&]\w*password=)[^&]+")
 _NAMES = {option.name for option in OPTIONS}
 
 
-def _wrapped(usage: str) -> str:
-    return textwrap.fill(usage, 110, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, indent: str = " " * 11) -> str:
+    return textwrap.fill(text, 110, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _metavar(option: Option) -> str:

@@ -29,14 +29,14 @@ _AUDIT_EXAMPLES = """examples:
 
 Exit status: 0 no bound is above the declared one, 1 a bound is, 2 bad arguments."""
 
-_DOCTOR = """Check whether this machine has what a run needs: Python, packages, programs, space, clock, the release key,
-the ledger. It changes nothing and prints nothing private."""
+_DOCTOR = """Check whether this machine has what a first run needs: Python, the runner, space, time zones, the release
+key, the ledger. It changes nothing and prints nothing private."""
 _DOCTOR_EXAMPLES = """examples:
   private-topk doctor
   private-topk doctor --release-key file:release.key --ledger sqlite:///budget.db
   private-topk doctor --runner flink --json
 
-Exit status: 0 nothing is wrong, 1 something is wrong, 2 bad arguments. Only some runs need what is missing."""
+Exit status: 0 nothing is wrong, 1 something is wrong, 2 bad arguments."""
 
 _ROW = "{:<22} {:<8} {:<11} {:<8} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
 _HEAD = ("mechanism", "domain", "neighbours", "of", "counts", "releases", "declared", "delta", "plain", "Beam", "where")
@@ -137,9 +137,6 @@ def _line(check: Check) -> str:
     ).rstrip()
 
 
-_STATES = {"ok": "ok", "missing": "not installed (optional)", "wrong": "must be fixed"}
-
-
 def _doctor(arguments: Namespace, others: list[str]) -> None:
     """Print what was found. Raises RunFailed where something is wrong."""
     from private_topk.pipelines.doctor import examine
@@ -152,11 +149,11 @@ def _doctor(arguments: Namespace, others: list[str]) -> None:
     findings = list(examine(runner, arguments.ledger, arguments.release_key))
     wrong = [finding.name for finding in findings if finding.state == "wrong"]
     if arguments.json:
-        print_json({"ok": not wrong, "findings": [vars(finding) for finding in findings]})
+        print_json({"ok": not wrong, "findings": [finding._asdict() for finding in findings]})
     else:
         width = max(len(finding.name) for finding in findings)
         for each in findings:
-            print(f"{_STATES[each.state]:<24} {each.name:<{width}}  {printable(each.says)}")
+            print(f"{each.state:<6} {each.name:<{width}}  {printable(each.says)}")
     if wrong:
         more = f" (without {flag('json')} each is explained)" if arguments.json else ""
         raise RunFailed(f"{', '.join(wrong)} must be fixed{more}")

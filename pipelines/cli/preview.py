@@ -1,4 +1,4 @@
-"""`private-topk preview` and `private-topk plan`: what a ranking would be like, and what each window may spend."""
+"""`private-topk preview`: what a ranking would be like, and what each window may spend of a total."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
-from private_topk.pipelines.options import Option, Options, check_unnamed, mechanism_from_options, require
+from private_topk.pipelines.options import Option, Options, require
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.choice import AUTO, chosen
+from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.composition import Total
-    from private_topk.pipelines.budget.sharing import Plan
-    from private_topk.pipelines.preview import Expected, GroupsPreview, Outlook, Preview
+    from private_topk.pipelines.budget.composition import Share, Total
+    from private_topk.pipelines.preview import Expected, GroupsPreview, Preview
     from private_topk.pipelines.question import Question
+    from private_topk.pipelines.sources.lists import Lists
     from private_topk.transforms.domain import Domain
-    from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 
 
 _PREVIEW = """examples:
@@ -36,17 +33,16 @@ _PREVIEW = """examples:
   private-topk preview --zipf 1.1 --items 1e6 --users 1e6 --items-per-user 20 --k 10,100 --epsilon 0.1,1 \\
       --mechanism joint,canonical --draws 50
   private-topk preview --like last-week.avro --k 10 --delta 1e-6 --recall 0.9 --mechanism joint,cdp-peeling
+  private-topk preview --epsilon 4 --delta 1e-6 --privacy-unit user --horizon 52 --publish-counts 1
 
-Without --mechanism all of them are tried, which takes some seconds for each setting.
+Without --mechanism all of them are tried, which takes some seconds for each setting. Without --like, only what each
+of the windows may spend is computed, of a mechanism that is chosen if none is named. A run takes the tightest share.
 A preview is not charged, so nothing private may go in. docs/choosing.md says what may."""
 
-_PLAN = """examples:
-  private-topk plan --epsilon 4 --delta 1e-6 --windows 52
-  private-topk plan --mechanism joint --epsilon 4 --delta 1e-6 --windows 52 --publish-counts 1 --json
-  private-topk plan --mechanism peeling --k 5 --epsilon 2 --windows 12 --groups-per-user 2
-
-With --privacy-unit user and --horizon a run takes the tightest share by itself."""
-
+_FIRST = (
+    *("like", "mechanism", "k", "epsilon", "delta", "recall"),
+    *("window", "period_from", "period_to", "privacy_unit", "horizon"),
+)
 _VALUES = ("items", "k", "epsilon")
 _OWN = (
     "zipf",
@@ -71,10 +67,15 @@ _LISTS = ("domain", "found", "domain_column", "domain_range", "unknown_domain")
 
 
 def _preview(arguments: Arguments, others: list[str]) -> None:
-    """Print the preview of one setting in full, or of several the recall of each."""
+    """Print the preview of one setting in full, or of several the recall of each; where nothing is said of the counts,
+    only how totals are shared out.
+    """
+    options = options_of(arguments)
+    if all(getattr(arguments, name) is None for name in ("like", "recall", "draws", *_OWN)):
+        _print_shares(options, arguments)
+        return
     from private_topk.pipelines.preview import GroupsPreview
 
-    options = options_of(arguments)
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
         raise InvalidArgument("draws", f"must be at least 1, got {arguments.draws}")
@@ -83,7 +84,8 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
         print_json(previews.plain()) if arguments.json else _print_groups(previews, arguments)
         return
     if arguments.json:
-        print_json([preview.plain() for preview in previews] if len(previews) > 1 else previews[0].plain())
+        found = [preview.plain() | _shared_in(preview) for preview in previews]
+        print_json(found if len(found) > 1 else found[0])
     else:
         _print(previews, arguments)
 
@@ -149,27 +151,41 @@ def _question(
 ) -> Question:
     """The question of the first mechanism that answers it, of no release and of lists of which the sizes are known."""
     from private_topk.pipelines.preview.compare import first_answering
-    from private_topk.pipelines.question import Question
-    from private_topk.pipelines.sources.lists import Lists
     from private_topk.transforms.domain import RangeDomain
-    from private_topk.transforms.groups import Groups
 
     if domain is None or domain.is_public:
         largest = next(iter(by_group.values()))
         domain = RangeDomain(0, largest.histogram(options.get("max_items_per_user"), False).items)
-    number = None if list(by_group) == [""] else len(by_group)
-    per_user = options.get("groups_per_user", None if number is None else 1)
-    lists = Lists(domain, None if per_user is None else Groups.numbered(number, per_user))
-    of_mechanisms = ("mechanism", "delta", "parameters", "release_key")
-    asked = {name: value for name, value in options.items() if name not in of_mechanisms}
+    lists = _lists(options, domain, None if list(by_group) == [""] else len(by_group))
 
     def ask(name: str) -> Question:
         known = parameters_of(mechanism_by_name(name))
         parameters = {each: value for each, value in options.get("parameters", {}).items() if each in known}
-        delta = {"delta": options["delta"]} if "delta" in options and "delta" in known else {}
-        return Question.of({**asked, "mechanism": name, "parameters": parameters, **delta}, held, lists)
+        others = ("parameters",) if "delta" in known else ("parameters", "delta")
+        offered = {each: value for each, value in options.items() if each not in others}
+        return _asked_of(name, {**offered, "parameters": parameters}, held, lists)
 
     return first_answering(ask, names)
+
+
+def _lists(options: Options, domain: Domain | None, groups: int | None = None) -> Lists:
+    """The domain, or a long one, and so many groups; where only a bound on a user's groups is given, any number."""
+    from private_topk.pipelines.sources.lists import Lists
+    from private_topk.transforms.domain import RangeDomain
+    from private_topk.transforms.groups import Groups
+
+    per_user = options.get("groups_per_user", None if groups is None else 1)
+    return Lists(
+        RangeDomain(0, RangeDomain.LONGEST) if domain is None else domain,
+        None if per_user is None else Groups.numbered(groups, per_user),
+    )
+
+
+def _asked_of(name: str, options: Options, held: Total | None, lists: Lists) -> Question:
+    from private_topk.pipelines.question import Question
+
+    asked = {each: value for each, value in options.items() if each != "release_key"}
+    return Question.of({**asked, "mechanism": name}, held, lists)
 
 
 def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -233,7 +249,10 @@ def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
         print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     _print_left_out(first)
     if len(previews) == 1 and not first.close_to_noise:
-        print(f"\nIn a run: {_run(arguments, first, first.best)}")
+        if first.question.shares:
+            print()
+            _print_budget(first.question)
+        print(f"\nIn a run: {_run(arguments, first.question)}")
 
 
 def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
@@ -245,7 +264,7 @@ def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
     if found.worth:
         groups = largest.question.asked.groups
         settled = {} if groups is None else {"groups_per_user": str(groups.per_user)}
-        print(f"\nIn a run: {_run(arguments, largest, largest[found.best], **settled)}")
+        print(f"\nIn a run: {_run(arguments, largest.questions[found.best], **settled)}")
 
 
 def _print_left_out(preview: Preview) -> None:
@@ -299,195 +318,124 @@ def _asked(preview: Preview, differing: Sequence[str]) -> str:
     return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
 
 
-def _run(arguments: Arguments, preview: Preview, best: Outlook, **settled: str) -> str:
+def _shared_in(preview: Preview) -> dict[str, Any]:
+    return {"budget": _shared_out(preview.question)} if preview.question.shares else {}
+
+
+def _run(arguments: Arguments, question: Question, **settled: str) -> str:
     """The arguments of a run as recommended: those that were given, with what was found in their place."""
-    question = preview.questions[best.name]
-    found = {"k": str(question.asked.k), "epsilon": f"{float(question.epsilon):g}"}  # if solved for, it has two digits
-    given = {name: texts[0].partition(",")[0].strip() for name, texts in arguments.texts.items() if name in found}
-    composes = question.privacy.total is not None
+    mechanism, composes = question.asked.mechanism, question.privacy.total is not None
+    found = {} if question.asked.k is None else {"k": str(question.asked.k)}
+    found["epsilon"] = f"{float(question.epsilon):g}"  # if solved for, it has two digits
+    given = {name: texts[0].strip() for name, texts in arguments.texts.items() if name in found and "," not in texts[0]}
 
     def takes(option: Option) -> bool:
         if option.name == "delta":
-            return composes or best.mechanism.parameter("delta") is not None
-        return not option.parameter or option.name in parameters_of(type(best.mechanism))
+            return composes or mechanism.parameter("delta") is not None
+        return not option.parameter or option.name in parameters_of(type(mechanism))
 
-    return words_for("run", "preview", arguments, {"mechanism": best.name, **found, **given, **settled}, takes)
+    settled = {"mechanism": name_of(type(mechanism)), **found, **given, **settled}
+    return words_for("run", "preview", arguments, settled, takes)
 
 
-def _plan(arguments: Arguments, others: list[str]) -> None:
-    """Print the share of one window under every accounting, and which is the largest."""
-    from private_topk.pipelines.budget.composition import check_windows
-
-    options, windows = options_of(arguments), arguments.windows
-    k, groups, most = options.get("k", _USUAL_K), options.get("groups_per_user"), options.get("max_windows_per_user")
-    if groups is not None:
-        check_windows(groups, "groups_per_user")
-    check_windows(windows, "windows")
-    (planned, mechanism, shared, rankings), reason = _planned(options, windows, k)
-    of = "window" if groups is None else "ranking"
+def _print_shares(options: Options, arguments: Arguments) -> None:
+    """Print how totals are shared out, where nothing is said of the counts: no ranking is estimated."""
+    questions = list(_unestimated(options))
     if arguments.json:
-        outlook = _previewed(options, mechanism.about.name, k, shared)
-        plain = {**_plain(planned), "windows": shared, "rankings_in_a_window": rankings}
-        since = {} if reason is None else {"chosen_since": reason}
-        print_json({**plain, **since, **({} if outlook is None else {"preview": outlook.plain()})})
+        found = [{"budget": _shared_out(question)} for question in questions]
+        print_json(found if len(found) > 1 else found[0])
         return
-    within = "" if groups is None else f", {rankings:,} ranking{'s' * (rankings > 1)} in each"
-    over = f"{shared}{'' if most is None else f' of {windows}'} windows that one user can be in{within}"
-    every = "k" not in options and mechanism.guarantee.partition_selection
-    asked = "all above its threshold" if every else f"k = {k}"
-    print(
-        f"{mechanism.about.name}, {asked}: epsilon {number(planned.total.epsilon)}, delta "
-        f"{number(planned.total.delta)} in all, over {over}"
-    )
-    print(f"{mechanism.about.name} is chosen because {reason}\n" if reason else "")
-    _print_shares(planned, of)
-    if planned.counts is not None:
-        moving = (groups, most) != (None, None) and mechanism.rankings_moved(1) == 1
-        _print_counts(planned, k, options.get("max_items_per_user"), moving, of)
-    settled = {"mechanism": name_of(type(mechanism)), "privacy_unit": "user"}
-    settled |= {"horizon": str(windows)} if most is None else {}
-    print(f"\nTightest: {planned.best.accounting}. In a run: {words_for('run', 'plan', arguments, settled)}")
-    print("\n".join(_outlook(options, mechanism.about.name, k, shared)))
+    for question in questions:
+        _print_budget(question)
+        print(f"\nIn a run: {_run(arguments, question)}\n")
+    print("With --like a preview also tells what such rankings would be like, for every mechanism.")
 
 
-class _Planned(NamedTuple):
-    """A plan, with the mechanism of the whole budget, for how many windows it pays, and rankings in each."""
-
-    plan: Plan
-    mechanism: Mechanism
-    windows: int
-    rankings: int
-
-
-def _planned(options: Options, windows: int, k: int) -> tuple[_Planned, str | None]:
-    """The plan of the mechanism that the options name, or of one that is chosen as a run with a public list chooses it,
-    and then why.
-    """
-    from private_topk.pipelines.budget.sharing import plan, windows_of_a_user
-
-    groups, most, counts = options.get("groups_per_user"), options.get("max_windows_per_user"), _counts(options)
-
-    def ask(name: str) -> _Planned:
-        mechanism, spare_delta = mechanism_from_options({**options, "mechanism": name})
-        shared = windows_of_a_user(windows, most, mechanism)
-        rankings = 1 if groups is None else mechanism.rankings_moved(groups)
-        found = plan(mechanism, k, spare_delta, windows=shared * rankings, counts=counts)
-        return _Planned(found, mechanism, shared, rankings)
-
-    def ask_unnamed(name: str) -> _Planned:
-        found = ask(name)
-        TopK(k, found.plan.mechanism, items, options.get("max_items_per_user"), counts)
-        return found
-
-    if options.get("mechanism", AUTO) != AUTO:
-        return ask(options["mechanism"]), None
-    from private_topk.transforms.domain import RangeDomain  # loads Arrow
-    from private_topk.transforms.spec import TopK
-
-    check_unnamed(options.get("parameters", {}))
-    items, budget = RangeDomain(0, RangeDomain.LONGEST), (options["epsilon"], options.get("delta"))
-    found, choice = chosen(ask_unnamed, lambda found: found.plan.mechanism, k, items.size, *budget)
-    return found, choice.reason
+def _unestimated(options: Options) -> Iterator[Question]:
+    """The question of each mechanism that is named, or of a chosen one, for each k and epsilon that are given."""
+    require(options, "epsilon")
+    given: Mapping[str, Any] = options
+    domain, held = _domain(options), _held(options)
+    usual = _USUAL_K if domain is None or domain.is_public else None
+    lists = _lists(options, domain)
+    for k, epsilon, name in product(given.get("k", (usual,)), given["epsilon"], given.get("mechanism", (AUTO,))):
+        question = _asked_of(name, {**options, **({} if k is None else {"k": k}), "epsilon": epsilon}, held, lists)
+        if question.privacy.total is None:
+            raise InvalidArgument(
+                "",
+                "give {like} for an estimate of a ranking, or {privacy_unit} user and {horizon} to share out a total",
+            )
+        yield question
 
 
-def _counts(options: Options) -> CountBudget | None:
-    if not {"publish_counts", "publish_counts_delta", "publish_others", "round_counts"} & set(options):
-        return None
-    from private_topk.pipelines.question import counts_of  # loads Arrow
-
-    return counts_of(options)
-
-
-def _outlook(options: Options, name: str, k: int, windows: int) -> list[str]:
-    """What is expected of the ranking of a window, and which mechanism would do best with this total."""
-    preview = _previewed(options, name, k, windows)
-    if preview is None:
-        return ["`private-topk preview` tells what a ranking with such a share would be like, for every mechanism."]
-    from private_topk.pipelines.preview.words import short  # loads Arrow
-
-    chosen = next((outlook for outlook in preview.outlooks if outlook.name == name), None)
-    judging, best = f"Judging by {preview.expected.summary()}:", f"Best: {short(preview.best)}."
-    return [judging, *([] if chosen in (None, preview.best) else [f"{short(chosen)}."]), best]
-
-
-def _previewed(options: Options, name: str, k: int, windows: int) -> Preview | None:
-    if "like" not in options:
-        return None
-    from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.preview.expected import expected_of
-    from private_topk.transforms.windows import Period
-
-    start = datetime(2026, 1, 5, tzinfo=UTC)
-    a_week = Period(start, start + timedelta(days=7))  # for the sample, of which a window is taken
-    expected, *_ = expected_of(options["like"], None, a_week).values()
-    shared = {**options, "k": k, "privacy_unit": "user", "horizon": windows}
-    shared.pop("max_windows_per_user", None)
-    names = dict.fromkeys((*MECHANISMS, name))
-    return preview(expected, _question(shared, names, {"": expected}), mechanism=names, **_offered(options))
-
-
-def _plain(plan: Plan) -> dict[str, object]:
-    """A plan as JSON."""
-    shares = {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in plan.shares.items()}
+def _shared_out(question: Question) -> dict[str, Any]:
+    """How a total is shared out, as JSON."""
+    privacy, drawn, total = question.privacy, question.top_k, question.privacy.total
+    assert total is not None
+    each = privacy.each or 1
     return {
-        "mechanism": plan.mechanism.about.name,
-        "parameters_of_a_ranking": plan.mechanism.parameters(),
-        "total": {"epsilon": plan.total.epsilon, "delta": plan.total.delta},
-        "shares": shares,
-        "tightest": plan.best.accounting,
-        "counts": plan.counts and plan.counts.parameters(),
+        "mechanism": drawn.mechanism.about.name,
+        "parameters_of_a_ranking": drawn.mechanism.parameters(),
+        "total": {"epsilon": total.epsilon, "delta": total.delta},
+        "shares": {name: {"epsilon": share.epsilon, "delta": share.delta} for name, share in question.shares.items()},
+        "tightest": privacy.accounting,
+        "counts": drawn.publish_counts and drawn.publish_counts.parameters(),
+        "windows": privacy.windows // each,
+        "rankings_in_a_window": each,
+        **({} if question.reason is None else {"chosen_since": question.reason}),
     }
 
 
-def _print_shares(plan: Plan, of: str) -> None:
+def _print_budget(question: Question) -> None:
+    """Print the share of one ranking under every accounting, and how it is parted."""
+    privacy, drawn, total = question.privacy, question.top_k, question.privacy.total
+    assert total is not None
+    name, each = drawn.mechanism.about.name, privacy.each or 1
+    asked = "all above its threshold" if question.asked.k is None else f"k = {question.asked.k}"
+    within = "" if question.asked.groups is None else f", {each:,} ranking{'s' * (each > 1)} in each"
+    of = "" if privacy.of is None else f" of {privacy.of}"
+    print(
+        f"{name}, {asked}: epsilon {number(total.epsilon)}, delta {number(total.delta)} in all, over "
+        f"{privacy.windows // each}{of} windows that one user can be in{within}"
+    )
+    print(f"{name} is chosen because {question.reason}\n" if question.reason else "")
+    what = "window" if question.asked.groups is None else "ranking"
+    _print_accountings(question.shares, privacy.accounting, what)
+    counts, noise = drawn.publish_counts, drawn.noise(drawn.max_items)
+    if counts is not None and noise is not None:
+        others = "" if counts.others is None else f", the sum of all others {float(counts.others):.6g}"
+        ranking = float(drawn.mechanism.parameter("epsilon"))
+        parts = f"epsilon {ranking:.6g}, the counts {float(counts.epsilon):.6g}{others}"
+        print(f"\nOf a {what}'s share the ranking has {parts}.")
+        print(
+            f"{drawn.max_items} published counts have noise of standard deviation {noise.stddev:g}: "
+            f"+- {noise.within_95:,} at least 95% of the time."
+        )
+
+
+def _print_accountings(shares: Mapping[str, Share], tightest: str | None, of: str) -> None:
     from private_topk.pipelines.budget.composition import ACCOUNTINGS
 
-    heads = (f"epsilon of a {of}", f"delta of a {of}")
-    print(f"  {'accounting':<20}{heads[0]:>22}{heads[1]:>20}{'x basic':>9}")
-    basic, best = plan.shares["basic"].epsilon, plan.best
+    if not shares:  # one ranking has it all
+        return
+    print(f"  {'accounting':<20}{f'epsilon of a {of}':>22}{f'delta of a {of}':>20}{'x basic':>9}")
     for name in ACCOUNTINGS:
-        if name in plan.shares:
-            share = plan.shares[name]
-            _print_row(name, share.epsilon, share.delta, basic, share is best)
-        else:
+        share = shares.get(name)
+        if share is None:
             print(f"  {name:<20}{'-':>22}   ({_WHY_NOT[name]})")
-
-
-def _print_counts(plan: Plan, k: int, max_items_per_user: int | None, moving: bool, of: str) -> None:
-    """Print how a share is divided between ranking and counts, and the noise of counts."""
-    from private_topk.transforms.spec import noise_size
-
-    mechanism, counts = plan.mechanism, plan.counts
-    assert counts is not None
-    neighbours = mechanism.parameter("neighbours", "add-remove")
-    noise = noise_size(k, counts, max_items_per_user, neighbours, moving=moving)
-    others = "" if counts.others is None else f", the sum of all others {float(counts.others):.6g}"
-    print(
-        f"\nOf a {of}'s share the ranking has epsilon {float(mechanism.parameter('epsilon')):.6g}, the counts "
-        f"{float(counts.epsilon):.6g}{others}.\n{k} published counts have noise of standard deviation "
-        f"{noise.stddev:g}: +- {noise.within_95:,} at least 95% of the time."
-    )
-
-
-def _print_row(name: str, epsilon: Fraction | float, delta: Fraction | float, basic: Fraction, best: bool) -> None:
-    mark = "  <- tightest" if best else ""
-    print(f"  {name:<20}{float(epsilon):>22.10g}{float(delta):>20.3g}{float(epsilon / basic):>9.2f}{mark}")
+            continue
+        times = float(share.epsilon / shares["basic"].epsilon)
+        mark = "  <- tightest" if name == tightest else ""
+        print(f"  {name:<20}{float(share.epsilon):>22.10g}{float(share.delta):>20.3g}{times:>9.2f}{mark}")
 
 
 COMMANDS = {
     "preview": Command(
         _preview,
-        "Estimate what a ranking would be like with each mechanism, before anything is spent.",
+        "Estimate what a ranking would be like with each mechanism, and what each window may spend of a total, before\n"
+        "anything is spent.",
         _PREVIEW,
-        choose=("like", "zipf", "counts"),
-        also="--k K --epsilon E",
-        grouped=True,
-    ),
-    "plan": Command(
-        _plan,
-        "Compute what each window may spend of a total budget.",
-        _PLAN,
-        ("windows", "epsilon"),
-        grouped=True,
+        also="[--like WHAT] --k K --epsilon E",
+        first=_FIRST,
     ),
 }

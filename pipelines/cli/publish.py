@@ -29,7 +29,7 @@ _RUN = """examples:
       --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --dry-run
 
 Without --mechanism one is chosen by public facts alone; stderr says which, and why (docs/choosing.md).
-Arguments that are not listed here go to Beam, such as --cores=4.
+Other arguments go to Beam, such as --cores=4.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 129, 130 or 143 interrupted. stderr says
 what is published."""
 
@@ -152,9 +152,21 @@ def tell_dry_run(
 _FILES = ("input", "output", "epsilon")
 _STREAMS = (*_FILES, "period_from", "period_to")
 _CHOOSE = ("domain", "found", "domain_range", "unknown_domain")
+_FIRST = (
+    "input",
+    "domain",
+    "unknown_domain",
+    "k",
+    "epsilon",
+    "window",
+    "period_from",
+    "period_to",
+    "output",
+    "dry_run",
+)
 COMMANDS = {
-    "run": Command(_run, "Publish a ranking from files.", _RUN, _FILES, _CHOOSE, beam=True, grouped=True),
+    "run": Command(_run, "Publish a ranking from files.", _RUN, _FILES, _CHOOSE, beam=True, first=_FIRST),
     "stream": Command(
-        _stream, "Publish a ranking per window from a stream.", _STREAM, _STREAMS, _CHOOSE, beam=True, grouped=True
+        _stream, "Publish a ranking per window from a stream.", _STREAM, _STREAMS, _CHOOSE, beam=True, first=_FIRST
     ),
 }

@@ -195,6 +195,5 @@ COMMANDS = {
         choose=_ASKED,
         alone=("FILE", "the report, such as reports/weekly.yaml"),
         takes="the report, such as reports/weekly.yaml",
-        grouped=True,
     ),
 }

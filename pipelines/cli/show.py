@@ -48,53 +48,82 @@ _SAMPLE = """examples:
 _OF_ALL = ("epsilon", "neighbours")
 
 
+_NEEDS = {
+    "overwrite": ("html",),
+    "title": ("html",),
+    "ledger": ("sign_off", "registry"),
+    "title_column": ("item_titles",),
+    "item_column": ("item_titles",),
+}
+"""The arguments that only mean something beside one of others."""
+
+
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print a ranking with its manifest, or write them as a page."""
-    from private_topk.pipelines.show.page import pages
     from private_topk.pipelines.show.reading import read_report
 
-    asked = [name for name in ("html", "json", "sign_off", "registry") if getattr(arguments, name)]
+    asked = [name for name in _FORMS if getattr(arguments, name, None)]
     if len(asked) > 1:
         raise InvalidArgument(asked[0], f"does not go with {{{asked[1]}}}", "give one of them")
-    for name in ("overwrite", "title"):
-        if getattr(arguments, name) and not arguments.html:
-            raise InvalidArgument(name, "is of {html}", "leave it out")
-    for name in ("title_column", "item_column"):
-        if getattr(arguments, name) and not arguments.item_titles:
-            raise InvalidArgument(name, "needs {item_titles}: the table that it is a column of")
-    if arguments.ledger and not (arguments.sign_off or arguments.registry):
-        raise InvalidArgument("ledger", "is of {sign_off} and {registry}", "leave it out")
-    if arguments.html:
-        refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
+    for name, owners in _NEEDS.items():
+        if getattr(arguments, name) and not any(getattr(arguments, owner) for owner in owners):
+            raise InvalidArgument(
+                name, f"needs {' or '.join(f'{{{owner}}}' for owner in owners)}", "give it too, or leave this out"
+            )
     report = replace(read_report(*arguments.ranking), heading=arguments.title or "")
-    if arguments.item_titles:
-        report = _titled(report, arguments)
-    if arguments.group is not None:
-        report = _of_group(report, arguments.group)
-    if arguments.html:
-        name = os.path.basename(arguments.html)
-        folder = os.path.dirname(arguments.html)
-        written = [(os.path.join(folder, path), text) for path, text in pages(report, name)]
-        _write(written, bool(arguments.overwrite))
-    elif arguments.json:
-        print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
-    elif arguments.sign_off or arguments.registry:
-        from private_topk.pipelines.show.sign_off import registry_entry, sheet
+    report = _titled(report, arguments) if arguments.item_titles else report
+    report = report if arguments.group is None else _of_group(report, arguments.group)
+    _FORMS[(*asked, "")[0]](report, arguments)
 
-        books = _books(report, arguments.ledger) if arguments.ledger else ""
-        print(*sheet(report, books) if arguments.sign_off else registry_entry(report, books).splitlines(), sep="\n")
-    else:
-        from private_topk.pipelines.show.words import in_text
 
-        print(*in_text(report), sep="\n")
+def _print_text(report: PublishedReport, arguments: Namespace) -> None:
+    from private_topk.pipelines.show.words import in_text
+
+    print(*in_text(report), sep="\n")
+
+
+def _write_page(report: PublishedReport, arguments: Namespace) -> None:
+    from private_topk.pipelines.show.page import pages
+
+    refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
+    folder, name = os.path.split(arguments.html)
+    _write([(os.path.join(folder, path), text) for path, text in pages(report, name)], bool(arguments.overwrite))
+
+
+def _print_json(report: PublishedReport, arguments: Namespace) -> None:
+    print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
+
+
+def _print_sign_off(report: PublishedReport, arguments: Namespace) -> None:
+    from private_topk.pipelines.show.sign_off import sheet
+
+    print(*sheet(report, _books(report, arguments.ledger)), sep="\n")
+
+
+def _print_registry(report: PublishedReport, arguments: Namespace) -> None:
+    from private_topk.pipelines.show.sign_off import registry_entry
+
+    print(registry_entry(report, _books(report, arguments.ledger)), end="")
+
+
+_FORMS = {
+    "": _print_text,
+    "html": _write_page,
+    "json": _print_json,
+    "sign_off": _print_sign_off,
+    "registry": _print_registry,
+}
+"""The forms of a ranking, by the argument that asks for each."""
 
 
 def _manifest(report: PublishedReport) -> dict[str, Any] | None:
     return None if report.manifest is None else report.manifest.to_json()
 
 
-def _books(report: PublishedReport, url: str) -> str:
-    """What a ledger says of the dataset that the ranking was charged to."""
+def _books(report: PublishedReport, url: str | None) -> str:
+    """What a ledger says of the dataset that the ranking was charged to; nothing where none is named."""
+    if url is None:
+        return ""
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
 

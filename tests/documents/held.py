@@ -101,13 +101,13 @@ BEAM = [
 ]
 BUDGET = [
     Held("$ private-topk sample", after=drawn_and_charged, says="peeling    10  4 windows of 7 days"),
-    Held("$ private-topk plan"),
+    Held("$ private-topk preview --epsilon"),
     Held("$ private-topk budget create", before=orders, says="54.9% of the budget is used", after=answered),
 ]
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
     Held("from private_topk import preview", "python", says=r"^joint\nEstimate\(value=0\.9"),
-    Held("$ private-topk plan"),
+    Held("$ private-topk preview --epsilon"),
 ]
 OWN_MECHANISM = [
     Held("from dataclasses import dataclass", "saved", name="winner.py"),

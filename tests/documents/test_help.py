@@ -73,7 +73,7 @@ def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyP
     unread = set(ONLY_READ)
     for name, words in EVERY:
         found = examples(name, words)
-        assert 2 <= len(found) <= 3, f"{name} {words}: {found}"
+        assert 2 <= len(found) <= 4, f"{name} {words}: {found}"
         for line in found:
             own = {start for start in ONLY_READ if line.startswith(start)}
             unread -= own
@@ -124,6 +124,7 @@ def test_required_arguments_are_marked_in_the_help(name: str, words: list[str]) 
     text = command(name, *words, "--help").out
     usage = text.partition("\n\n")[0]
     assert "[arguments]" in usage and max(map(len, text.splitlines())) <= 120
+    assert command(name, *words, "--help-all").status == 0
     named = {action.dest: action for action in parser._actions}
     for field in needs:
         shown = flag(field) if named[field].option_strings else str(named[field].metavar)
@@ -133,3 +134,14 @@ def test_required_arguments_are_marked_in_the_help(name: str, words: list[str]) 
         done = command(name, *words)
         assert done.status == 2 and "must be given" in done.err
     assert ("required: " in text) == bool(needs)
+
+
+@pytest.mark.parametrize(("name", "most"), [("run", 60), ("stream", 60), ("preview", 75)])
+def test_the_help_is_the_arguments_to_begin_with_and_names_what_else_there_is(name: str, most: int) -> None:
+    short, whole = (command(name, each).out for each in ("--help", "--help-all"))
+    asked = set(re.findall(r"^  (--[a-z-]+)", short, re.MULTILINE))
+    assert len(asked) <= 14 and len(short.splitlines()) <= most and asked < set(re.findall(r"--[a-z-]+", whole))
+    assert "more, with --help-all: " in short and "--release-key" not in short and "--release-key" in whole
+    headings = set(re.findall(r"^([A-Za-z][^(:\n]*)(?: \(.*\))?:$", whole, re.MULTILINE)) - {"options", "examples"}
+    told = " ".join(short.partition("more, with --help-all: ")[2].partition("\n\n")[0].split())
+    assert 8 <= len(told.split(", ")) and set(told.split(", ")) <= headings, (headings, told)

@@ -27,10 +27,10 @@ ROOT = Path(__file__).parents[2]
 
 def surface() -> Iterator[str]:
     for name in COMMANDS:
-        said = command(name, "--help").out
+        said = command(name, "--help-all").out
         yield f"{name}: {' '.join(_options(said))}"
         for action in re.findall(r"^  (\w+) {2,}", said.partition("actions:")[2].partition("\n\n")[0], re.MULTILINE):
-            yield f"{name} {action}: {' '.join(_options(command(name, action, '--help').out))}"
+            yield f"{name} {action}: {' '.join(_options(command(name, action, '--help-all').out))}"
     yield f"report file: {' '.join(sorted(fields_for(MECHANISMS.values())))}"
     for name, kind in MECHANISMS.items():
         yield f"mechanism {name}: {' '.join(parameters_of(kind))}"

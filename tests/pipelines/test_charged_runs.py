@@ -124,20 +124,20 @@ def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> No
     assert "2 windows of 7 days, 2026-01-05 to 2026-01-19" in row and row.endswith("released")
 
 
-def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
-    plan = ["plan", "--epsilon", "1", "--delta", "1e-6", "--windows", "52", "--mechanism"]
-    assert main([*plan, "joint", "--k", "10"]) == 0
+def test_a_preview_without_counts_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
+    weekly = ["preview", "--epsilon=1", "--delta=1e-6", "--privacy-unit=user", "--horizon=52", "--mechanism"]
+    assert main([*weekly, "joint", "--k", "10"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
     assert rows["zcdp"].split()[1] == "0.0612133183" and "<- tightest" in rows["zcdp"]
     assert rows["basic"].split()[1].startswith("0.0192307")
     assert "where all noise is Gaussian" in rows["gaussian"]
-    assert main([*plan, "gaussian", "--max-items-per-user", "3"]) == 0
+    assert main([*weekly, "gaussian", "--max-items-per-user", "3"]) == 0
     rows = {line.split("  ")[1]: line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
     assert rows["gaussian"][1:4] == ["0.1206507912", "1e-06", "6.27"] and rows["zcdp"][1] == "0.1119462381"
-    assert main([*plan, "oneshot"]) == 0
-    assert "Tightest: optimal" in capsys.readouterr().out
-    assert main(["plan", "--epsilon", "1", "--windows", "0", "--mechanism", "joint"]) == 2
-    assert main(["plan", "--epsilon", "1", "--windows", "9", "--mechanism", "gaussian"]) == 2
+    assert main([*weekly, "oneshot,laplace"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"\n  optimal .*<- tightest\n", printed) and printed.count("In a run: ") == 2
+    assert main(["preview", "--epsilon=1", "--privacy-unit=user", "--horizon=9", "--mechanism=gaussian"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -146,27 +146,30 @@ def test_plan_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:
         (["--mechanism=joint", "--groups-per-user=2"], 1 / 4, "2 rankings"),
         (["--mechanism=joint", "--neighbours=replace-one", "--groups-per-user=1"], 1 / 2, "1 ranking"),
         (
-            ["--mechanism=limit-domain", "--delta=1e-6", "--neighbours=replace-one", "--groups-per-user=1"],
+            [
+                *("--mechanism=limit-domain", "--unknown-domain", "--max-items-per-user=3"),
+                *("--delta=1e-6", "--neighbours=replace-one", "--groups-per-user=1"),
+            ],
             1 / 4,
             "2 rankings",
         ),
     ],
 )
-def test_plan_counts_the_rankings_of_groups(
+def test_a_preview_counts_the_rankings_of_groups(
     capsys: pytest.CaptureFixture, more: list[str], share: float, rankings: str
 ) -> None:
     """As a run shares its budget: over what a user who comes, goes or is replaced can change."""
-    plan = ["plan", "--epsilon=1", "--windows=4", "--publish-counts=1", "--k=9"]
-    assert main([*plan, *more]) == 0
+    asked = ["preview", "--epsilon=1", "--privacy-unit=user", "--horizon=4", "--publish-counts=1", "--k=9"]
+    assert main([*asked, *more]) == 0
     printed = capsys.readouterr().out
     basic = next(line.split() for line in printed.splitlines() if line.startswith("  basic"))
     assert float(basic[1]) == pytest.approx(share) and f"{rankings} in each" in printed
-    assert "epsilon of a ranking" in printed and f"--horizon 4 {more[-1].replace('=', ' ')}" in printed
+    assert "epsilon of a ranking" in printed and more[-1].replace("=", " ") in printed.partition("In a run: ")[2]
     if "joint" in more[0]:
         swapped = "--neighbours=replace-one" in more
         noise = noise_of_counts(9, share / 2, None, None, "replace-one" if swapped else "add-remove", 1, moving=swapped)
         assert f"noise of standard deviation {noise.stddev():g}:" in printed
-    assert main([*plan, "--mechanism=joint", "--groups-per-user=0"]) == 2
+    assert main([*asked, "--mechanism=joint", "--groups-per-user=0"]) == 2
     assert "--groups-per-user must be a whole number of at least 1, got 0" in capsys.readouterr().err
 
 

@@ -115,17 +115,18 @@ SHARED = [
 
 
 @pytest.mark.parametrize(("asked", "name"), SHARED)
-def test_the_share_of_a_window_decides_and_a_plan_says_so(asked: dict[str, Any], name: str) -> None:
+def test_the_share_of_a_window_decides_and_a_preview_says_so(asked: dict[str, Any], name: str) -> None:
     told = facts(asked, **WEEKS, privacy_unit="user")
     assert told["mechanism"].startswith(f"{name}, chosen because ")
-    planned = command("plan", *options(**asked, windows=6))
+    shared = options(**asked, privacy_unit="user", horizon=6)
+    planned = command("preview", *shared)
     assert f"{name} is chosen because " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
-    plain = json.loads(command("plan", *options(**asked, windows=6), "--json").out)
+    plain = json.loads(command("preview", *shared, "--json").out)["budget"]
     assert plain["mechanism"] == name
     # What comes second may reach less far in a list of known length.
     reason = plain["chosen_since"].partition(" (")[0]
     assert told["mechanism"].startswith(f"{name}, chosen because {reason} (")
-    named = json.loads(command("plan", *options(**asked, windows=6, mechanism=name), "--json").out)
+    named = json.loads(command("preview", *shared, *options(mechanism=name), "--json").out)["budget"]
     assert named == {each: value for each, value in plain.items() if each != "chosen_since"}
 
 
@@ -181,7 +182,9 @@ def test_a_mechanism_given_by_name_is_not_reported_as_chosen(capsys: pytest.Capt
     named = {"k": 3, "epsilon": 1, "mechanism": "oneshot"}
     assert "mechanism" not in facts(named)
     assert "chosen" not in command("run", *words(named)).err
-    assert "chosen" not in command("plan", *options(epsilon=1, windows=3, mechanism="joint")).out
+    assert (
+        "chosen" not in command("preview", *options(epsilon=1, privacy_unit="user", horizon=3, mechanism="joint")).out
+    )
     rank(pl.read_csv("rows.csv"), **as_arguments(named))
     assert "chosen" not in capsys.readouterr().err
 

@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from apache_beam.utils.subprocess_server import JavaJarServer
 
+from private_topk.pipelines import doctor
 from private_topk.pipelines.doctor import examine
+from private_topk.runners import dataflow
 from tests.pipelines.support import command
 
 
@@ -23,29 +24,22 @@ def says(name: str, *asked: str | None) -> str:
 
 
 def test_where_the_tests_run_nothing_is_wrong() -> None:
-    """They do run; programs may be missing."""
     found = states()
-    assert "wrong" not in found.values(), found
-    assert {"python", "java", "temporary files", "clock", "time zones"} <= set(found)
+    assert found == dict.fromkeys(("python", "runner", "temporary files", "time zones"), "ok"), found
 
 
-def test_programs_are_wanted_by_their_runners_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("runner", "remedy"),
+    [("flink", "install one"), ("prism", "go install"), ("dataflow", "gcloud auth"), ("direct", "")],
+)
+def test_a_runner_needs_its_own_programs_only(
+    runner: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said to lack is what the runner itself says."""
     monkeypatch.setenv("PATH", "")
-    assert {states()[name] for name in ("java", "go", "docker")} == {"missing"}
-    assert [states(runner)[name] for runner, name in (("flink", "java"), ("flink", "go"), ("prism", "go"))] == [
-        "wrong",
-        "missing",
-        "wrong",
-    ]
-
-
-def test_flink_wants_its_job_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept by Beam, or where it can be downloaded: here nothing answers at Maven's address."""
-    monkeypatch.setattr(JavaJarServer, "JAR_CACHE", str(tmp_path))
-    monkeypatch.setattr(JavaJarServer, "MAVEN_CENTRAL_REPOSITORY", "http://127.0.0.1:1")
-    assert states("flink")["job server"] == "wrong" and "give --flink_job_server_jar" in says("job server", "flink")
-    (tmp_path / says("job server", "flink").split()[0].rpartition("/")[2]).touch()
-    assert states("flink")["job server"] == "ok" and "job server" not in states()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(dataflow, "has_credentials", lambda: False)
+    assert states(runner)["runner"] == ("wrong" if remedy else "ok") and remedy in says("runner", runner)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +49,13 @@ def test_the_version_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sa
     (tmp_path / "java").write_text(f"#!/bin/sh\necho '{said}' >&2\n")
     (tmp_path / "java").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert states("flink")["java"] == state
+    assert states("flink")["runner"] == state
+
+
+def test_a_system_without_time_zones_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As slim images are."""
+    monkeypatch.setattr(doctor, "ZoneInfo", lambda name: {}[name])
+    assert states()["time zones"] == "wrong"
 
 
 def test_a_release_key_readable_by_others_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_the_command_ends_with_what_it_found(tmp_path: Path) -> None:
     done = command("doctor", "--release-key", f"file:{place}", "--json")
     found = json.loads(done.out)
     assert done.status == 1 and found["ok"] is False and "release key must be fixed" in done.err
-    assert {its["state"] for its in found["findings"]} <= {"ok", "missing", "wrong"}
+    assert {its["state"] for its in found["findings"]} <= {"ok", "wrong"}
     assert "a secret" not in done.out + done.err
     done = command("doctor", "--runner", "flinc")
     assert done.status == 2 and "did you mean flink?" in done.err

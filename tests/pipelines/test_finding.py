@@ -59,8 +59,8 @@ def test_without_a_k_all_above_the_threshold_are_published(folder: Path) -> None
         + (folder / "page.html").read_text()
     )
     assert "all items above its threshold" in run(folder, "f.csv", **FIND, dry_run=True).out
-    planned = command("plan", *options(**{**FIND, "unknown_domain": None, "windows": 4}))
-    assert planned.out.startswith("weighted-gaussian, all above its threshold: epsilon 1")
+    shared = command("preview", *options(**FIND, privacy_unit="user", horizon=4))
+    assert shared.out.startswith("weighted-gaussian, all above its threshold: epsilon 1"), shared
 
 
 @pytest.mark.parametrize("mechanism", ["limit-domain", "joint"])

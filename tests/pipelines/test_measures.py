@@ -345,19 +345,18 @@ def test_a_report_sees_one_period_at_a_time(folder: Path) -> None:
 
 def test_bounded_windows_are_planned_previewed_and_checked(folder: Path) -> None:
     words = {"mechanism": "joint", "epsilon": 1, "max_windows_per_user": 4}
-    planned = command("plan", *options(windows=52, **words))
-    assert "over 4 of 52 windows that one user can be in" in planned.out and "0.25" in planned.out, planned
-    assert "In a run: --mechanism joint --privacy-unit user --epsilon 1 --max-windows-per-user 4\n" in planned.out
-    swapped = command("plan", *options(windows=52, neighbours="replace-one", **words))
+    year = {"window": "7d", "from_": "2026-01-05", "to": "2027-01-04", "privacy_unit": "user"}
+    shared = command("preview", *options(**year, **words))
+    assert "over 4 of 52 windows that one user can be in" in shared.out and "0.25" in shared.out, shared
+    swapped = command("preview", *options(**year, neighbours="replace-one", **words))
     assert "over 4 of 52 windows" in swapped.out and "0.25" in swapped.out
-    assert command("plan", *options(windows=52, **{**words, "max_windows_per_user": 0})).status == 2
+    assert command("preview", *options(**year, **{**words, "max_windows_per_user": 0})).status == 2
     shape = {"zipf": 1, "items": 50, "users": 3000, "items_per_user": 4, "k": 3, "draws": 20}
-    year = {"window": "7d", "from_": "2026-01-05", "to": "2027-01-04"}
-    seen = command("preview", *options(**shape, **words, privacy_unit="user", **year))
+    seen = command("preview", *options(**shape, **words, **year))
     assert "over 4 windows that one user can be in" in seen.out, seen
     command_line = "--privacy-unit user --max-windows-per-user 4 --window 7d --from 2026-01-05 --to 2027-01-04\n"
     assert command_line in seen.out
-    assert command("preview", *options(**shape, **words, **year)).status == 2
+    assert command("preview", *options(**shape, **words, **{**year, "privacy_unit": None})).status == 2
     as_in_a_run = command("preview", *options(**shape, **words, privacy_unit="user", horizon=52))
     assert as_in_a_run.status == 2 and "--max-windows-per-user needs a declared period" in as_in_a_run.err
     checked = command("run", *options(**asked("public", "plain", "1"), **PLACES, **BOUNDED, dry_run=True))

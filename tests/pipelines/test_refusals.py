@@ -43,11 +43,16 @@ ASKED: dict[str, Change] = {
         **{"quiet": True, **KEYED, **BOOKS},
     },
     "select": {"counts": "counts.npy", "mechanism": "joint", "k": 3, "epsilon": 1},
-    "plan": {"mechanism": "joint", "epsilon": 1, "delta": 1e-6, "windows": 5},
     "preview": {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4, "k": 3, "epsilon": 1},
     "budget create": {"ledger": "sqlite:///new.db", "dataset": "d", "epsilon": 1},
 }
 ASKED["stream"] = {**ASKED["run"], "input": "./rows.csv", "output": "out", "quiet": None, **WEEKS}
+ONLY_SHARED = ("privacy_unit", "horizon", "delta")
+SHARED = {
+    **dict.fromkeys(("zipf", "items", "users", "items_per_user")),
+    **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6},
+}
+"""A preview that says nothing of the counts."""
 ALONE = {"ledger": None, "dataset": None, "release_key": None, "release_id": None}
 """What a run can do without."""
 AUTO = {"mechanism": None}
@@ -229,12 +234,13 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("select", "NO_KEY", "is not set", [{"release_key": "env:NO_KEY", "release_id": "r"}]),
     ("select", "--max-items-per-user", "does not apply", [{"max_items_per_user": 3}]),
     ("select", "--input", "is no argument of `private-topk select`", [{"input": "x"}]),
-    ("plan", "--delta", "0 or at least 1e-100", [{"delta": "1e-320"}]),
-    ("plan", "--delta", "strictly between 0 and 1", [{"delta": 1}, {"delta": "nan"}]),
-    ("plan", "--windows", "at least 1", [{"windows": 0}]),
-    ("plan", "--windows", "at most 10**15", [{"windows": "9" * 17}]),
-    ("plan", "--k", "at least 1", [{"k": 0}]),
-    ("plan", "--epsilon", "must be", [{"epsilon": e} for e in BEYOND_REASON]),
+    ("preview", "--delta", "0 or at least 1e-100", [{**SHARED, "delta": "1e-320"}]),
+    ("preview", "--delta", "strictly between 0 and 1", [{**SHARED, "delta": d} for d in (1, "nan")]),
+    ("preview", "--horizon", "at least 1", [{**SHARED, "horizon": 0}]),
+    ("preview", "--horizon", "at most 10**15", [{**SHARED, "horizon": "9" * 17}]),
+    ("preview", "--k", "at least 1", [{**SHARED, "k": 0}]),
+    ("preview", "--epsilon", "must be", [{**SHARED, "epsilon": e} for e in (*BEYOND_REASON, None)]),
+    ("preview", "--privacy-unit user and --horizon", "give --like", [{**SHARED, **dict.fromkeys(ONLY_SHARED)}]),
     ("budget create", "--epsilon", "must be", [{"epsilon": e} for e in BEYOND_REASON]),
     ("preview", "--epsilon", "must be given", [{"epsilon": None}]),
     ("preview", "--recall", "give one of the two", [{"recall": 0.9}]),

@@ -140,21 +140,17 @@ def test_commands_without_rows_answer_in_json(folder: Path) -> None:
     mechanisms = answer("mechanisms")
     assert [one["name"] for one in mechanisms] == list(MECHANISMS) and set(mechanisms[0]) <= named("mechanisms")
     assert {its["name"] for its in mechanisms[0]["parameters"]} >= {"epsilon", "skew"}
-    plan = answer(
-        "plan",
-        "--mechanism",
-        "joint",
-        "--epsilon",
-        "4",
-        "--windows",
-        "9",
-        "--publish-counts",
-        "1",
-        "--publish-others",
-        "4",
-    )
-    assert set(plan) <= named("plan") and plan["shares"]["basic"]["epsilon"] == pytest.approx(1)
-    assert plan["counts"]["others"] == pytest.approx(4 / 9)
+    shared = [
+        "--privacy-unit=user",
+        "--horizon=9",
+        "--publish-counts=1",
+        "--max-items-per-user=3",
+        "--publish-others=4",
+    ]
+    found = answer("preview", "--mechanism=joint", "--epsilon=4", *shared)
+    assert set(found) == {"budget"} and {"budget", *found["budget"]} <= named("preview")
+    assert found["budget"]["shares"]["basic"]["epsilon"] == pytest.approx(1)
+    assert found["budget"]["counts"]["others"] == pytest.approx(4 / 9)
     preview = answer(
         "preview",
         "--zipf",

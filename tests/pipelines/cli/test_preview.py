@@ -1,4 +1,4 @@
-"""`private-topk preview` and what `plan` says of it: one setting, several, solved ones, and slips."""
+"""`private-topk preview`: one setting, several, solved ones, shares of a total, and slips."""
 
 from __future__ import annotations
 
@@ -181,17 +181,22 @@ def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("windows", "more"), [(52, {}), (1, {"delta": "1.5e-6"})])
-def test_a_plan_with_a_shape_recommends_a_command(
-    windows: int, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outlook, "DRAWS", 8)
-    budget, shape = {"epsilon": "0.10000001", **more}, {"like": "zipf=1,items=200,users=3000,items_per_user=4"}
-    plan = options(mechanism="peeling", windows=windows, **budget)
-    done = command("plan", *plan, *options(**shape))
-    assert done.status == 0 and "Judging by Zipf 1: 200 items" in done.out, done.err
-    asked = asked_of_a_run(*shlex.split(re.search("In a run: (.*)", done.out)[1]))
-    exact = {name: Fraction(value) for name, value in budget.items()}
-    assert asked == {"mechanism": "peeling", "privacy_unit": "user", "horizon": windows, **exact, **shape}
-    assert "\npeeling finds" in done.out and "\nBest: " in done.out
-    bare = command("plan", *plan)
-    assert "`private-topk preview` tells what a ranking with such a share would be like" in bare.out
+def test_without_counts_the_shares_of_a_total_are_told(windows: int, more: dict[str, str]) -> None:
+    given = options(mechanism="peeling", epsilon="0.10000001", privacy_unit="user", horizon=windows, **more)
+    done = command("preview", *given)
+    assert done.status == 0 and f"in all, over {windows} windows" in done.out, done.err
+    assert asked_of_a_run(*words_in(done.out)) == asked_of_a_run(*given, "--k=10")
+    assert "With --like a preview also tells" in done.out and ("accounting" in done.out) == (windows > 1)
+    found = json.loads(command("preview", *given, "--json").out)["budget"]
+    assert found["windows"] == windows and found["total"]["epsilon"] == pytest.approx(0.10000001)
+    assert found["parameters_of_a_ranking"]["epsilon"] == pytest.approx(0.10000001 / windows)
+
+
+def test_a_preview_of_windows_that_share_a_total_tells_their_shares() -> None:
+    asked = {"k": 3, "epsilon": 1, "mechanism": "joint", "privacy_unit": "user", "horizon": 4}
+    said = preview(**asked)
+    assert "joint, k = 3: epsilon 1, delta 0 in all, over 4 windows" in said
+    assert re.search(r"\n  basic +0\.25 .*<- tightest\n", said), said
+    found = json.loads(preview("--json", **asked))
+    assert found["budget"]["shares"]["basic"]["epsilon"] == 0.25 and found["recommended"] == "joint"
+    assert "budget" not in json.loads(preview("--json", **{**asked, "privacy_unit": None, "horizon": None}))

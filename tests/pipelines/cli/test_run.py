@@ -140,7 +140,6 @@ print(len(sys.modules))
     "words",
     [
         ["run", "--help"],
-        ["plan", "--mechanism=joint", "--epsilon=1", "--windows=4"],
         ["select", "--mechanism=joint", "--epsilon=1", "--k=1", "--counts=counts.csv"],
     ],
 )
@@ -196,7 +195,7 @@ def test_the_process_ends_with_its_status_every_time(folder: Path) -> None:
 
 
 def test_help_says_what_epsilon_is_in_each_command() -> None:
-    for name, text in (("run", "of each window"), ("select", "of the draw"), ("plan", "the total over all windows")):
+    for name, text in (("run", "of each window"), ("select", "of the draw")):
         shown = " ".join(command(name, "--help").out.split())
         assert f"--epsilon E required: {text}" in shown.replace("privacy budget ", "")
 

@@ -196,7 +196,7 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     run()
     for words, said in (
-        (["--ledger", "sqlite:///budget.db"], "--ledger is of --sign-off and --registry"),
+        (["--ledger", "sqlite:///budget.db"], "--ledger needs --sign-off or --registry"),
         (["--sign-off", "--ledger", "sqlite:///budget.db"], "the manifest names no dataset that was charged"),
     ):
         done = command("show", "r.csv", *words)

@@ -42,7 +42,7 @@ def test_true_top_k_is_refused_as_a_mechanism_name() -> None:
         ["run", "--input", "rows.csv", "--output", "out.csv", "--domain", "items.txt"],
         ["stream", "--input", "rows", "--output", "out", "--domain", "items.txt"],
         ["select", "--counts", "counts.csv"],
-        ["plan", "--windows", "4"],
+        ["preview", "--privacy-unit", "user", "--horizon", "4"],
         ["audit"],
     ],
 )

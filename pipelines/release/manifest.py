@@ -146,7 +146,6 @@ class Charge(Record, frozen=True, kw_only=True):
     unit: str
     windows: str
     windows_of_a_user: Positive | None = None
-    weight: str | None = None
     bounded: bool = False
     epsilon: str
     delta: str

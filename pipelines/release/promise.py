@@ -49,10 +49,7 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Bu
         for name in ("epsilon", "delta")
     )
     if dearer or _reached(unit, charges) > _covered(first):
-        spent = most(unit, charges)
-        if first.against is not None and not declared.of_all_windows:
-            spent = (declared.windows or 1) * spent  # the unit is two windows, of whose rankings so many are paid for
-        declared = _restated(declared, spent, everything.number, _reached(unit, charges))
+        declared = _restated(declared, most(unit, charges), everything.number, _reached(unit, charges))
     if unit == "user" or everything.number == 1:
         return declared, None
     return declared, _budget(*over_windows(most("user", charges), 1))
@@ -82,8 +79,6 @@ def _declared(manifest: Manifest) -> Privacy:
 def _covered(manifest: Manifest) -> int:
     """How many windows a unit may be in that the declared budget protects."""
     declared = _declared(manifest)
-    if manifest.against is not None and not declared.of_all_windows:
-        return 1  # a pair of windows, known by the second one
     return declared.windows_of_a_user or declared.windows or 1
 
 

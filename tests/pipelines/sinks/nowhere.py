@@ -24,6 +24,8 @@ class Nowhere(Sink):
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         pass
 
-    def write(self, facts: dict[str, Any], release: Release, live: RunState | None = None) -> beam.PTransform:
+    def write(
+        self, facts: dict[str, Any], release: Release, live: RunState | None = None, period: Period | None = None
+    ) -> beam.PTransform:
         kept = beam.Filter(lambda label: label != self.lost)
         return beam.Map(lambda ranking: ranking.window.label()).with_output_types(str) | kept

@@ -665,8 +665,8 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "FILE",
         {
-            "preview": "public or made-up counts of a window: .npy of integers, or .csv with a column count",
-            "select": ".npy of integers, or .csv with a column count (and item)",
+            "preview": "public or made-up counts of a window: .npy of integers, or a table with a column count",
+            "select": ".npy of integers, or a table (.csv, .jsonl, .parquet, .avro) with a column count (and item)",
         },
         group=_KNOWN,
     ),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,22 +55,15 @@ def select(counts: Counts, options: Options) -> Drawn:
 
 
 def read_counts(path: str) -> Counts:
-    """The counts of a .npy or .csv file, and their items where a CSV names them."""
-    if not path.lower().endswith((".npy", ".csv")):
-        raise InvalidArgument("counts", f"{verbatim(path)} must be a .npy or a .csv file")
-    try:
-        return _from_npy(path) if path.lower().endswith(".npy") else _from_csv(path)
-    except OSError as error:
-        raise InvalidArgument(
-            "counts", f"{verbatim(path)} cannot be read: {error.strerror or 'not a readable file'}"
-        ) from None
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidArgument("counts", f"{verbatim(path)} is not a CSV file that can be read, in UTF-8") from None
+    """The counts of a .npy file; or of a table in any format of rows, and its items where it names them."""
+    return _from_npy(path) if path.lower().endswith(".npy") else _from_table(path)
 
 
 def _from_npy(path: str) -> Counts:
     try:
         values = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise InvalidArgument("counts", f"{verbatim(path)} cannot be read: {error.strerror}") from None
     except (ValueError, EOFError, SyntaxError, MemoryError):
         raise InvalidArgument("counts", f"{verbatim(path)} is not a whole .npy file of numbers") from None
     if not isinstance(values, np.ndarray):
@@ -80,39 +72,58 @@ def _from_npy(path: str) -> Counts:
     return Counts(values, None, path)
 
 
-def _from_csv(path: str) -> Counts:
-    """A header with a column `count` and perhaps `item`; or a single column of counts without a header."""
-    with open(path, newline="", encoding="utf-8-sig") as source:
-        rows = [row for row in csv.reader(source) if row]
-    if not rows:
-        raise InvalidArgument("counts", f"{verbatim(path)} is empty")
-    header = None if len(rows[0]) == 1 and _is_whole(rows[0][0]) else rows[0]
-    if header is not None and (header.count("count") != 1 or header.count("item") > 1):
-        # What stands there may be data, so it is not shown.
-        raise InvalidArgument(
-            "counts",
-            f"{verbatim(path)} must have a column named count, and perhaps one named item, in its "
-            "first line, each once",
-        )
-    at = header.index("count") if header else 0
-    body = rows[1:] if header else rows
-    if any(len(row) != len(rows[0]) or not _is_whole(row[at]) for row in body):
-        rule = f"every line must have {len(rows[0])} values and a whole number as its count"
-        raise InvalidArgument("counts", f"{verbatim(path)}: {rule}")
+def _from_table(path: str) -> Counts:
+    """A table with a column `count`, and perhaps one of `item`. What stands in it may be data, so it is not shown."""
+    import pyarrow as pa  # which an array has no use for
+    import pyarrow.compute as pc
+
+    from private_topk.pipelines.files import match
+    from private_topk.pipelines.sources.columns import Columns, read_rows
+    from private_topk.pipelines.sources.formats import reader_of
+
     try:
-        values = np.array([int(row[at]) for row in body], dtype=np.int64)
-    except OverflowError:
+        file, module = match(path)[0], reader_of(path)
+    except InvalidArgument as error:
+        raise InvalidArgument("counts", error.rule, error.remedy) from None
+    alone, named = (Columns("count", item, quoted_line_ends=True) for item in ("count", "item"))
+    counts, items = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
+    try:
+        module.check(file, alone)
+        columns = named if _fits(module.check, file, named) else alone
+        for start, stop in module.pieces(file, max(file.size, 1)):
+            for rows in module.read(file.path, start, stop, columns):
+                arrays, _ = read_rows(rows, columns)
+                counts.append(arrays["user"])
+                items.append(arrays["item"])
+    except InvalidArgument:
+        rule = "must be a table that can be read, with one column named count, and perhaps one named item"
+        raise InvalidArgument("counts", f"{verbatim(path)} {rule}") from None
+    texts, labels = pc.utf8_trim_whitespace(pa.concat_arrays(counts)), pa.concat_arrays(items)
+    if (
+        not pc.all(pc.match_substring_regex(texts, r"^[+-]?[0-9]+$"), skip_nulls=False, min_count=0).as_py()
+        or labels.null_count
+    ):
+        rule = "must have a whole number as its count in every row, and perhaps an item"
+        raise InvalidArgument("counts", f"{verbatim(path)} {rule}")
+    try:
+        values = pc.utf8_ltrim(texts, "+").cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
         raise InvalidArgument("counts", f"{verbatim(path)}: counts must be below 2**63") from None
-    items = [row[header.index("item")] for row in body] if header and "item" in header else None
-    if items is not None and len(set(items)) < len(items):
+    if columns is alone:
+        return Counts(values, None, path)
+    if len(labels.unique()) < len(labels):
         raise InvalidArgument(
             "counts", f"{verbatim(path)} must name every item once", "add up the counts of each, over different users"
         )
-    return Counts(values, items, path)
+    return Counts(values, labels.to_pylist(), path)
 
 
-def _is_whole(text: str) -> bool:
-    return re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) is not None
+def _fits(check: Callable[..., object], *asked: object) -> bool:
+    try:
+        check(*asked)
+    except InvalidArgument:
+        return False
+    return True
 
 
 def _bits(options: Options, parameters: dict[str, object], values: np.ndarray) -> RandomBits:

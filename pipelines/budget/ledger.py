@@ -233,8 +233,8 @@ class Ledger:
                 _own(connection, books, entry.dataset, entry.unit)
                 _check_neighbours(books.budgets, entry.neighbours)
                 _check_rows(entry, books.charges)
-                noted = {"id": connection.next_id(Entry), "charged": now, "finished": now, "outcome": ADOPTED}
-                adopted.append(replace(entry, **noted))
+                number = connection.next_id(Entry)
+                adopted.append(replace(entry, id=number, charged=now, finished=now, outcome=ADOPTED))
                 connection.add(adopted[-1])
             return adopted
 

@@ -151,8 +151,8 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
         return True
     for entry in adopted:
         print(f"adopted {printable(entry.release_id)}: {entry.windows.summary()}")
-    others = "; the others were charged before" if len(adopted) < len(published) else ""
-    print(f"{len(adopted)} of {len(published)} releases adopted{others}\n")
+    before = "; the others were charged before" if len(adopted) < len(published) else ""
+    print(f"{len(adopted)} of {len(published)} releases adopted{before}\n")
     for budget in books.budgets:
         print("\n".join(_lines(budget, books)) + "\n")
     return True

@@ -20,7 +20,7 @@ import yaml
 from setuptools import find_packages
 
 from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.cli.output import BAD_INPUT, NOT_YET
+from private_topk.transforms.errors import InputNotReady, InvalidArgument
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
 
@@ -151,7 +151,10 @@ def test_the_report_of_kubernetes_publishes(tmp_path: Path) -> None:
     assert volumes[mounts["/reports"]] == {"configMap": {"name": files["metadata"]["name"]}}
     assert {item["path"] for item in volumes[mounts["/secrets"]]["secret"]["items"]} == {"release-key"}
     stop = schedule["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
-    assert pod["restartPolicy"] == "Never" and stop == [BAD_INPUT, NOT_YET]  # a policy needs Never
+    assert pod["restartPolicy"] == "Never" and stop == [
+        InvalidArgument.status,
+        InputNotReady.status,
+    ]  # a policy needs Never
 
     ((name, text),) = files["data"].items()
     assert "/reports/" + name == container["args"][1]
@@ -203,7 +206,7 @@ def test_the_service_starts_a_stream() -> None:
     given, beams = parser_of("stream").read(words[1:])
     assert not beams and given.log_format == "json"
     assert given.release_key == f"file:%d/{unit['Service']['LoadCredential'].partition(':')[0]}"
-    assert unit["Service"]["RestartPreventExitStatus"] == str(BAD_INPUT)
+    assert unit["Service"]["RestartPreventExitStatus"] == str(InvalidArgument.status)
     if shutil.which("systemd-analyze"):
         verified = subprocess.run(["systemd-analyze", "verify", SERVICE], capture_output=True, text=True)
         assert all("not executable" in line for line in verified.stderr.splitlines()), verified.stderr

@@ -42,5 +42,9 @@ def told(differing: Differences) -> str:
 def _told(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"another {name}"
-    has = f"{name} {was}" if was is not None else f"no {name}"
-    return f"{has} (now {'none' if now is None else now})"
+    return f"{setting(name, was)} (now {'none' if now is None else now})"
+
+
+def setting(name: str, value: Any) -> str:  # noqa: ANN401 - JSON
+    """A setting as a message has it, such as `k 3`."""
+    return f"no {name}" if value is None else f"{name} {value}"

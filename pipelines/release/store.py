@@ -19,7 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import PATIENCE, exists, is_local
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.place import Lying, continues, manifest_path, pair_at, what_lies
+from private_topk.pipelines.release.place import Lying, manifest_path, pair_at, same_rows, what_lies
 from private_topk.pipelines.run_state import RunState
 from private_topk.runners import say
 from private_topk.transforms.errors import InvalidArgument, of_another_release, printable, verbatim
@@ -71,7 +71,7 @@ def publish(
 def _second_answer(lying: Lying, ranking: bytes) -> InvalidArgument | None:
     """The refusal of a ranking other than the one that this release has published at a place, or None."""
     there = lying.pair.ranking
-    if lying.of != "this release" or there is None or continues(lying.path, there, ranking):
+    if lying.of != "this release" or there is None or same_rows(lying.path, there, ranking):
         return None
     rule = f"{verbatim(lying.path)} holds another ranking of {verbatim(lying.release)}"
     if lying.lost_manifest:

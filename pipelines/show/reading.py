@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from private_topk.pipelines.differences import setting
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
-from private_topk.pipelines.release.manifest import Manifest, series_difference
+from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, question_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
 from private_topk.pipelines.release.promise import promise_of
 from private_topk.pipelines.show.published import PublishedReport
@@ -64,10 +65,9 @@ def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | 
     for file, (rows, manifest) in contents.items():
         if manifest is not None:
             first = first or (file, manifest)
-            differing = series_difference(first[1], manifest)
-            if differing is not None:
-                rule = f"{verbatim(first[0])} and {verbatim(file)} are no series: {verbatim(differing)}"
-                raise InvalidArgument("", rule, "show them apart")
+            for name, (has, other) in question_difference(first[1], manifest, SeriesFacts).items():
+                rule = f"{first[0]} has {setting(name, has)}, {file} has {setting(name, other)}"
+                raise InvalidArgument("", verbatim(rule), "show them apart")
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:
             raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", "show them apart")

@@ -172,7 +172,7 @@ def test_the_report_of_kubernetes_publishes(tmp_path: Path) -> None:
     assert command("budget", "create", *ledger, "--epsilon", "1").status == 0
     words = ["report", str(tmp_path / "reports" / name), *container["args"][2:], "--until", "2026-01-12"]
     done = command(*words)
-    assert done.status == NOT_YET, done.err
+    assert done.status == InputNotReady.status, done.err
     (week / "_SUCCESS").touch()
     assert [command(*words).status for _ in range(2)] == [0, 0]
     assert (tmp_path / "data/published/weekly-plays-2026-01-05.avro").exists()

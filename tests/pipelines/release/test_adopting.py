@@ -63,7 +63,6 @@ def published(question: Question, **facts: object) -> Manifest:
         {"slide": "1d", "epsilon": 1},
         {"group_column": "group", "groups": "groups", "groups_per_user": 2},
         {"window": "month", "from": "2026-01-01", "to": "2026-04-01", "time_zone": "Europe/Berlin"},
-        {"against": "previous", "against_weight": 0.5},
         {"neighbours": "replace-one"},
     ],
     ids=str,
@@ -83,7 +82,7 @@ def test_a_manifest_tells_exactly_what_the_ledger_was_charged(
     less = replace(charged.cost, epsilon=charged.cost.epsilon * Fraction(999, 1000))
     later = Windows.of(Period(datetime(2026, 7, 6, tzinfo=UTC), datetime(2026, 8, 3, tzinfo=UTC), timedelta(7)))
     for other in ({"release_id": "other"}, {"key_id": "other"}, {"windows": later}, {"cost": less}):
-        assert not replace(charged, weight=None, **other).pays_for(entry)
+        assert not replace(charged, **other).pays_for(entry)
 
 
 def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pytest.CaptureFixture) -> None:

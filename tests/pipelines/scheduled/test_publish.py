@@ -261,7 +261,7 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
     assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in told(1)
     assert main(["show", *sorted(map(str, folder.glob("out/*.csv")))]) == 2
-    assert "are no series: k 3 (now 2)" in capsys.readouterr().err
+    assert "has k 3" in capsys.readouterr().err
     assert "series" not in told(2, "--dry-run")
 
 

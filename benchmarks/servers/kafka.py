@@ -100,6 +100,7 @@ class Broker:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "auto.create.topics.enable": "false",
+            "log.cleaner.backoff.ms": 500,  # a topic that is to be compacted is, at once
         }
 
     def _run(self, *command: str) -> subprocess.Popen:

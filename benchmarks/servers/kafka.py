@@ -173,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         broker.start()
         # A report by the clock of the log needs messages that the broker has stamped.
-        create_topic(broker.address, arguments.topic, **{"message.timestamp.type": "LogAppendTime"})
+        create_topic(broker.address, arguments.topic, 1, **{"message.timestamp.type": "LogAppendTime"})
         print(f"Kafka is up, logs in {arguments.folder}: --input {place}", flush=True)
         broker.wait()
     except KeyboardInterrupt:

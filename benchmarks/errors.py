@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def beside(counts: np.ndarray, k: int, epsilon: float) -> Iterator[tuple[str, bo
             yield (
                 f"  {name} in numpy",
                 mechanism.guarantee.answer == "set",
-                lambda p=published: p(counts, k, epsilon, rng),
+                partial(published, counts, k, epsilon, rng),
             )
 
 

@@ -23,11 +23,14 @@ class Kill:
 
     Args:
         at: when it came, in milliseconds since 1970; None where the job was not at work.
+        hit: whether the job has seen it.
+        killed: how many processes were there and died.
     """
 
     kind: str
     at: float | None
     hit: bool = False
+    killed: int = 0
 
 
 @dataclass
@@ -76,9 +79,9 @@ class Job:
     def look_at_hit(self) -> bool:
         """Whether the last kill is seen to have hit it: Flink tells of a failure since, where there must be one."""
         kill, job = self.kills[-1], self.servers.job(self.name)
-        if kill.at is not None:
+        if kill.at is not None and kill.killed:
             failures = self.servers.rest.failures(job["jid"]) if job else []
-            kill.hit |= kill.kind not in FAIL_A_JOB or any(at >= kill.at for at, _ in failures)
+            kill.hit |= kill.kind not in FAIL_A_JOB or any(at >= kill.at for at, *_ in failures)
         return kill.hit
 
     def progress(self) -> tuple[int, int]:

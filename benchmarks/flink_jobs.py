@@ -142,7 +142,7 @@ def _run(words: list[str], log: str, unfinished_bundles: bool) -> None:
     from private_topk.runners.flink import JOB_OPTIONS
 
     if unfinished_bundles:
-        JOB_OPTIONS["finish_bundle_before_checkpointing"] = False
+        JOB_OPTIONS["finish_bundle_before_checkpointing"] = False  # type: ignore[index]  # nobody else may
     os.setsid()
     for stream in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)

@@ -12,11 +12,11 @@ takes as many as come while it runs, and is followed by another one. What was ki
 where the kind says so once the jobs have gone on without it. In the end all that a job has published is compared with
 the batch of the direct runner, byte by byte, and every version that was ever seen of a file.
 
-A kill counts only where it hit: all tasks of the stream ran at that moment, or a task of the batch had; not all was
-published; and afterwards Flink told of one failure more. Of the job manager and the broker, whose loss is no failure of
-a job, the first two must do. Each kill has the verdict of its job. A job that does not go on, or does not end in time,
-counts as hung. The kinds take turns. With --results every job that is done is kept, a line for each kill, and the same
-command goes on from there.
+A kill counts only where it hit: a process was there and died; all tasks of the stream ran at that moment, or a task of
+the batch had; not all was published; and afterwards Flink told of one failure more. Of the job manager and the broker,
+whose loss is no failure of a job, the first two must do. Each kill has the verdict of its job. A job that does not go
+on, or does not end in time, counts as hung. The kinds take turns. With --results every job that is done is kept, a line
+for each kill, and the same command goes on from there.
 
 kinds: task-manager (one of them, replaced), task-manager-lost (replaced only when the jobs have gone on without it),
 worker-pool (with its workers, replaced), worker (half of the Python workers that have something to do; nobody replaces
@@ -122,7 +122,9 @@ class Kills:
             hit = [job for job in jobs if (job.form, kind) != ("batch", "broker")]
             for job in hit:
                 job.about_to(kind)
-            self.servers.kill(kind)
+            killed = self.servers.kill(kind)
+            for job in hit:
+                job.kills[-1].killed = killed
             sender.join()
             self._see(hit, kind)
         except TimeoutError as error:
@@ -178,7 +180,7 @@ class Kills:
         job = self._jobs.pop(form)
         verdict = job.verdict()
         for kill in job.kills:
-            self.results.add(job=form, kind=kill.kind, hit=kill.hit, verdict=verdict, of=job.name)
+            self.results.add(job=form, kind=kill.kind, hit=kill.hit, killed=kill.killed, verdict=verdict, of=job.name)
         print(f"{job.name} after {sum(kill.hit for kill in job.kills)} hits: {verdict}", flush=True)
 
 

@@ -83,30 +83,27 @@ class Servers:
 
     def checkpoint(self, job: str) -> int:
         """The number of a job's last checkpoint that is whole, -1 if it has none of its own yet."""
-        found = (self.rest.get(f"jobs/{job}/checkpoints") or {}).get("latest") or {}
-        return (found.get("completed") or {}).get("id", -1)
+        return self.rest.last_checkpoint(job) or -1
 
-    def kill(self, kind: str) -> None:
-        """Kill with SIGKILL, and a second later replace what the kind says."""
+    def kill(self, kind: str) -> int:
+        """Kill with SIGKILL, and a second later replace what the kind says; how many processes were there and died."""
         if kind == "broker":
             assert self.broker.process is not None
-            self.broker.process.kill()
-            self.broker.process.wait()
+            killed = _killed(self.broker.process)
             time.sleep(1)
             self.broker.start()
         elif kind == "worker":
             workers = self._at_work(self._workers())
-            self._end(self._random.permutation(workers)[: -(-len(workers) // 2)].tolist())
+            killed = self._end(self._random.permutation(workers)[: -(-len(workers) // 2)].tolist())
         else:
             name = kind.removesuffix("-lost").removesuffix("-forgets")
             name += f"-{self._busiest()}" if kind.startswith("task") else ""
-            workers = self._workers() if kind == "worker-pool" else []
-            self.cluster.processes[name].kill()
-            self.cluster.processes[name].wait()
-            self._end(workers)
+            workers = self._workers() if name == "worker-pool" else []
+            killed = _killed(self.cluster.processes[name]) + self._end(workers)
             time.sleep(1)
-            if kind != "task-manager-lost":
+            if not kind.endswith("-lost"):
                 self.replace(300)
+        return killed
 
     def replace(self, patience: float) -> None:
         """Start again whatever has ended, and wait until the cluster knows it. Raises TimeoutError."""
@@ -148,12 +145,22 @@ class Servers:
         time.sleep(0.5)
         return [each for each in workers if _ticks(each) > before[each]] or workers
 
-    def _end(self, workers: list[int]) -> None:
+    def _end(self, workers: list[int]) -> int:
+        killed = 0
         for each in workers:
             try:
                 os.kill(each, signal.SIGKILL)  # looked up a moment ago; one that ends meanwhile is not there any more
+                killed += 1
             except ProcessLookupError:
                 pass
+        return killed
+
+
+def _killed(process: subprocess.Popen) -> int:
+    """Kill a process; 1 if it was there, and died of it."""
+    there = process.poll() is None
+    process.kill()
+    return int(process.wait() == -signal.SIGKILL and there)
 
 
 def _ticks(process: int) -> int:

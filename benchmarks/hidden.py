@@ -80,7 +80,8 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
         normal = RestrictedNormal(epsilon, DELTA, bound)
         yield f"restricted-normal m={bound}", ours(normal, few)
         plain = partial(published.restricted_normal, bound, few, epsilon=epsilon, delta=DELTA)
-        yield IN_NUMPY, lambda k, plain=plain, normal=normal: partial(plain, k, competing=normal.kbar_for(k))
+        competing = normal.kbar_for
+        yield IN_NUMPY, lambda k, plain=plain, most=competing: partial(plain, k, competing=most(k))  # type: ignore[misc]
     users, items = bounded(pairs, LIMIT)
     for whole in wholes:
         mechanism = WeightedGaussian(epsilon, DELTA, LIMIT, whole)
@@ -88,7 +89,7 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
         np.add.at(sums, items, mechanism.weighting.weights(users))
         yield f"weighted-gaussian m={whole}", ours(mechanism, sums)
         plain = partial(published.weighted_gaussian, whole, sums / UNIT, epsilon=epsilon, delta=DELTA, limit=LIMIT)
-        yield IN_NUMPY, lambda k, plain=plain: partial(plain, k)
+        yield IN_NUMPY, partial(partial, plain)
         # Its proof holds for weights too (tests/transforms/mechanisms/test_restricted.py): m is what a user moves then.
         yield f"restricted, weights m={whole}", ours(RestrictedNormal(epsilon, DELTA, whole, cap=UNIT), sums)
 

@@ -89,7 +89,7 @@ def canonical(counts: Vector, k: int, epsilon: float, rng: np.random.Generator) 
         if values[top] > best:
             best, pick = values[top], (head, int(tails[top]))
     head, tail = pick
-    body = rng.choice(np.arange(head + 1, tail - 1), k - 1 - head, replace=False) if k - 1 > head else []
+    body = rng.choice(np.arange(head + 1, tail - 1), k - 1 - head, replace=False) if k - 1 > head else np.array([], int)
     return np.sort(order[np.concatenate([np.arange(head), body, [tail - 1]]).astype(np.int64)])
 
 

@@ -49,7 +49,7 @@ def files(folder: Path, rows: int) -> Iterator[tuple[str, Path]]:
     plays = [(f"u{user:09d}", f"track-{item:06d}", "DE") for user, item in zip(users, items.tolist(), strict=True)]
     for name, quoting in (("csv", csv.QUOTE_MINIMAL), ("csv, quoted", csv.QUOTE_ALL)):
         with (folder / "plays.csv").open("w", newline="") as sink:
-            csv.writer(sink, quoting=quoting).writerows([(*_NAMES, "country"), *plays])
+            csv.writer(sink, quoting=quoting).writerows([(*_NAMES, "country"), *plays])  # type: ignore[arg-type]
         yield name, folder / "plays.csv"
     for name, change in (("json", lambda row: row), ("json, integer users", lambda row: (int(row[0][1:]), *row[1:]))):
         with (folder / "plays.jsonl").open("w") as sink:

@@ -174,7 +174,7 @@ def shown(title: str, found: dict[Cell, float]) -> str:
 
 def table(title: str, cells: list[Cell], names: tuple[str, ...], rules: dict[str, Chosen], recalls: Recalls) -> None:
     print(f"{title}: mean and worst regret in points, {len(cells)} cells", flush=True)
-    fixed: dict[str, Chosen] = {name: lambda cell, name=name: name for name in names}
+    fixed: dict[str, Chosen] = {name: lambda cell, name=name: name for name in names}  # type: ignore[misc]
     for name, chosen in (fixed | rules).items():
         print(shown(name, regrets(cells, names, chosen, recalls)), flush=True)
 

@@ -182,6 +182,7 @@ def watch(job: subprocess.Popen, deadline: float, cluster: Cluster | None) -> tu
             at = time.time() - began
             memory.append((at, meter.memory()))
             for running in rest.jobs() if rest else []:
+                assert rest is not None
                 latest = ((rest.get(f"jobs/{running['jid']}/checkpoints") or {}).get("latest") or {}).get("completed")
                 if latest:
                     state.append((at, latest["state_size"] / 2**20))

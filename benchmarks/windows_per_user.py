@@ -23,6 +23,7 @@ from benchmarks.counts import FOLDER
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.sample import write_sample
 from private_topk.transforms import Period
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.mechanisms import Oneshot, RandomBits
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import WindowsOfUsers
@@ -79,7 +80,9 @@ def recall(data: Data, here: np.ndarray, truth: np.ndarray, most: int, epsilon: 
     period = Period.of("2000-01-01", f"2000-01-{data.windows + 1:02}", "1d")
     domain = [str(n) for n in range(data.items)]
     mechanism = Question(
-        TopK(data.k, Oneshot(epsilon), domain, max_windows_per_user=most), period=period, privacy_unit="user"
+        TopK(data.k, Oneshot(epsilon), PublicDomain.of(domain), max_windows_per_user=most),
+        period=period,
+        privacy_unit="user",
     ).top_k.mechanism
     bits = RandomBits.keyed(b"windows per user".ljust(32, b"."))
     found = 0.0

@@ -43,12 +43,17 @@ from private_topk.transforms.errors import InvalidArgument, Told, told_in, verba
 FLINK_VERSION = "1.19"
 """The mini cluster's default version: the one that the tests run on."""
 
+IN_A_ROW = 12
+"""How often a job may fail in a row. The watch ends one that goes on, whoever has set how its cluster restarts it."""
+_QUIET = 600_000
+"""Milliseconds without a failure after which a row of them is over."""
+
 RESTARTS = {
     "restart-strategy.type": "exponential-delay",
     "restart-strategy.exponential-delay.initial-backoff": "100 ms",
     "restart-strategy.exponential-delay.backoff-multiplier": "2.0",
     "restart-strategy.exponential-delay.max-backoff": "30 s",
-    "restart-strategy.exponential-delay.attempts-before-reset-backoff": "12",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": str(IN_A_ROW),
     "restart-strategy.exponential-delay.reset-backoff-threshold": "10 min",
 }
 """A job may fail twelve times in a row, over two minutes, and again after ten quiet minutes. A fixed number of restarts
@@ -356,7 +361,9 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
             streaming = options.view_as(StandardOptions).streaming
-            watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered)
+            retries = int(self.job_options.get("number_of_execution_retries", -1))  # negative: as by default
+            most = retries if retries >= 0 else IN_A_ROW
+            watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered, most=most)
             watch.start()
             embedded = options.view_as(FlinkRunnerOptions).flink_master in _EMBEDDED
             return _WatchedJob(result, watch, result.cancel if embedded else partial(self._cancel, watch))
@@ -370,7 +377,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 
 
 class _WatchedJob(PipelineResult):
-    """A job that a worker's refusal ends, where Flink would start it again and again."""
+    """A job that a worker's refusal ends, or too many failures in a row, where Flink would start it again and again."""
 
     def __init__(self, job: PipelineResult, watch: Watch, cancel: Callable[[], None]) -> None:
         super().__init__(job.state)
@@ -457,6 +464,11 @@ class JobManager:
                 return False
         return bool(tasks)
 
+    def last_checkpoint(self, job: str) -> int:
+        """The number of a job's last checkpoint that is whole, 0 if there is none."""
+        latest = (self.get(f"jobs/{job}/checkpoints") or {}).get("latest") or {}
+        return int((latest.get("completed") or {}).get("id", 0))
+
     def failures(self, job: str) -> list[tuple[int, str, Told | None]]:
         """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, kind and refusal.
 
@@ -471,6 +483,15 @@ class JobManager:
             )
             for each in reversed(history)
         ]
+
+
+def _in_vain(times: int, cause: str) -> InvalidArgument:
+    return InvalidArgument(
+        "",
+        f"the job on Flink failed {times} times in a row and came no further, the last time with {verbatim(cause)}, so "
+        "it was cancelled",
+        "look at the logs of the task managers and the Python workers",
+    )
 
 
 _END_OF_TIME = 9_223_371_950_454_775
@@ -503,6 +524,7 @@ class Watch(threading.Thread):
         answered: set when all windows of the job are seen to be published.
         say: takes one line of public facts for the operator.
         patience: seconds until missing slots, or a missing job manager, are reported.
+        most: how many failures in a row end the job: without a checkpoint, a finished task or ten minutes between them.
     """
 
     def __init__(
@@ -513,11 +535,13 @@ class Watch(threading.Thread):
         answered: threading.Event,
         say: Callable[[str], None] = say_on_stderr,
         patience: float = 20,
+        most: int = IN_A_ROW,
     ) -> None:
         super().__init__(name="flink-watch", daemon=True)
         self._manager, self._name, self._streaming, self._answered = manager, name, streaming, answered
-        self._say, self._patience = say, patience
-        self._looks = self._restarts = self._last_failure = 0
+        self._say, self._patience, self._most = say, patience, most
+        self._looks = self._restarts = self._last_failure = self._in_a_row = 0
+        self._reached = (0, 0)
         self._since: dict[str, float] = {}
         self._stopping = ""
         self._said: set[str] = set()
@@ -560,7 +584,7 @@ class Watch(threading.Thread):
     def look(self, job: str, state: str, tasks: dict[str, int]) -> None:
         """Look at the job once."""
         if self._looks % 5 == 0 and state != "FAILED":  # rarely: for an answer the job manager serialises the whole job
-            self._look_at_failures(job)
+            self._look_at_failures(job, tasks)
         self._looks += 1
         self._look_at_slots(state, tasks)
         if self._stopping:
@@ -568,12 +592,18 @@ class Watch(threading.Thread):
         elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
             self._stop_when_over(job)
 
-    def _look_at_failures(self, job: str) -> None:
-        for when, cause, refusal in self._manager.failures(job):
+    def _look_at_failures(self, job: str, tasks: dict[str, int]) -> None:
+        failures = self._manager.failures(job)
+        if failures and failures[-1][0] > self._last_failure:
+            reached = (self._manager.last_checkpoint(job), tasks.get("finished", 0))
+            if reached > self._reached:
+                self._in_a_row, self._reached = 0, reached
+        for when, cause, refusal in failures:
             if refusal is not None:
                 self.refusal = refusal
                 self._manager.cancel(job)
             elif when > self._last_failure:
+                self._in_a_row = 1 if when - self._last_failure > _QUIET else self._in_a_row + 1
                 self._last_failure = when
                 self._restarts += 1
                 self._say(
@@ -584,6 +614,9 @@ class Watch(threading.Thread):
                         cause=cause,
                     )
                 )
+                if self._in_a_row >= self._most and self.refusal is None:
+                    self.refusal = _in_vain(self._in_a_row, cause)
+                    self._manager.cancel(job)
 
     def _look_at_slots(self, state: str, tasks: dict[str, int]) -> None:
         """Report missing slots: a job waits for them if none of its tasks runs; if some do, others run after them."""

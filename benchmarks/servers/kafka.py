@@ -100,6 +100,7 @@ class Broker:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "auto.create.topics.enable": "false",
+            "log.cleaner.backoff.ms": 500,  # a topic that is to be compacted is, at once
         }
 
     def _run(self, *command: str) -> subprocess.Popen:
@@ -172,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         broker.start()
         # A report by the clock of the log needs messages that the broker has stamped.
-        create_topic(broker.address, arguments.topic, **{"message.timestamp.type": "LogAppendTime"})
+        create_topic(broker.address, arguments.topic, 1, **{"message.timestamp.type": "LogAppendTime"})
         print(f"Kafka is up, logs in {arguments.folder}: --input {place}", flush=True)
         broker.wait()
     except KeyboardInterrupt:

@@ -4,9 +4,10 @@ A stream that is begun again reads its input anew. That is the same release only
 before, and the reader's own state, which knows, may be lost with its runner. So a reader writes down what it has read
 before its bundle is committed, and no window closes before that: what is published is on record.
 
-An entry is a JSON object: the path of a file, or name and id of a topic. What depends on rows, such as the size of a
-file, is sealed, since who reads the rankings may look in here too. A page holds up to a thousand entries: a folder of
-100,000 files has a hundred pages, and a turn of reading writes one of them, of some 100 KB.
+An entry is a JSON object: the path of a file, name and id of a topic, or what a partition had given before a window
+closed. What depends on rows, such as the size of a file, is sealed, since who reads the rankings may look in here too.
+A page holds up to a thousand entries: a folder of 100,000 files has a hundred pages, and a turn of reading writes one
+of them, of some 100 KB.
 """
 
 from __future__ import annotations

@@ -5,9 +5,17 @@ has given in its partition up to it: in order, even if the broker's clock is set
 the wall clock, far enough behind that later messages have later timestamps. If one does not, the report fails, since a
 repetition would count other rows.
 
-A topic that is deleted and created again under its name is another input: a broker gives each its own id, which is part
-of the input's identity, is on record, and is looked up before windows close. Where a broker gives no ids, the first
-messages that were read are on record: at the same offsets, a topic of the same name has others.
+A log may lose messages: to retention, to an operator, to compaction, or as a whole where the topic is deleted and
+created again. Two rules make that known:
+
+- A launch looks up the first offset of every partition, which is where reading starts. If messages were deleted before
+  it, the broker's own stamps must show that none of them can be of the horizon (`check_start`).
+- What was read is on record, and what is read next must join it. For every partition and every closing of a window, the
+  rows of the horizon that came before it are on record, sealed, before that window closes. Wherever reading starts
+  again, the same rows must come (`GroupReader.join`). Offsets do not show that: transactions leave gaps as compaction
+  does.
+
+The topic's id, its partitions and its cleanup policy are looked up before windows close.
 """
 
 from __future__ import annotations
@@ -16,9 +24,9 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -36,15 +44,24 @@ from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
-from private_topk.pipelines.sources.source import BlockReader, Source, horizon
+from private_topk.pipelines.sources.source import BlockReader, Source, about_the_input, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import InvalidArgument, crosses, install_extra, of_another_release, verbatim
+from private_topk.transforms.errors import (
+    ANOTHER_RELEASE,
+    InvalidArgument,
+    crosses,
+    install_extra,
+    of_another_release,
+    verbatim,
+)
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 _T = TypeVar("_T")
 Group = tuple[int, ...]
+Sums = tuple[int, int]
+"""How many rows of the horizon a partition has given, and the sum of their times, modulo 2**63."""
 
 _ADDRESS = re.compile(r"kafka://([\w.\-\[\]:]+:\d+(?:,[\w.\-\[\]:]+:\d+)*)/([\w.\-]{1,249})")
 _TOOK = re.compile(r" \(after \d+ms in state \w+\)$")
@@ -70,7 +87,9 @@ _HELD = 60.0  # for which a partition may hold windows before that is told
 _WAIT = 0.2  # for messages
 _APART = 5.0  # by which the clocks of broker and worker may differ
 _LAG = 30.0  # for which a broker may hold a message back, by its default
+_KEPT = 60.0  # for which at least every log keeps its messages
 _BATCH = 20_000  # messages
+_MASK = (1 << 63) - 1
 
 
 class TopicFacts(NamedTuple):
@@ -151,8 +170,8 @@ class KafkaTopic:
     def facts(self, name: str) -> TopicFacts:
         """The facts of the topic, from the broker. Raises InvalidArgument of the field `name`."""
         partitions = self._metadata(name).partitions
-        topic, brokers = self._settings("topic", self.topic), partitions[min(partitions)].replicas
-        broker = self._settings("broker", str(brokers[0])) if brokers else {}
+        topic, brokers = self.settings(), partitions[min(partitions)].replicas
+        broker = self._settings_of("broker", str(brokers[0])) if brokers else {}
         return TopicFacts(
             tuple(sorted(partitions)),
             max(len(partition.replicas) for partition in partitions.values()),
@@ -176,11 +195,9 @@ class KafkaTopic:
         none = found is None or not (found.get_most_significant_bits() or found.get_least_significant_bits())
         return "" if none else str(found)
 
-    def refuse_another(self, record: Iterable[Entry], id: str) -> None:
-        """Raise InvalidArgument if another topic of this name, by its id, is on record."""
-        for entry in record:
-            if entry.get("topic") == self.topic and entry.get("id", id) != id:
-                raise _another(self)
+    def settings(self) -> dict[str, str]:
+        """The settings of the topic; none if the broker does not let this client read them."""
+        return self._settings_of("topic", self.topic)
 
     def _metadata(self, name: str) -> Any:  # noqa: ANN401
         try:
@@ -222,7 +239,7 @@ class KafkaTopic:
                 return metadata
             time.sleep(_PAUSE)
 
-    def _settings(self, kind: str, name: str) -> dict[str, str]:
+    def _settings_of(self, kind: str, name: str) -> dict[str, str]:
         """Settings of a topic or broker; none if the broker does not let this client read them."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient, ConfigResource
@@ -292,12 +309,15 @@ class Kafka(Source):
 
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")
-        check_repeatable(self.topic, facts, self.clock)
+        with about_the_input():
+            check_repeatable(self.topic, facts, self.clock)
         if not self.topic_id:
             say(
-                f"{self.uri} has no id that its broker tells: if it is deleted and created again, that is noticed by "
-                "its first messages only"
+                f"{self.uri} has no id that its broker tells: if it is deleted and created again, that is noticed only "
+                "where a window has closed since"
             )
+        if not facts.cleanup:
+            say(f"{self.uri} does not tell its cleanup.policy: whether messages are compacted away is not known")
         if self._since is not None and self._since > start:
             say(f"--kafka-start {self.start}: windows that began before it are published without the rows before it")
         if self.clock == "log" and horizon(period).closing[-1] < time.time() * 1e6:
@@ -307,9 +327,12 @@ class Kafka(Source):
             )
         observer = self.topic.observer()
         try:
-            begin = {part: first_offset(observer, self.topic, part, self._since, start) for part in facts.partitions}
-            if self.clock == "log":
-                _check_first_stamps(observer, self.topic, begin)
+            with about_the_input():
+                check_start(observer, self.topic, self._extents, self._since, start)
+                if self.clock == "log":
+                    begin = {part: extent.begin for part, extent in self._extents.items()}
+                    firsts = first_messages(observer, self.topic, begin)
+                    _check_stamped(self.topic, [message for message in firsts.values() if message is not None], "input")
         finally:
             observer.close()
 
@@ -331,15 +354,16 @@ class Kafka(Source):
         return fingerprint(asked, key)
 
     def check_record(self, record: InputRecord) -> None:
-        self.topic.refuse_another(record.read(), self.topic_id)
+        check_same(self.topic, record.read(), self.topic_id, self._since, len(self._extents))
 
     def read(self, period: Period | None) -> BlockReader:
         clock, facts = Clock(self.clock, horizon(period)), self.topic.facts("input")
-        partitions = facts.partitions
+        begin = {part: extent.begin for part, extent in self._extents.items()}
+        partitions = tuple(begin)
         groups = [partitions[number :: self.readers] for number in range(min(self.readers, len(partitions)))]
         # A lagging follower is dropped at the broker's second check, half of that time after the first.
         behind = _APART + (1.5 * facts.lag if facts.replicas > 1 else 0)
-        log = Log(self.topic, self._since, len(partitions), behind, self.topic_id)
+        log = Log(self.topic, begin, behind, self._since, self.topic_id)
         return _ReadGroups(groups, ReadPartitionsDoFn(log, self.columns, self.payload, clock))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
@@ -349,12 +373,10 @@ class Kafka(Source):
         """
         from confluent_kafka import KafkaError, TopicPartition
 
-        start, columns, topic = int(horizon(period).starts[0]) // 1000, self.columns.within(period), self.topic
-        observer, consumer = topic.observer(), topic.consumer()
+        columns, topic, waiting = self.columns.within(period), self.topic, set(self._extents)
+        consumer = topic.consumer()
         try:
-            waiting = set(topic.partitions("input"))
-            begin = {part: first_offset(observer, topic, part, self._since, start) for part in waiting}
-            consumer.assign([TopicPartition(topic.topic, part, offset) for part, offset in begin.items()])
+            consumer.assign([TopicPartition(topic.topic, part, self._extents[part].begin) for part in waiting])
             deadline = time.monotonic() + _PATIENCE
             while waiting:
                 found = consumer.consume(_BATCH, _WAIT)
@@ -369,6 +391,17 @@ class Kafka(Source):
                     raise InvalidArgument("input", f"{self.uri} does not answer")
         finally:
             consumer.close()
+
+    @cached_property
+    def _extents(self) -> dict[int, Extent]:
+        """The log of every partition, looked up once: what is checked is what is read, whatever is deleted meanwhile.
+
+        Raises InvalidArgument of `input`.
+        """
+        topic, since, observer = self.topic, self._since, self.topic.observer()
+        try:
+            return {part: extent_of(observer, topic, part, since) for part in topic.partitions("input")}
+        finally:
             observer.close()
 
     @property
@@ -378,19 +411,24 @@ class Kafka(Source):
 
 def check_repeatable(topic: KafkaTopic, facts: TopicFacts, clock: str) -> None:
     """Raise InvalidArgument unless reading the topic again gives the same messages with the same arrival times."""
-    if "compact" in facts.cleanup:
-        raise InvalidArgument(
-            "input",
-            f"{topic.uri} is compacted: when a message goes nobody knows, and the same release "
-            "would be another answer when repeated",
-            "read a topic with cleanup.policy=delete",
-        )
+    check_not_compacted(topic, facts.cleanup)
     if clock == "log" and facts.stamps == "CreateTime":
         raise InvalidArgument(
-            "input",
+            "",
             f"{topic.uri} is stamped by who sends: a single message with a made-up time would "
             "close windows for everybody",
             "set message.timestamp.type=LogAppendTime on the topic, or give {clock} event for a log in order",
+        )
+
+
+def check_not_compacted(topic: KafkaTopic, cleanup: str) -> None:
+    """Raise InvalidArgument if messages of the topic may go one by one, by its cleanup policy."""
+    if "compact" in cleanup:
+        raise InvalidArgument(
+            "",
+            f"{topic.uri} is compacted: when a message goes nobody knows, and the same release "
+            "would be another answer when repeated",
+            "read a topic with cleanup.policy=delete",
         )
 
 
@@ -406,21 +444,6 @@ def _check_stamped(topic: KafkaTopic, messages: Iterable[Any], field: str = "") 
             "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
             "give {clock} event",
         )
-
-
-def _check_first_stamps(observer: Any, topic: KafkaTopic, begin: dict[int, int]) -> None:  # noqa: ANN401
-    """Raise InvalidArgument if the first message of a partition was stamped by who sent it, as before the setting was
-    changed: a reader would meet it after the charge. Whoever does not answer is left to the reader.
-    """
-    from confluent_kafka import TopicPartition
-
-    observer.assign([TopicPartition(topic.topic, partition, offset) for partition, offset in begin.items()])
-    waiting, deadline = set(begin), time.monotonic() + _ANSWERED
-    while waiting and time.monotonic() < deadline:
-        for message in observer.consume(len(begin), _WAIT):  # a message, or that there is none
-            waiting.discard(message.partition())
-            if not message.error():
-                _check_stamped(topic, [message], "input")
 
 
 @beam.typehints.with_output_types(pa.RecordBatch)
@@ -448,6 +471,7 @@ class Positions(NamedTuple):
         stamped: the latest timestamp of every partition, or the latest time of a row by the clock "event"; like the
             next one in microseconds since 1970 UTC, None before the first message.
         reached: the clock of every partition: `stamped`, or later if it is idle.
+        read: what every partition has given so far; None before the first message since the start that was asked for.
         over: whether this part of the work is done.
         sent: the checksums sent, for every window: claimed with the messages, so that they agree with the offsets.
     """
@@ -455,6 +479,7 @@ class Positions(NamedTuple):
     offsets: tuple[int, ...]
     stamped: tuple[int | None, ...]
     reached: tuple[int | None, ...]
+    read: tuple[Sums | None, ...]
     over: bool = False
     sent: SentChecksums = SentChecksums()
 
@@ -469,17 +494,17 @@ class Log:
     """A topic as it was at the launch.
 
     Args:
-        since: where reading starts, in milliseconds since 1970 UTC; None for the beginning.
-        partitions: how many it has.
+        begin: the offset at which reading starts, of every partition.
         behind: seconds by which the clock of an idle log stays behind the wall clock: clocks of broker and worker may
             differ, and a broker holds a message back until its replicas have it.
+        since: the timestamp of the first message that is read, in milliseconds since 1970 UTC; None for the beginning.
         id: the topic's; empty where its broker gives none.
     """
 
     topic: KafkaTopic
-    since: int | None
-    partitions: int
+    begin: Mapping[int, int]
     behind: float
+    since: int | None = None
     id: str = ""
 
 
@@ -492,7 +517,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
     """
 
     record: InputRecord | None = None
-    """Where it is written down which topic is read."""
+    """Where it is written down what is read."""
 
     def __init__(self, log: Log, columns: Columns, payload: Payload, clock: Clock) -> None:
         self._log, self._clock = log, clock
@@ -500,14 +525,9 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         self._readers: dict[Group, GroupReader] = {}
 
     def initial_restriction(self, group: Group) -> Positions:
-        topic, since, start = self._log.topic, self._log.since, int(self._clock.period.starts[0]) // 1000
-        observer = topic.observer()
-        try:
-            offsets = [first_offset(observer, topic, partition, since, start) for partition in group]
-        finally:
-            observer.close()
         nothing = (None,) * len(group)
-        return Positions(tuple(offsets), nothing, nothing)
+        read = nothing if self._log.since is not None else ((0, 0),) * len(group)
+        return Positions(tuple(self._log.begin[partition] for partition in group), nothing, nothing, read)
 
     def create_tracker(self, restriction: Positions) -> StreamTracker:
         return StreamTracker(restriction)
@@ -522,8 +542,19 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: ANN401, B008 - Beam's convention
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: ANN401, B008
     ) -> Iterator[TimestampedValue]:
-        group, positions = tuple(group), tracker.current_restriction()
-        reader = self._reader(group)
+        reader = self._reader(tuple(group))
+        yield from self._turn(tuple(group), reader, tracker, estimator)
+        reader.write_down()  # before this bundle is committed, and with it what closes a window
+
+    def _turn(
+        self,
+        group: Group,
+        reader: GroupReader,
+        tracker: Any,  # noqa: ANN401 - Beam's
+        estimator: Any,  # noqa: ANN401 - Beam's
+    ) -> Iterator[TimestampedValue]:
+        """Reads for a while."""
+        positions = tracker.current_restriction()
         self._clock.catch_up(estimator, positions.sent.closed)
         deadline, quiet = time.monotonic() + _TURN, set(group)
         while not self._clock.is_over(estimator):
@@ -531,13 +562,15 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             batches = reader.read(positions.offsets)
             quiet -= set(batches)
             pausing = not batches or time.monotonic() > deadline
-            if pausing and not self._clock.by_rows:
+            if pausing and self._clock.by_rows:
+                reader.check_rest(positions, quiet)
+            elif pausing:
                 positions = self._up_to_date(reader, group, positions, quiet, int((polled - self._log.behind) * 1e6))
             blocks: list[pa.RecordBatch] = []
             for partition, messages in batches.items():
-                reader.check_first(partition, messages[0])
                 slot = group.index(partition)
-                block, positions = self._taken(positions, slot, messages, now_of(estimator).micros)
+                block, positions, passed = self._taken(positions, slot, messages, now_of(estimator).micros)
+                reader.join(partition, passed)
                 if len(block):
                     name = b"%d %d %d" % (partition, messages[0].offset(), positions.offsets[slot])
                     block, sent = self._checksums.add(block, name, positions.sent)
@@ -545,6 +578,9 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             closed = self._clock.closed_by(positions.clock() or 0)
             if closed > positions.sent.closed:
                 reader.check_topic()
+                for slot, partition in enumerate(group):  # an idle one: nothing that comes later is before its clock
+                    idle = range(self._closed_by(positions.stamped[slot]), closed)
+                    reader.join(partition, {self._closing(number): positions.read[slot] or (0, 0) for number in idle})
                 receipts, sent = self._checksums.close(positions.sent, closed, group[0])
                 blocks, positions = [*blocks, *receipts], positions._replace(sent=sent)
             if not tracker.try_claim(positions):
@@ -565,29 +601,71 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
     def _reader(self, group: Group) -> GroupReader:
         if group not in self._readers:
-            reader = GroupReader(self._log, group, self._clock.period.allowed_lateness, self.record)
+            reader = GroupReader(self._log, group, self._clock, self.record)
             try:
                 reader.check_topic()
+                reader.open_record()
             except BaseException:
                 reader.close()
                 raise
             self._readers[group] = reader
         return self._readers[group]
 
-    def _taken(self, before: Positions, slot: int, messages: list[Any], now: int) -> tuple[pa.RecordBatch, Positions]:
-        """The block of some messages of a partition, and the positions after them."""
+    def _taken(
+        self, before: Positions, slot: int, messages: list[Any], now: int
+    ) -> tuple[pa.RecordBatch, Positions, dict[int, Sums]]:
+        """The block of some messages of a partition, the positions after them, and what the partition has given before
+        each closing of a window that they are the first to pass.
+        """
+        offset, read = messages[-1].offset() + 1, before.read[slot]
+        if read is None:
+            # The launch may have come before the first message since then: a repetition would begin at that one.
+            since = self._log.since or 0
+            first = next((n for n, message in enumerate(messages) if message.timestamp()[1] >= since), None)
+            messages, read = ([], None) if first is None else (messages[first:], (0, 0))
         values = [message.value() for message in messages]
+        stamped = before.stamped[slot]
         if self._clock.by_rows:
             block = self._decoder.block(values)
-            stamped = _later(before.stamped[slot], pc.max(block["time"]).as_py())
+            stamped = _later(stamped, pc.max(block["time"]).as_py())
         else:
-            arrived = self._arrived(before.stamped[slot], messages, now)
-            block, stamped = self._decoder.block(values, arrived.tolist()), int(arrived[-1])
-        return block, before._replace(
-            offsets=_with(before.offsets, slot, messages[-1].offset() + 1),
+            arrived = self._arrived(stamped, messages, now)
+            block = self._decoder.block(values, arrived.tolist())
+            stamped = int(arrived[-1]) if len(arrived) else stamped
+        passed: dict[int, Sums] = {}
+        if read is not None:
+            closed = range(self._closed_by(before.stamped[slot]), self._closed_by(stamped))
+            passed, read = self._counted(block, read, closed)
+        after = before._replace(
+            offsets=_with(before.offsets, slot, offset),
             stamped=_with(before.stamped, slot, stamped),
             reached=_with(before.reached, slot, stamped),  # a log that moves sets its own clock
+            read=_with(before.read, slot, read),
         )
+        return block, after, passed
+
+    def _counted(self, block: pa.RecordBatch, read: Sums, closed: range) -> tuple[dict[int, Sums], Sums]:
+        """What a partition has given before it passes the closing of each window, and with all of a block.
+
+        Rows outside the horizon, which retention may take with impunity, do not count.
+        """
+        times, period = block["time"].to_numpy(), self._clock.period
+        counts = (times >= period.starts[0]) & (times < period.ends[-1])
+        numbers = np.concatenate([[0], np.cumsum(counts)])
+        totals = np.concatenate([[0], np.cumsum(np.where(counts, times, 0))])  # modulo 2**64
+
+        def sums(rows: int) -> Sums:
+            return read[0] + int(numbers[rows]), (read[1] + int(totals[rows])) & _MASK
+
+        clock = np.maximum.accumulate(times if self._clock.by_rows else block["arrived"].to_numpy())
+        passed = {closing: sums(int(np.searchsorted(clock, closing))) for closing in map(self._closing, closed)}
+        return passed, sums(len(times))
+
+    def _closing(self, number: int) -> int:
+        return int(self._clock.period.closing[number])
+
+    def _closed_by(self, micros: int | None) -> int:
+        return 0 if micros is None else self._clock.closed_by(micros)
 
     def _arrived(self, before: int | None, messages: list[Any], now: int) -> np.ndarray:
         """When every message arrived, microseconds since 1970 UTC.
@@ -597,7 +675,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         _check_stamped(self._log.topic, messages)
         stamps = [message.timestamp() for message in messages]
         arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
-        if self._clock.closes_between(int(arrived[0]), now):
+        if len(arrived) and self._clock.closes_between(int(arrived[0]), now):
             raise of_another_release(
                 "",
                 f"{self._log.topic.uri} gave a message late, stamped before a window had closed that "
@@ -635,12 +713,17 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 
 class GroupReader:
-    """Reads committed messages of some partitions, and looks up the ends of logs, which open transactions hide."""
+    """Reads committed messages of some partitions, holds what they give against the record, and looks up the ends of
+    logs, which open transactions hide.
+    """
 
-    def __init__(self, log: Log, group: Group, allowed_lateness: timedelta, record: InputRecord | None = None) -> None:
+    def __init__(self, log: Log, group: Group, clock: Clock, record: InputRecord | None = None) -> None:
         topic = self._topic = log.topic
-        self._log, self._group, self._allowed_lateness, self._record = log, group, allowed_lateness, record
-        self._begun: set[int] = set()
+        self._log, self._group, self._clock, self._record = log, group, clock, record
+        self._seals: dict[tuple[int, int], str] = {}
+        self._last: dict[int, int] = {}
+        self._unwritten: list[Entry] = []
+        self._gapped = False
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
@@ -662,8 +745,8 @@ class GroupReader:
         """
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+        places = list(zip(self._group, offsets, strict=True))
         if self._places != offsets:
-            places = list(zip(self._group, offsets, strict=True))
             self._consumer.assign([TopicPartition(self._topic.topic, part, offset) for part, offset in places])
             self._places, self._ends = offsets, dict(places)
         batches = defaultdict(list)
@@ -679,14 +762,14 @@ class GroupReader:
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
                     raise _another(self._topic)
-                raise of_another_release(
-                    "",
-                    f"{self._topic.uri} has lost messages before they were read, by its retention or "
-                    "by a broker that took over with less: the same release would be another answer",
-                    "keep messages for longer than they wait to be read",
-                )
+                raise _lost(self._topic)
             elif self._gives_up():
                 raise KafkaException(message.error())
+        if not self._gapped and any(_has_gap(offset, batches[part]) for part, offset in places if part in batches):
+            self._gapped = True
+            uri = self._topic.uri
+            told = f"{uri} has offsets without a message: transactions leave them, and compaction, which takes rows"
+            say(Line(told, event="gap", input=uri))
         return dict(batches)
 
     def _gives_up(self) -> bool:
@@ -707,7 +790,7 @@ class GroupReader:
             say(
                 Line(
                     f"{uri} answers again, after {seconds} s: rows that producers held back for longer than the "
-                    f"lateness of {self._allowed_lateness.total_seconds():g} s may be late, and dropped",
+                    f"lateness of {self._clock.period.allowed_lateness.total_seconds():g} s may be late, and dropped",
                     event="back",
                     input=uri,
                     seconds=seconds,
@@ -744,53 +827,68 @@ class GroupReader:
         return end <= max(offset, self._ends.get(partition, offset))
 
     def check_topic(self) -> None:
-        """Raise InvalidArgument if the topic is not the one of the launch, or of the record, or has more partitions by
-        now; KafkaException if no broker answers, or the topic is gone. The topic is on record then.
+        """Raise InvalidArgument if the topic is not the one of the launch, has more partitions by now or is compacted;
+        KafkaException if no broker answers, or the topic is gone.
         """
         from confluent_kafka import KafkaException
 
         metadata = self._observer.list_topics(self._topic.topic, timeout=_PATIENCE).topics[self._topic.topic]
         if metadata.error is not None:
             raise KafkaException(metadata.error)
-        if len(metadata.partitions) > self._log.partitions:
+        if len(metadata.partitions) > len(self._log.begin):
             raise InvalidArgument(
                 "",
                 f"{self._topic.uri} was given more partitions, which are not read",
                 "start again with the same arguments: then all of them are",
             )
-        known = [] if self._record is None else self._record.read()
-        if not self._log.id:
-            self._check_ends(known)
-            return
-        if self._topic.id() != self._log.id:
+        if self._log.id and self._topic.id() != self._log.id:
             raise _another(self._topic)
-        self._topic.refuse_another(known, self._log.id)
-        if self._record is not None:
-            self._record.add([{"topic": self._topic.topic, "id": self._log.id}])
+        check_not_compacted(self._topic, self._topic.settings().get("cleanup.policy", ""))
 
-    def _check_ends(self, known: Iterable[Entry]) -> None:
-        """Raise InvalidArgument if a partition ends before a message that is on record."""
-        from confluent_kafka import TopicPartition
-
+    def open_record(self) -> None:
+        """Look up what is on record, and write down that the topic is read. Raise InvalidArgument if another was."""
+        if self._record is None:
+            return
+        topic, log = self._topic.topic, self._log
+        known = self._record.read()
+        check_same(self._topic, known, log.id, log.since, len(log.begin))
         for entry in known:
-            if entry.get("topic") == self._topic.topic and entry.get("partition") in self._group:
-                slot = TopicPartition(self._topic.topic, entry["partition"])
-                if self._observer.get_watermark_offsets(slot, timeout=_PATIENCE)[1] <= entry["offset"]:
-                    raise _another(self._topic)
+            if entry.get("topic") == topic and "partition" in entry:
+                part, closing = entry["partition"], entry["closing"]
+                self._seals[part, closing] = entry["read"]
+                self._last[part] = max(self._last.get(part, closing), closing)
+        self._record.add([{"topic": topic, "id": log.id, "since": log.since}])
 
-    def check_first(self, partition: int, message: Any) -> None:  # noqa: ANN401 - the client's own
-        """Put the first message that is read of a partition on record, where the topic has no id. Raise InvalidArgument
-        if another one is on record at its offset.
+    def join(self, partition: int, passed: Mapping[int, Sums]) -> None:
+        """Hold what a partition has given before the closings of some windows against the record; what is new is
+        written down by `write_down`. Raise InvalidArgument if other rows are on record.
         """
-        if self._log.id or self._record is None or partition in self._begun:
+        if self._record is None:
             return
-        first = {"topic": self._topic.topic, "partition": partition, "offset": message.offset()}
-        stamped = {**first, "stamp": self._record.sealed(message.timestamp()[1])}
-        known = [entry for entry in self._record.read() if entry.items() >= first.items()]
-        if known and stamped not in known:
-            raise _another(self._topic)
-        self._record.add([stamped])
-        self._begun.add(partition)
+        for closing, sums in passed.items():
+            seal = self._record.sealed(partition, closing, *sums)
+            if self._seals.setdefault((partition, closing), seal) != seal:
+                raise _not_joined(self._topic)
+            entry = {"topic": self._topic.topic, "partition": partition, "closing": closing, "read": seal}
+            self._unwritten.append(entry)
+
+    def check_rest(self, positions: Positions, quiet: Iterable[int]) -> None:
+        """Raise InvalidArgument if a partition ends before the last row by the clock "event" that is on record."""
+        for part in quiet:
+            slot = self._group.index(part)
+            behind = part in self._last and self._clock.closes_between(positions.stamped[slot] or 0, self._last[part])
+            if behind and self.at_the_end(part, positions.offsets[slot]):
+                raise _not_joined(self._topic)
+
+    def write_down(self) -> None:
+        """Put on record what was read."""
+        if self._record is not None:
+            self._record.add(self._unwritten)
+        self._unwritten = []
+
+
+def _has_gap(offset: int, messages: list[Any]) -> bool:
+    return messages[-1].offset() + 1 - offset > len(messages)
 
 
 def _another(topic: KafkaTopic) -> InvalidArgument:
@@ -801,38 +899,147 @@ def _another(topic: KafkaTopic) -> InvalidArgument:
     )
 
 
-def first_offset(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
-    """The offset at which reading starts: of the first message stamped at `since` or later; for None, of the first.
+def _not_joined(topic: KafkaTopic) -> InvalidArgument:
+    return of_another_release(
+        "",
+        f"{topic.uri} no longer gives the rows that this release has read from it: messages were deleted or compacted "
+        "away, or the topic was deleted and created again since this release began, so what is published from now on "
+        "would be of other rows",
+    )
+
+
+def _lost(topic: KafkaTopic) -> InvalidArgument:
+    return of_another_release(
+        "",
+        f"{topic.uri} has lost messages before they were read, by its retention or "
+        "by a broker that took over with less: the same release would be another answer",
+        "keep messages for longer than they wait to be read",
+    )
+
+
+def check_same(topic: KafkaTopic, record: Iterable[Entry], id: str, since: int | None, partitions: int) -> None:
+    """Raise InvalidArgument if another topic of this name is on record, by its id or its partitions, or this one was
+    read from another time on.
+    """
+    for entry in record:
+        if entry.get("topic") != topic.topic:
+            continue
+        if (id and entry.get("id") not in (None, "", id)) or entry.get("partition", 0) >= partitions:
+            raise _another(topic)
+        if entry.get("since", since) != since:
+            began = "earliest" if entry["since"] is None else _iso(entry["since"])
+            rule = f"must be {began}, with which this release began"
+            raise InvalidArgument("kafka_start", rule, f"give it again, or {ANOTHER_RELEASE}")
+
+
+def _iso(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+class Extent(NamedTuple):
+    """The log of a partition at the launch, by offsets.
 
     Args:
-        since, start: milliseconds since 1970 UTC; `start` is the horizon's.
+        low, high: its first one that is left, and the one after its last.
+        begin: where reading starts.
+    """
+
+    low: int
+    high: int
+    begin: int
+
+
+def extent_of(observer: Any, topic: KafkaTopic, partition: int, since: int | None) -> Extent:  # noqa: ANN401
+    """The log of a partition. Reading starts at the first message stamped at `since` (milliseconds since 1970 UTC) or
+    later; for None, at the first.
 
     Raises:
-        InvalidArgument: retention may have deleted messages of the horizon, or no broker tells where the log begins.
+        InvalidArgument: of the field `input`, if no broker tells.
     """
-    return patiently(topic, lambda: _entered(observer, topic, partition, since, start))
+    return patiently(topic, lambda: _extent_of(observer, topic, partition, since))
 
 
-def _entered(observer: Any, topic: KafkaTopic, partition: int, since: int | None, start: int) -> int:  # noqa: ANN401
+def _extent_of(observer: Any, topic: KafkaTopic, partition: int, since: int | None) -> Extent:  # noqa: ANN401
     from confluent_kafka import KafkaException, TopicPartition
 
-    def at(moment: int) -> int:
-        position = observer.offsets_for_times([TopicPartition(topic.topic, partition, moment)], timeout=_PATIENCE)[0]
-        if position.error:  # not the same as no message since then, for which reading would start at the end
-            raise KafkaException(position.error)
-        return position.offset if position.offset >= 0 else high
-
     low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
+    if since is None:
+        return Extent(low, high, low)
+    position = observer.offsets_for_times([TopicPartition(topic.topic, partition, since)], timeout=_PATIENCE)[0]
+    if position.error:  # not the same as no message since then, for which reading would start at the end
+        raise KafkaException(position.error)
+    return Extent(low, high, position.offset if position.offset >= 0 else high)
+
+
+def first_messages(observer: Any, topic: KafkaTopic, begin: Mapping[int, int]) -> dict[int, Any]:  # noqa: ANN401
+    """The first message of every partition from an offset on; None where there is none.
+
+    Raises InvalidArgument if a broker does not answer, or the offset is gone.
+    """
+    from confluent_kafka import KafkaError, TopicPartition
+
+    observer.assign([TopicPartition(topic.topic, partition, offset) for partition, offset in begin.items()])
+    found: dict[int, Any] = {}
+    deadline = time.monotonic() + _SETTLED
+    while len(found) < len(begin):
+        for message in observer.consume(len(begin), _WAIT):
+            if not message.error():
+                found.setdefault(message.partition(), message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                found.setdefault(message.partition(), None)
+            elif message.error().code() == KafkaError._AUTO_OFFSET_RESET:
+                raise _lost(topic)
+        if time.monotonic() > deadline:
+            raise InvalidArgument("", f"{topic.uri} does not answer")
+    return found
+
+
+def check_start(
+    observer: Any,  # noqa: ANN401 - the client's own
+    topic: KafkaTopic,
+    extents: Mapping[int, Extent],
+    since: int | None,
+    start: int,
+) -> None:
+    """Raise InvalidArgument if messages were deleted that may be of the horizon.
+
+    What was deleted had come before the first message that is left. Only a broker's timestamp says when that was: by
+    the times of senders a late message may follow, and be left of, a whole week. Where it is not known, the operator
+    may vouch for it with a start, and is told so.
+
+    Args:
+        since, start: milliseconds since 1970 UTC: the start that was asked for, and the horizon's.
+    """
+    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+
     wanted, named = (start, "{period_from}") if since is None or since < start else (since, "{kafka_start}")
-    # An empty log does not tell what was stamped when; but retention is longer than a minute.
-    if 0 < low == at(wanted) and not (low == high and wanted > (time.time() - 60) * 1000):
+    deleted = {partition: extent.low for partition, extent in extents.items() if extent.low > 0}
+    vouched = False
+    for first in first_messages(observer, topic, deleted).values():
+        stamped: tuple[int, Any] = (0, None) if first is None else first.timestamp()
+        kind, stamp = stamped
+        # What is gone had been there for a while, as rows of a horizon that is still to come have not.
+        came: float = stamp if kind == TIMESTAMP_LOG_APPEND_TIME else (time.time() - _KEPT) * 1000
+        if came < wanted:
+            continue
+        if stamp is None or stamp >= wanted:
+            why = "none is left that tells" if stamp is None else f"its first one left was stamped after {named}"
+        elif since is None:
+            why = "its first one left was stamped by who sent it, which does not say when they came"
+        else:
+            vouched = True
+            continue
         raise InvalidArgument(
-            "input",
-            f"{topic.uri} has deleted messages which may be of the horizon: its first one left "
-            f"was stamped after {named}",
-            "begin later, or give {kafka_start}, a time from which on all are there",
+            "",
+            f"{topic.uri} has deleted messages which may be of the horizon: {why}",
+            "begin later, or give {kafka_start}, a time from which on all are there; where this release has begun, "
+            f"{ANOTHER_RELEASE}",
         )
-    return low if since is None else at(since)
+    if vouched:
+        say(
+            f"{topic.uri} has deleted messages, and what is left does not tell when they came: that all are there "
+            f"since {_iso(since or 0)} is taken from --kafka-start"
+        )
 
 
 def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:

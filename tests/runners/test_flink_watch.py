@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from traceback import format_exception
 from types import SimpleNamespace
 from typing import Any
 
+import apache_beam as beam
 import pytest
 
 from private_topk.runners import flink
 from private_topk.runners.flink import JobManager, Watch
+from private_topk.transforms.errors import InvalidArgument, WorkerRefusal, crosses
 
 END = 9_223_372_036_854_775_807
 VERTICES = [
@@ -37,6 +40,7 @@ class StubJobManager:
         self.trace = ""
         self.tasks: dict[str, int] | None = None
         self.failures: list[str] = []
+        self.checkpoint = 0
         self.place = "file:///checkpoints"
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -67,6 +71,7 @@ class StubJobManager:
                     ][:16]
                 }
             },
+            "jobs/j/checkpoints": {"latest": {"completed": {"id": self.checkpoint}}},
             "jobmanager/config": [{"key": "state.checkpoints.dir", "value": self.place}],
             "jobs/j/savepoints/r": None
             if self.forgets
@@ -215,13 +220,36 @@ def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobMana
     watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
     tasks = JobManager(address).jobs()[0]["tasks"]
     for number in range(1, 20):
-        manager.failures = [f"Failure{number}", *manager.failures]
+        manager.failures, manager.checkpoint = [f"Failure{number}", *manager.failures], number
         for _ in range(5):
             watching.look("j", "RUNNING", tasks)
     assert said == [f"Flink: the job restarted, {number} in all (Failure{number})" for number in range(1, 20)]
     manager.failures = ["Last", *manager.failures]
     watching.look("j", "FAILED", tasks)
     assert len(said) == 19
+
+
+@pytest.mark.parametrize("further", [False, True])
+def test_a_job_that_fails_again_and_again_and_comes_no_further_is_ended(
+    manager: StubJobManager, address: str, further: bool
+) -> None:
+    """As one whose worker was killed and is asked for all the same, on a cluster that starts it again for ever."""
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    tasks = JobManager(address).jobs()[0]["tasks"]
+    for number in range(1, 30):
+        manager.failures = ["IOException", *manager.failures]
+        manager.checkpoint = number // 6 if further else 3
+        for _ in range(5):
+            watching.look("j", "RUNNING", tasks)
+        if manager.cancelled:
+            break
+    if further:
+        assert not manager.cancelled and watching.refusal is None and len(said) == 29
+        return
+    assert number == len(said) == 12 and manager.cancelled == ["/jobs/j?mode=cancel"]
+    told = "the job on Flink failed 12 times in a row and came no further, the last time with IOException"
+    assert str(watching.refusal).startswith(told)
 
 
 def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: StubJobManager, watch: Callable) -> None:
@@ -232,18 +260,22 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: S
     assert {path for path, _ in manager.orders} == {"jobs/j/stop"} and len(manager.orders) > 2
 
 
+@crosses
+class RefusesDoFn(beam.DoFn):
+    def process(self, element: object) -> None:
+        raise InvalidArgument("", "menu.txt cannot be read", "write it again")
+
+
 def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:
-    manager.failures, manager.trace = (
-        ["AsynchronousException"],
-        (
-            "org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: Traceback\n"
-            "private_topk.transforms.errors.InvalidArgument: menu.txt cannot be read [while running 'Rank']\n\n\tat z\n"
-        ),
-    )
+    with pytest.raises(WorkerRefusal) as refused:
+        RefusesDoFn().process(None)
+    trace = "".join(format_exception(refused.value)).replace("\n", "\n\t")
+    manager.failures = ["AsynchronousException"]
+    manager.trace = f"org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: {trace}\n\tat z\n"
     said: list[str] = []
     watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
     watching.look("j", "RUNNING", JobManager(address).jobs()[0]["tasks"])
-    assert manager.cancelled and str(watching.refusal) == "menu.txt cannot be read" and not said
+    assert manager.cancelled and str(watching.refusal) == "menu.txt cannot be read: write it again" and not said
 
 
 def test_a_job_is_cancelled_in_its_cluster(

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import (
+    Extent,
     GroupReader,
     Kafka,
     KafkaTopic,
@@ -48,7 +49,7 @@ def source_at(broker: Topics, name: str, **changes: Any) -> Kafka:  # noqa: ANN4
 
 def reading(broker: Topics, name: str, period: Period, partitions: int = 1, behind: float = 0.5) -> Reading:
     """All partitions by one reader. Broker and reader have one clock here, so an idle log stays little behind."""
-    log = Log(KafkaTopic(broker.address, name), None, partitions, behind)
+    log = Log(KafkaTopic(broker.address, name), dict.fromkeys(range(partitions), 0), behind)
     fn = ReadPartitionsDoFn(log, COLUMNS, JsonPayload(), Clock("log", period))
     return Reading(fn, tuple(range(partitions)))
 
@@ -101,7 +102,7 @@ def test_an_idle_partition_holds_no_window_while_others_are_busy(broker: Topics)
             return found
 
     live = reading(broker, "half-idle", short_windows(time.time() - 1, 3, 2), partitions=2)
-    live._fn._readers[0, 1] = Busy(live._fn._log, (0, 1), timedelta(0))
+    live._fn._readers[0, 1] = Busy(live._fn._log, (0, 1), live._fn._clock)
     live.until(lambda: live.over, 30)
 
 
@@ -246,7 +247,7 @@ def test_a_start_in_time_is_the_same_wherever_it_is_asked(broker: Topics) -> Non
 
 
 def _fn(period: Period) -> ReadPartitionsDoFn:
-    log = Log(KafkaTopic("127.0.0.1:1", "none"), None, 1, 5.0)
+    log = Log(KafkaTopic("127.0.0.1:1", "none"), {0: 0}, 5.0)
     return ReadPartitionsDoFn(log, COLUMNS, JsonPayload(), Clock("log", period))
 
 
@@ -262,11 +263,11 @@ def test_arrivals_are_in_order_wherever_the_brokers_clock_is_set_and_the_reader_
     expected = np.maximum.accumulate(stamps) * 1000
     for _ in range(50):
         fn, found, offset = _fn(period), [], 0
-        positions = Positions((0,), (None,), (None,))
+        positions = Positions((0,), (None,), (None,), ((0, 0),))
         while offset < len(stamps):
             some = stamps[offset : offset + dice.randint(1, 4)]
             messages = [_message(offset + place, stamp) for place, stamp in enumerate(some)]
-            block, positions = fn._taken(positions, 0, messages, -1)
+            block, positions, _ = fn._taken(positions, 0, messages, -1)
             found += block["arrived"].to_pylist()
             offset = positions.offsets[0]
         assert found == expected.tolist() and positions.clock() == 100_000_000
@@ -275,7 +276,7 @@ def test_arrivals_are_in_order_wherever_the_brokers_clock_is_set_and_the_reader_
 def test_a_message_stamped_before_a_closed_window_fails_the_report() -> None:
     """The idle clock was ahead of the broker's: a repetition would count the row, so nothing may go on quietly."""
     period = short_windows(0, 60, 3)
-    positions = Positions((0,), (None,), (61_000_000,))
+    positions = Positions((0,), (None,), (61_000_000,), ((0, 0),))
     with pytest.raises(InvalidArgument, match="stamped before a window had closed"):
         _fn(period)._taken(positions, 0, [_message(0, 59_999)], 61_000_000)
     _fn(period)._taken(positions, 0, [_message(0, 60_000)], 61_000_000)  # late in both
@@ -295,7 +296,9 @@ def test_a_broker_that_holds_messages_back_is_waited_for() -> None:
             def id(self) -> str:
                 return ""
 
-        return Kafka(Topic("h:1", "t")).read(short_windows(0, 60, 1))._fn._log.behind
+        source = Kafka(Topic("h:1", "t"))
+        source.__dict__["_extents"] = {0: Extent(0, 0, 0), 1: Extent(0, 0, 0)}
+        return source.read(short_windows(0, 60, 1))._fn._log.behind
 
     assert behind(facts) == 5.0 and behind(facts._replace(replicas=3)) == 50.0
     check_repeatable(KafkaTopic("h:1", "t"), facts._replace(stamps=""), "log")  # then each message is looked at
@@ -303,7 +306,9 @@ def test_a_broker_that_holds_messages_back_is_waited_for() -> None:
 
 def test_a_broker_that_does_not_answer_moves_no_clock(broker: Topics) -> None:
     broker.create("silent", 1, **STAMPED)
-    reader = GroupReader(Log(KafkaTopic(broker.address, "silent"), None, 1, 0.0), (0,), timedelta(0))
+    reader = GroupReader(
+        Log(KafkaTopic(broker.address, "silent"), {0: 0}, 0.0), (0,), Clock("log", short_windows(0, 60, 1))
+    )
     assert not reader.read((0,)) and reader.at_the_end(0, 0)
     reader._observer.close()
     reader._observer = KafkaTopic("127.0.0.1:1", "silent").observer()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from private_topk.pipelines.sources import kafka
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, first_offset
+from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, extent_of
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.streaming import turns
@@ -46,6 +45,9 @@ class Broker:
 
     def close(self) -> None:
         pass
+
+    def settings(self) -> dict[str, str]:
+        return {}
 
     def produce(self, user: str, late: float = 0.0) -> None:
         part = self.dice.randrange(len(self.logs))
@@ -102,7 +104,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float, kind
     for module in (kafka, turns):
         monkeypatch.setattr(module, "time", clock)
     group = tuple(range(len(broker.logs)))
-    log = Log(broker, None, len(group), behind)
+    log = Log(broker, dict.fromkeys(group, 0), behind)
     period = short_windows(START + 5, 3, 10)
     return Reading(
         ReadPartitionsDoFn(log, Columns(time="time", time_unit="ms"), JsonPayload(), Clock(kind, period)), group
@@ -185,17 +187,17 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
     answers = [SimpleNamespace(error=NO_LEADER, offset=-1001), SimpleNamespace(error=None, offset=0)]
     broker.offsets_for_times = lambda places, timeout: [answers.pop(0)]
     monkeypatch.setattr(kafka, "_PAUSE", 0.0)
-    assert first_offset(broker, broker, 0, int(START * 1000), int(START * 1000)) == 0 and not answers
+    assert extent_of(broker, broker, 0, int(START * 1000)).begin == 0 and not answers
     monkeypatch.setattr(kafka, "_SETTLED", 0.01)
     broker.silent = 1.0
     with pytest.raises(InvalidArgument, match="kafka://recorded/topic does not answer: ") as refusal:
-        first_offset(broker, broker, 0, None, 0)
+        extent_of(broker, broker, 0, None)
     assert refusal.value.field == "input"
 
 
 def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(1, partitions=1)
-    reader = GroupReader(Log(broker, None, 1, 0.0), (0,), timedelta(0))
+    reader = GroupReader(Log(broker, {0: 0}, 0.0), (0,), Clock("log", short_windows(START, 3, 1)))
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
     with pytest.raises(InvalidArgument, match="by a broker that took over with less"):

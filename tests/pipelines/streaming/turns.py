@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC
+from traceback import format_exception
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from private_topk.pipelines.sources.clock import now_of
 from private_topk.transforms.assign_windows import SplitDoFn, beam_windows
 from private_topk.transforms.completeness import checksum_in, receipt_in
+from private_topk.transforms.errors import WorkerRefusal, told_in
 from private_topk.transforms.windows import Period
 
 
@@ -49,8 +51,11 @@ class Reading:
     def turn(self) -> None:
         """One call of `process`, with what a runner keeps between two of them."""
         tracker = _View(self._fn.create_tracker(self._rest))
-        for element in self._fn.process(self._element, tracker, self.estimator):
-            self.blocks.append((element.value, self.clock))
+        try:
+            for element in self._fn.process(self._element, tracker, self.estimator):
+                self.blocks.append((element.value, self.clock))
+        except WorkerRefusal as error:  # comes to the launcher as a text, and holds the refusal as a value
+            raise told_in("".join(format_exception(error))) or error from None
         self._rest = tracker.rest()
         self.over = self._rest.over
 

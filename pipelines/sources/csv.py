@@ -8,8 +8,8 @@ inside doubled. Arrow parses the lines that match, many at once.
 from __future__ import annotations
 
 import codecs
+import csv
 import io
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import IO, NamedTuple, cast
@@ -38,30 +38,12 @@ _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
 
-_MAX_REPEATED = 1000
-"""The most repetitions that RE2 supports; up to here it is much faster than counting commas."""
+_MAX_COLUMNS = 1000
+"""The most repetitions that RE2 supports."""
 
 _BLANK = (b"\n", b"\r\n", b"\r")
 
 pieces = whole_file
-
-
-class _Dialect(NamedTuple):
-    """The expressions of values between delimiters, for RE2 and Python alike."""
-
-    between: str
-    value: str
-    line: str
-    quoted: str
-    each: re.Pattern[str]
-
-
-@lru_cache(maxsize=16)
-def _dialect(delimiter: str) -> _Dialect:
-    d = f"\\x{ord(delimiter):02x}"
-    value = rf'(?:"(?:[^"\x00]|"")*"|[^"{d}\r\n\x00][^{d}\r\n\x00]*)?'
-    each = re.compile(rf'(?:^|{d})(?:"((?:[^"]|"")*)"|([^{d}\r\n]*))')
-    return _Dialect(d, value, rf"^{value}(?:{d}{value})*\r?\n?$", rf'(^|{d})"(?:[^"]|"")*"', each)
 
 
 def has_tabs(path: str) -> bool:
@@ -135,6 +117,8 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
         )
         raise InvalidArgument("", verbatim(rule), "" if columns.public else "{csv_encoding} names another encoding")
     names, header = parsed
+    if len(names) > _MAX_COLUMNS:
+        raise refused(f"{path} has {len(names):,} columns, and {_MAX_COLUMNS:,} can be read: write it with fewer")
     for name in columns.names():
         other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
         if names.count(name) > 1 or (other and name not in names):
@@ -165,7 +149,7 @@ def _across_lines(content: IO[bytes], path: str, header: Header, columns: Column
     places = {name: f"{index}" for name, index in header.indices.items()}
     try:
         for batch in pa_csv.open_csv(
-            cast(IO[bytes], _WithoutNul(content, path, header)),
+            cast(IO[bytes], _WithoutNul(content, path, header, columns.encoding)),
             pa_csv.ReadOptions(block_size=_BYTES),
             pa_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
             pa_csv.ConvertOptions(
@@ -185,8 +169,8 @@ class _WithoutNul(io.RawIOBase):
     and line ends in up to 15 bytes, so that one user's label could swallow another's row.
     """
 
-    def __init__(self, source: IO[bytes], path: str, header: Header) -> None:
-        self._source, self._path = source, path
+    def __init__(self, source: IO[bytes], path: str, header: Header, encoding: str) -> None:
+        self._source, self._path, self._encoding = source, path, encoding
         self._head = header.delimiter.join(map(str, range(header.width))).encode() + b"\n"
 
     def readable(self) -> bool:
@@ -195,8 +179,9 @@ class _WithoutNul(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         text, self._head = self._head or self._source.read(size), b""
         if b"\0" in text:
+            others = "" if self._encoding == "utf-8" else f" or bytes that are not {self._encoding}"
             raise refused(
-                f"{self._path} holds NUL bytes, which CSV cannot carry: write it in UTF-8, and labels "
+                f"{self._path} holds NUL bytes{others}, which CSV cannot carry: write it in UTF-8, and labels "
                 "with NUL bytes as JSON lines, Parquet or Avro"
             )
         return text
@@ -212,32 +197,29 @@ class Header(NamedTuple):
 
 def header_of(line: bytes, columns: Columns, delimiter: str = ",") -> tuple[list[str], Header] | None:
     """The names in a header line, and the index of the first of each wanted name; None if the line is not CSV."""
+    text = line.removesuffix(b"\r\n").removesuffix(b"\n")
     try:
-        text = line.decode()
-    except UnicodeDecodeError:
+        names = next(csv.reader([text.decode()], delimiter=delimiter, strict=True))
+    except (UnicodeDecodeError, csv.Error, StopIteration):
         return None
-    text, its = text.removesuffix("\r\n").removesuffix("\n"), _dialect(delimiter)
-    if not text.strip() or not re.fullmatch(f"{its.value}(?:{its.between}{its.value})*", text):
+    if not text.strip() or b"\r" in text or b"\0" in text:
         return None
-    names = [quoted.replace('""', '"') or bare for quoted, bare in its.each.findall(text)]
     indices = {name: names.index(name) for name in columns.names() if name in names}
     return names, Header(indices, len(names), delimiter)
 
 
-def width_is(lines: pa.Array, width: int, delimiter: str = ",") -> pa.Array:
-    """A mask of the lines (binary) that are rows of `width` values."""
-    its = _dialect(delimiter)
-    if width <= _MAX_REPEATED:
-        rows = f"^(?:{its.value}{its.between}){{{width - 1}}}{its.value}\r?\n?$"
-        return pc.match_substring_regex(lines, rows)
-    between = pc.count_substring(pc.replace_substring_regex(lines, its.quoted, r"\1"), delimiter)
-    return pc.and_(pc.match_substring_regex(lines, its.line), pc.equal(between, width - 1))
+@lru_cache(maxsize=16)
+def _row(width: int, delimiter: str) -> str:
+    """The rule of lines that are rows of so many values, for RE2."""
+    d = f"\\x{ord(delimiter):02x}"
+    value = rf'(?:"(?:[^"\x00]|"")*"|[^"{d}\r\n\x00][^{d}\r\n\x00]*)?'
+    return f"^(?:{value}{d}){{{width - 1}}}{value}\r?\n?$"
 
 
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are skipped; invalid ones become unreadable."""
     lines, unreadable = lines_of(text), 0
-    fits = width_is(lines, header.width, header.delimiter)
+    fits = pc.match_substring_regex(lines, _row(header.width, header.delimiter))
     if not pc.all(fits).as_py():
         others = lines.filter(pc.invert(fits)).to_pylist()
         unreadable = sum(line not in _BLANK for line in others)

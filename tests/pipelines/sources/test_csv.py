@@ -223,6 +223,10 @@ def test_a_broken_line_of_any_encoding_is_dropped_alone(tmp_path: Path) -> None:
                 [expected[0], expected[2]],
                 1,
             )
+            with pytest.raises(
+                InvalidArgument, match=f"holds NUL bytes or bytes that are not {name}, which CSV cannot"
+            ):
+                read(whole, replace(columns, quoted_line_ends=True))
     with pytest.raises(
         InvalidArgument, match="utf-16 needs the mark of its byte order .*rows.csv has none: .*utf-16-le or"
     ):
@@ -342,9 +346,15 @@ def test_bytes_that_could_be_a_mark_of_the_encoding_are_the_users(mark: bytes) -
             assert outcome(text + ending, 2) == by_the_line(text + ending, 2), text
 
 
-@pytest.mark.parametrize("width", [999, 1000, 1001, 1002, 5000])
+def test_more_than_a_thousand_columns_are_refused(tmp_path: Path) -> None:
+    names = ["user", "item", *(f"c{n}" for n in range(998))]
+    assert read(write(tmp_path / "rows.csv", ",".join(names) + "\n" + "a," * 999 + "b\n")).rows == [("a", "a")]
+    with pytest.raises(InvalidArgument, match="has 1,001 columns, and 1,000 can be read: write it with fewer"):
+        read(write(tmp_path / "rows.csv", ",".join([*names, "z"])))
+
+
+@pytest.mark.parametrize("width", [2, 999, 1000])
 def test_a_line_with_another_number_of_columns_is_dropped(width: int) -> None:
-    """Up to a thousand values are counted by one expression, and more by their commas."""
     header = Header({"user": 0, "item": width - 1}, width)
     line = b",".join([b"u", *[b'"x,y"'] * (width - 2), b"i"])
     for lines, bad in (([line] * 3, 0), ([line, b'"', line[2:], b"z," + line, line, line], 3)):

@@ -20,6 +20,7 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
+from private_topk.transforms.errors import WorkerRefusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan

@@ -698,16 +698,6 @@ OPTIONS: tuple[Option, ...] = (
         field="budget.publish_counts_delta",
     ),
     Option(
-        "publish_others",
-        number,
-        "E",
-        "with {publish_counts} and {max_items_per_user}: also publish the noisy sum "
-        "of all other counts, from a budget of its own, added to {epsilon}",
-        (*RUN, "preview"),
-        _COUNTS,
-        field="budget.publish_others",
-    ),
-    Option(
         "round_counts",
         count,
         "N",
@@ -716,16 +706,6 @@ OPTIONS: tuple[Option, ...] = (
         _COUNTS,
         field="budget.round_counts",
         same="rounding comes after the draw, which is the same",
-    ),
-    Option(
-        "hide_counts_below",
-        count,
-        "N",
-        "publish no noisy count below N; the items keep their ranks",
-        RUN,
-        _COUNTS,
-        field="budget.hide_counts_below",
-        same="what is hidden was drawn all the same",
     ),
     Option(
         "privacy_unit",

@@ -315,7 +315,7 @@ def counts_of(options: Options) -> CountBudget | None:
     """The budget of the noisy counts, or None if they are not published. Raises InvalidArgument."""
     epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
-        for name in ("publish_counts_delta", "publish_others", "round_counts", "hide_counts_below"):
+        for name in ("publish_counts_delta", "round_counts"):
             if name in options:
                 raise InvalidArgument(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
@@ -325,15 +325,9 @@ def counts_of(options: Options) -> CountBudget | None:
             "publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none"
         )
     try:
-        return CountBudget(
-            epsilon,
-            delta or 0.0,
-            options.get("round_counts", 1),
-            options.get("hide_counts_below"),
-            options.get("publish_others"),
-        )
+        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1))
     except InvalidArgument as error:
-        if error.field in ("publish_others", "round_counts", "hide_counts_below"):
+        if error.field == "round_counts":
             raise
         raise InvalidArgument(
             "publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule

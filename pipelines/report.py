@@ -254,7 +254,7 @@ def _held(account: Account, options: Options) -> Total:
     try:
         return account.budget(unit).total
     except NoBudget as error:
-        epsilons, deltas = ("epsilon", "publish_counts", "publish_others"), ("delta", "publish_counts_delta")
+        epsilons, deltas = ("epsilon", "publish_counts"), ("delta", "publish_counts_delta")
         periods = (options.get("horizon") or 1) if unit == "user" else 1
         room = 1 + Fraction(options.get("corrections", 0), periods)  # what so many releases more than planned need
         epsilon, delta = (room * sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))

@@ -24,8 +24,8 @@ Label = str | tuple[str, ...]
 """A label as it is published: of several columns its parts."""
 
 _PUBLISHED = frozenset(
-    """answer group item items k noise_95 noise_stddev noisy_count noisy_counts noisy_others noisy_weight noisy_weights
-    others_95 rank release_id returned window window_end window_start""".split()
+    """answer group item items k noise_95 noise_stddev noisy_count noisy_counts noisy_weight noisy_weights
+    rank release_id returned window window_end window_start""".split()
 )
 """The names that something has in published rows and messages, whatever is asked for."""
 

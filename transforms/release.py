@@ -35,18 +35,6 @@ class NoiseSize(NamedTuple):
     within_95: int | float
 
 
-class NoisyTotal(NamedTuple):
-    """The sum of the counts of all items that are not in a ranking, with noise of its own.
-
-    Args:
-        noisy: may be negative.
-        within_95: with a probability of at least 95% it is off by no more than this, its rounding included.
-    """
-
-    noisy: int | float
-    within_95: int | float
-
-
 @dataclass(frozen=True)
 class Ranking:
     """The released top items of one window. Public.
@@ -59,12 +47,10 @@ class Ranking:
         answer: "sequence" or "set".
         group: of which group of the rows, where every one has a ranking.
         group_number: its place in the list of groups, from 0: groups are published in that order.
-        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative, and None
-            where they are hidden. Noisy sums where amounts are added up, in the measure of these.
+        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy
+            sums where amounts are added up, in the measure of these.
         noise: how far those may be off for their noise, in the same measure.
         noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
-        others: the sum of all other counts, where a budget was set aside for it: how many pairs of a user and an item,
-            or what amount.
         item_columns, group_columns: the names of several columns that are an item, or a group, together.
     """
 
@@ -72,12 +58,11 @@ class Ranking:
     items: tuple[Label, ...]
     k: int
     answer: str
-    noisy_counts: tuple[int | float | None, ...] | None = None
+    noisy_counts: tuple[int | float, ...] | None = None
     noise: NoiseSize | None = None
     group: Label | None = None
     noisy_weights: tuple[float, ...] | None = None
     group_number: int | None = None
-    others: NoisyTotal | None = None
     item_columns: tuple[str, ...] = ()
     group_columns: tuple[str, ...] = ()
 
@@ -97,7 +82,7 @@ class Ranking:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each item: window_start, window_end, maybe group, rank (None in a set), item, maybe noisy_weight,
-        noisy_count, noise_stddev, noise_95, maybe noisy_others and others_95, k, returned. A ranking file has these
+        noisy_count, noise_stddev, noise_95, k, returned. A ranking file has these
         columns, and the release's id. An item or a group of several columns has these in its place.
         """
         counts = self.noisy_counts or (None,) * len(self.items)
@@ -112,7 +97,6 @@ class Ranking:
                 "noisy_count": count,
                 "noise_stddev": None if count is None else self.noise and self.noise.stddev,
                 "noise_95": None if count is None else self.noise and self.noise.within_95,
-                **({} if self.others is None else {"noisy_others": self.others[0], "others_95": self.others[1]}),
                 "k": self.k,
                 "returned": len(self.items),
             }

@@ -203,7 +203,6 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
         of.group,
         drawn.noisy_weights,
         of.group_number,
-        drawn.others,
     )
 
 

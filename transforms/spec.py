@@ -14,10 +14,10 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_others
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.metric import Amounts
-from private_topk.transforms.release import NoiseSize, NoisyTotal, Release, release_seed
+from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
@@ -41,10 +41,9 @@ class DrawnRanks(NamedTuple):
     """The ranks drawn of a histogram, in the order of the draw, and all that is published beside their items."""
 
     ranks: np.ndarray
-    noisy_counts: tuple[int | float | None, ...] | None = None
+    noisy_counts: tuple[int | float, ...] | None = None
     noise: NoiseSize | None = None
     noisy_weights: tuple[float, ...] | None = None
-    others: NoisyTotal | None = None
 
     def in_order(self, order: np.ndarray) -> DrawnRanks:
         """The same items in another order."""
@@ -152,17 +151,6 @@ class TopK:
             raise InvalidArgument(
                 "publish_counts", f"does not go with {name}, which adds up weights, not users", "leave it out"
             )
-        if counts is not None and counts.others is not None:
-            if not self.domain.is_public:
-                raise InvalidArgument(
-                    "publish_others",
-                    "needs a public domain: of an unknown one not all counts come together",
-                    "leave it out",
-                )
-            if self.max_items_per_user is None:
-                raise InvalidArgument(
-                    "publish_others", "needs {max_items_per_user}: a user is in the sum once for every item"
-                )
 
     def parameters(self) -> dict[str, Any]:
         """Every parameter the answer depends on, as JSON: for the release's seed and for the manifest."""
@@ -230,7 +218,7 @@ class TopK:
 
     def epsilon(self) -> float:
         """The whole cost of one window; never less, as a float."""
-        counts = self.publish_counts.total if self.publish_counts else 0
+        counts = self.publish_counts.epsilon if self.publish_counts else 0
         return stated(Fraction(self.mechanism.parameter("epsilon")) + Fraction(counts))
 
     def delta(self) -> float:
@@ -268,21 +256,7 @@ class TopK:
             return DrawnRanks(ranks)
         values, places = histogram.ranked(ranks).values, np.arange(len(ranks))
         noisy = publish_counts(values, places, bits, budget.epsilon, budget.delta or None, *self._moves())
-        others = None
-        if budget.others is not None:
-            others = self._others(budget, histogram.total - sum(values.tolist()), bits)
-        return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)), others=others)
-
-    def _others(self, budget: CountBudget, total: int, bits: RandomBits) -> NoisyTotal:
-        """The noisy sum of the counts of all items not drawn, as it is published."""
-        assert budget.others is not None and self.max_items_per_user is not None
-        noise = noise_of_others(budget.others, self.max_items_per_user, self.mechanism.cap, self.users_move())
-        [off] = noise.sample(1, bits.draw())
-        [rounded] = budget.rounded(np.array([_as_int64(total + off)], object)).tolist()
-        within = _as_int64(noise.half_width(_CENTRAL) + budget.round_to // 2)
-        if self.amounts is None:
-            return NoisyTotal(rounded, within)
-        return NoisyTotal(self.amounts.shown(rounded), self.amounts.shown(within))
+        return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)))
 
     def noise(self, published: int) -> NoiseSize | None:
         """The noise of so many published counts; None where there are none. Of amounts in their measure."""
@@ -299,11 +273,10 @@ class TopK:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         return CountMoves(self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move())
 
-    def _shown(self, budget: CountBudget, noisy: np.ndarray) -> tuple[int | float | None, ...]:
-        """Noisy counts as they are published: as amounts where amounts are added up, None where they are hidden."""
-        rounded, least = budget.rounded(noisy).tolist(), budget.hide_below
-        counts = rounded if self.amounts is None else map(self.amounts.shown, rounded)
-        return tuple(None if least is not None and count < least else count for count in counts)
+    def _shown(self, budget: CountBudget, noisy: np.ndarray) -> tuple[int | float, ...]:
+        """Noisy counts as they are published: as amounts where amounts are added up."""
+        rounded = budget.rounded(noisy).tolist()
+        return tuple(rounded if self.amounts is None else map(self.amounts.shown, rounded))
 
 
 def check_kinds(**given: object) -> None:

@@ -218,7 +218,6 @@ def _check_sizes(
     if counts is not None:
         check_epsilon(counts.epsilon, "publish_counts")
         check_delta(counts.delta, "publish_counts_delta")
-        check_epsilon(counts.total, "publish_others")
     given = Fraction(delta or 0) + Fraction(counts.delta if counts else 0)
     if held is not None and float(given) > float(held.delta):  # as floats: 1e-05 is a little more than the decimal
         raise InvalidArgument(
@@ -248,8 +247,7 @@ class Split:
         if k < 1:
             raise InvalidArgument("k", f"must be at least 1, got {k}")
         self._mechanism, self._k, self._counts = mechanism, k, counts
-        of_counts = (counts.epsilon, counts.others or 0) if counts else (0, 0)
-        epsilons = [Fraction(part) for part in (mechanism.parameter("epsilon"), *of_counts)]
+        epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
         deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
         self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
         # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
@@ -266,10 +264,10 @@ class Split:
 
     def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, CountBudget | None]:
         """The mechanism and the counts of a window that may spend an epsilon and a delta."""
-        ranking, counted, others = (float(rounded_down(part * epsilon)) for part in self._epsilons)
+        ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
         ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
         budget: dict[str, Any] = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
-        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta, others=others or None)
+        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
         return replace(self._mechanism, **budget), counts
 
     def price(self, epsilon: Fraction, delta: Fraction) -> Cost:

@@ -102,7 +102,6 @@ def _asked(path: str) -> tuple[Asked, list[str]]:
     of = "groups" if "groups" in options else "amounts" if "value_column" in options else "users"
     listed = any(name in options for name in ("domain", "found", "remember"))
     unseen = {
-        "the sum of all other counts": "publish_others" in options,
         "items that are listed beside an unknown domain": "unknown_domain" in options and listed,
     }
     asked = Asked(

@@ -403,9 +403,8 @@ def _print_budget(question: Question) -> None:
     _print_accountings(question.shares, privacy.accounting, what)
     counts, noise = drawn.publish_counts, drawn.noise(drawn.max_items)
     if counts is not None and noise is not None:
-        others = "" if counts.others is None else f", the sum of all others {float(counts.others):.6g}"
         ranking = float(drawn.mechanism.parameter("epsilon"))
-        parts = f"epsilon {ranking:.6g}, the counts {float(counts.epsilon):.6g}{others}"
+        parts = f"epsilon {ranking:.6g}, the counts {float(counts.epsilon):.6g}"
         print(f"\nOf a {what}'s share the ranking has {parts}.")
         print(
             f"{drawn.max_items} published counts have noise of standard deviation {noise.stddev:g}: "

@@ -79,8 +79,6 @@ def manifest_of(
         key_id=None,
         groups=_as(RankedGroups, groups, rankings_of_a_user=top_k.rankings_of_a_user()),
         counts_rounded_to=None if counts is None else counts.round_to,
-        counts_hidden_below=None if counts is None else counts.hide_below,
-        others_published=counts is not None and counts.others is not None,
         domain=_as(ListedItems, top_k.domain),
         columns=None if columns is None else dict(columns),
         reading=dict(reading) if reading else None,

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from private_topk.pipelines.release.manifest import Manifest, in_order
 from private_topk.transforms.composite import Names, shown
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import NoiseSize, NoisyTotal, Ranking
+from private_topk.transforms.release import NoiseSize, Ranking
 from private_topk.transforms.windows import WindowBounds, utc_text
 
 _TIME = pa.timestamp("us", "UTC")
@@ -43,13 +43,9 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "returned": (pa.int64(), "how many were returned; fewer than k only in the unknown domain, by its guarantee"),
     "release_id": (pa.string(), "the release this row belongs to"),
 }
-_OTHERS = {
-    "noisy_others": (pa.int64(), "the sum of all counts of the window that are not in the ranking, with noise"),
-    "others_95": (pa.int64(), "at least 95% of the time noise and rounding put that sum off by no more"),
-}
-_COUNTS = ("noisy_count", "noise_95", *_OTHERS)
+_COUNTS = ("noisy_count", "noise_95")
 """With a fraction where sums of amounts have one."""
-_OF_OTHERS = {*FIELDS, *_OTHERS, "noisy_weight"} - {"item"}
+_OF_OTHERS = {*FIELDS, "noisy_weight"} - {"item"}
 """The columns that hold neither items nor groups."""
 
 
@@ -60,7 +56,6 @@ class RankingSchema(NamedTuple):
         fractional: noisy counts are sums of amounts with a fraction.
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
-        others: so is the sum of the counts of all other items.
         integers: items are integers of 64 bits.
         item, group: the names of several columns, where an item or a group is so many together.
     """
@@ -68,7 +63,6 @@ class RankingSchema(NamedTuple):
     fractional: bool = False
     grouped: bool = False
     weighed: bool = False
-    others: bool = False
     integers: bool = False
     item: Names = "item"
     group: Names = "group"
@@ -80,7 +74,6 @@ class RankingSchema(NamedTuple):
             fractional=manifest.amounts is not None and manifest.amounts.fractional,
             grouped=manifest.groups is not None,
             weighed=manifest.weights is not None and manifest.weights.noise_stddev is not None,
-            others=manifest.others_published,
             integers=manifest.item_type == "int64",
             item=manifest.names("item"),
             group=manifest.names("group"),
@@ -93,8 +86,6 @@ def fields_of(schema: RankingSchema) -> dict[str, tuple[pa.DataType, str]]:
     for name, column in FIELDS.items():
         if name == "rank" and schema.grouped:
             fields |= _named(schema.group, (pa.string(), "of which group of the rows the ranking is"))
-        if name == "k" and schema.others:
-            fields |= _OTHERS
         fields |= _named(schema.item, column) if name == "item" else {name: column}
         if name == "item" and schema.weighed:
             fields["noisy_weight"] = (
@@ -151,9 +142,6 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
             group=window.group,
             noisy_weights=tuple(row["noisy_weight"] for row in its) if weighed else None,
             group_number=window.group_number,
-            others=NoisyTotal(its[0]["noisy_others"], its[0]["others_95"])
-            if its and manifest.others_published
-            else None,
             item_columns=item if isinstance(item, tuple) else (),
             group_columns=group if isinstance(group, tuple) else (),
         )

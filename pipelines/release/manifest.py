@@ -205,8 +205,6 @@ class QuestionFacts(SeriesFacts, frozen=True, kw_only=True):
     key_id: str | None
     groups: RankedGroups | None = None
     counts_rounded_to: Positive | None = None
-    counts_hidden_below: int | None = None
-    others_published: bool = False
     domain: ListedItems | None
     columns: dict[str, Names] | None = None
     reading: dict[str, Any] | None = None

@@ -27,21 +27,19 @@ def half_width(stddev: float, number: int, unit: float = 1, rounded_to: float = 
     return stddev * math.log(number / _ERROR) / math.sqrt(2) + unit + rounded_to / 2
 
 
-def blocks(counts: Sequence[float | None], width: float) -> Iterator[tuple[int, int]]:
+def blocks(counts: Sequence[float], width: float) -> Iterator[tuple[int, int]]:
     """The first and last place of each run of items that may be in any order; of one item where its place is certain.
 
     Args:
-        counts: in order of rank; None for one that is hidden, of which nothing is known.
+        counts: in order of rank.
     """
-    low = [-math.inf if count is None else count - width for count in counts]
-    high = [math.inf if count is None else count + width for count in counts]
-    lowest = list(accumulate(low, min))  # of the first so many
-    highest = list(accumulate(reversed(high), max))[::-1]  # of those from there on
-    cuts = [place for place in range(1, len(counts)) if lowest[place - 1] > highest[place]]
+    lowest = list(accumulate(counts, min))  # of the first so many
+    highest = list(accumulate(reversed(counts), max))[::-1]  # of those from there on
+    cuts = [place for place in range(1, len(counts)) if lowest[place - 1] - width > highest[place] + width]
     yield from zip([0, *cuts], [*cuts, len(counts)], strict=True)
 
 
-def in_words(counts: Sequence[float | None], width: float) -> str:
+def in_words(counts: Sequence[float], width: float) -> str:
     """How sure the order is, in one sentence."""
     found = [(first + 1, last) for first, last in blocks(counts, width)]
     certain = [str(first) for first, last in found if first == last]

@@ -59,17 +59,9 @@ class Listing(NamedTuple):
         return any(row.get("noise_95") is not None for row in self.rows)
 
     @property
-    def others(self) -> str:
-        """The sum of all counts that are not in the ranking, where it is published."""
-        first = self.rows[0] if self.rows else {}
-        if first.get("noisy_others") is None:
-            return ""
-        return f"all others together: about {first['noisy_others']:,} ± {first['others_95']:,}"
-
-    @property
     def certainty(self) -> str:
         """How sure the order is, as far as published counts tell; nothing where none are."""
-        counts = [row.get("noisy_count") for row in self.rows]
+        counts = [row["noisy_count"] for row in self.rows if row.get("noisy_count") is not None]
         stddev = next((row["noise_stddev"] for row in self.rows if row.get("noise_stddev") is not None), None)
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
             return ""
@@ -286,7 +278,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
         lines = [
             f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}" for line, row in zip(lines, rows, strict=True)
         ]
-    below = [line for line in (listing.others, listing.certainty, listing.noise if newest else "") if line]
+    below = [line for line in (listing.certainty, listing.noise if newest else "") if line]
     return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 
 

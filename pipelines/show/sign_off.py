@@ -182,9 +182,7 @@ def _after(manifest: Manifest) -> str:
     """What became of noisy counts after the draw."""
     if manifest.counts_rounded_to is None:
         return "None."
-    below = manifest.counts_hidden_below
-    hidden = "" if below is None else f" Those below {below} are left out."
-    return f"Noisy counts are rounded to multiples of {manifest.counts_rounded_to}.{hidden}"
+    return f"Noisy counts are rounded to multiples of {manifest.counts_rounded_to}."
 
 
 def _data_domain(report: PublishedReport, manifest: Manifest) -> str:

@@ -42,7 +42,6 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
         "noisy_counts": ranking.noisy_counts and list(ranking.noisy_counts),
         "noise_stddev": ranking.noise and ranking.noise.stddev,
         "noise_95": ranking.noise and ranking.noise.within_95,
-        **({} if ranking.others is None else {"noisy_others": ranking.others[0], "others_95": ranking.others[1]}),
         "k": ranking.k,
         "release_id": release_id,
     }

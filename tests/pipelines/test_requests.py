@@ -90,7 +90,6 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "max_windows_per_user": (False, {**BASE, "privacy_unit": "user"}, {"max_windows_per_user": 1}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),
     "publish_counts_delta": (False, {**BASE, "publish_counts": 1}, {"publish_counts_delta": 1e-6}),
-    "publish_others": (False, {**BASE, "publish_counts": 1, "max_items_per_user": 2}, {"publish_others": 1}),
     "privacy_unit": (False, BASE, {"privacy_unit": "user"}),
     "horizon": (False, {**BASE, "privacy_unit": "user"}, {"horizon": 9}),
     "window": (False, BASE, {"window": "1d"}),

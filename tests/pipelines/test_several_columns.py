@@ -669,7 +669,7 @@ def test_published_columns_keep_what_looks_like_a_number() -> None:
 
 
 def test_a_column_named_like_a_published_field_is_refused() -> None:
-    everything = RankingSchema(grouped=True, weighed=True, others=True)
+    everything = RankingSchema(grouped=True, weighed=True)
     for name in {*fields_of(everything), *json.loads(message_of(Ranking(WindowBounds(), (), 1, "set"), "r"))}:
         for role in {"item", "group"} - {name}:
             with pytest.raises(InvalidArgument, match=f"{role}_column has a column {name}"):

@@ -209,8 +209,7 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
     all_of_them = Question(TopK(2, Joint(0.75), ITEMS, groups=Groups.of(NAMES, 99)))
     assert all_of_them.top_k.rankings_of_a_user() == 4, "there are no more groups than four"
     weeks = Question(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user")
-    described = weeks.privacy.describe({"epsilon": 0, "delta": 0, "ranking": 0, "noisy_counts": 0, "neighbours": ""})
-    assert described["windows"] == 3 and described["rankings_of_a_user_in_a_window"] == 2
+    assert (weeks.privacy.windows, weeks.privacy.each) == (6, 2), "two rankings in each of three windows"
     assert weeks.top_k.mechanism.epsilon == pytest.approx(1 / 6)
     with pytest.raises(ValueError, match="horizon must be at least the 3 windows of this run, got 2"):
         Question(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user", horizon=2)

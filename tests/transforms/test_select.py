@@ -20,7 +20,7 @@ from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import IncompleteDataError
+from private_topk.transforms.errors import WorkerRefusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
@@ -252,7 +252,7 @@ def test_counts_lost_between_two_readings_fail_the_job(monkeypatch: pytest.Monke
     columns = {"item": np.arange(3, dtype=np.uint32), "count": np.ones(3, np.int64)}
     counted = drawn_from(RELEASE, [make_table(window=np.arange(3, dtype=np.uint32), **columns)])
     assert len(list(draw.process((0, counted), GlobalWindow(), PANE))) == 3
-    with pytest.raises(IncompleteDataError, match="lost or doubled"):
+    with pytest.raises(WorkerRefusal, match="lost or doubled"):
         list(draw.process((0, _ReadOnce(counted)), GlobalWindow(), PANE))
 
 

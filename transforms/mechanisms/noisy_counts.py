@@ -38,8 +38,6 @@ class CountBudget:
     Args:
         delta: 0 for a pure release, above 0 for Gaussian noise.
         round_to: counts are published as multiples of this, the nearest ones: rounding what is public anyway.
-        hide_below: counts below this are not published, with their items' ranks; leaving out what is public is free.
-        others: an epsilon of its own, on top, for the sum of the counts of all other items; None publishes none.
     """
 
     identity_tag: ClassVar[str] = "count-budget"
@@ -49,10 +47,6 @@ class CountBudget:
     round_to: int = field(
         default=1, metadata={"not_in_fingerprint": "rounding comes after the draw: the same noise either way"}
     )
-    hide_below: int | None = field(
-        default=None, metadata={"not_in_fingerprint": "what is hidden was drawn: the same noise"}
-    )
-    others: float | Fraction | None = field(default=None, metadata={"omit_if_default": True})
 
     @classmethod
     def of(cls, given: object) -> CountBudget:
@@ -73,28 +67,15 @@ class CountBudget:
         object.__setattr__(self, "delta", check_parameter("delta", self.delta) if self.delta else 0.0)
         if isinstance(self.round_to, bool) or not isinstance(self.round_to, int) or self.round_to < 1:
             raise InvalidArgument("round_counts", f"must be a whole number of at least 1, got {self.round_to!r}")
-        check_parameter("hide_counts_below", self.hide_below)
-        if self.others is not None:
-            try:
-                object.__setattr__(self, "others", check_parameter("epsilon", self.others))
-            except InvalidArgument as refusal:
-                raise InvalidArgument("publish_others", refusal.rule) from None
 
     def parameters(self) -> dict[str, Any]:
         """What the noise depends on, by name, as JSON."""
-        others = {} if self.others is None else {"others": plain(self.others)}
-        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta), **others}
-
-    @property
-    def total(self) -> Fraction:
-        """The epsilon of all that is published."""
-        return Fraction(self.epsilon) + Fraction(self.others or 0)
+        return {"epsilon": plain(self.epsilon), "delta": plain(self.delta)}
 
     def cost(self) -> Cost:
         """What publishing counts costs: Gaussian noise is (1 / 2 s**2)-zCDP, whatever the number of counts."""
         epsilon, delta = Fraction(self.epsilon), Fraction(self.delta)
-        counts = Cost.gaussian(epsilon, delta) if delta else Cost(epsilon)
-        return counts if self.others is None else counts + Cost(Fraction(self.others))
+        return Cost.gaussian(epsilon, delta) if delta else Cost(epsilon)
 
     def rounded(self, counts: np.ndarray) -> np.ndarray:
         """The nearest multiples of `round_to`, int64; halves go up."""
@@ -198,18 +179,6 @@ def noise_of_counts(
         c = max((held - Fraction(moved, 2)) / held**2, Fraction(0))
         return CorrelatedGaussian(unit * moved, unit * moved * c / (1 - size * c))
     return _gaussian(size, moved, unit, swapped)
-
-
-def noise_of_others(
-    epsilon: float | Fraction, max_items_per_user: int, cap: int = 1, moving: bool = False
-) -> IndependentLaplace:
-    """The noise of the sum of all counts but those of given items: discrete Laplace.
-
-    Each user adds at most cap to each of at most m items, so that one who comes, goes or is replaced moves the sum by
-    at most m cap. With `moving` (`noise_of_counts`) one may leave one ranking's sum and enter another's, by so much
-    each. Given which items these are the sum is a function of the data, so that its epsilon adds to theirs.
-    """
-    return IndependentLaplace((2 if moving else 1) * max_items_per_user * cap / Fraction(epsilon))
 
 
 def _pure(size: int, moved: int, rate: Fraction, swapped: bool) -> CountNoise:

@@ -169,7 +169,6 @@ _RULES = {
     "max_windows_per_user": _whole,
     "cap": _whole,
     "kbar": _whole,
-    "hide_counts_below": _whole,
     "epsilon_r": _positive,
     "delta_r": _probability,
 }

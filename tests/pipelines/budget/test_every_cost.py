@@ -184,7 +184,7 @@ COMPOSITIONS = {
         SUMS,
     ),
     "the most of every sum": Composition(
-        lambda cost: most("user-window", [Charge(SEVERAL, cost)]), NOISE, Cost(E, D, R, Z), SUMS - {"gdp"}
+        lambda cost: most("user-window", [Charge(SEVERAL, cost)]), NORMAL, replace(NORMAL, bounded_range=None), SUMS
     ),
 }
 

@@ -143,14 +143,13 @@ def test_commands_without_rows_answer_in_json(folder: Path) -> None:
     shared = [
         "--privacy-unit=user",
         "--horizon=9",
-        "--publish-counts=1",
+        "--publish-counts=5",
         "--max-items-per-user=3",
-        "--publish-others=4",
     ]
     found = answer("preview", "--mechanism=joint", "--epsilon=4", *shared)
     assert set(found) == {"budget"} and {"budget", *found["budget"]} <= named("preview")
     assert found["budget"]["shares"]["basic"]["epsilon"] == pytest.approx(1)
-    assert found["budget"]["counts"]["others"] == pytest.approx(4 / 9)
+    assert found["budget"]["counts"]["epsilon"] == pytest.approx(5 / 9)
     preview = answer(
         "preview",
         "--zipf",

@@ -50,7 +50,7 @@ GIVEN = [
     "--domain games.csv --domain-column game --found old.csv --found older.csv --mechanism peeling",
     "--domain-range 1000:1200 --mechanism peeling",
     "--mechanism canonical --noise exponential --gamma 1/3",
-    "--mechanism joint --skew 2/3 --max-items-per-user 123456789 --publish-counts 1.23456789 --publish-others 2.000001",
+    "--mechanism joint --skew 2/3 --max-items-per-user 123456789 --publish-counts 1.23456789",
     "--mechanism fast-joint --beta 1.23456789e-9",
     "--mechanism weighted-gaussian --unknown-domain --whole-items 2 --max-items-per-user 3 --delta 1.23456789e-7",
     "--unknown-domain --mechanism limit-domain --kbar 40 --neighbours replace-one --delta 1.23456789e-7",

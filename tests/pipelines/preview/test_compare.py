@@ -40,7 +40,6 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.registry import name_of, with_budget
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
@@ -112,8 +111,6 @@ def test_a_question_without_an_applicable_mechanism_is_refused() -> None:
         preview(GAPS, 56, 1.0)
     with pytest.raises(InvalidArgument, match="horizon needs"):
         preview(GAPS, 3, 1.0, horizon=3)
-    with pytest.raises(InvalidArgument, match="publish_others needs max_items_per_user"):
-        preview(GAPS, 3, 1.0, publish_counts=CountBudget(1, others=1))
     with pytest.raises(InvalidArgument, match="k must be given"):
         preview(Zipf(1.0, 300, 1000, 5), None, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5)
     for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):

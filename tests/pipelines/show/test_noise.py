@@ -115,7 +115,6 @@ def test_noise_is_told_below_the_newest_ranking(tmp_path: Path, monkeypatch: pyt
     "asked",
     [
         {"publish_counts": None},
-        {"hide_counts_below": 800},
         {"unknown_domain": True, "delta": 1e-6},
         {"mechanism": "canonical"},
         {"k": 4},

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.pipelines.support import command, options, write
 
 ROWS = [{"user": f"u{n}", "item": str(n % 3), "time": f"2026-01-{5 + n % 2:02}"} for n in range(300)]
@@ -212,30 +211,6 @@ def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     done = command("show", "r.csv", "--sign-off", "--ledger", same["ledger"])
     assert done.status == 2 and "knows nothing of charged: give the ledger that was charged" in done.err, done
     assert command("show", "r.csv", "--sign-off", "--ledger", charged["ledger"]).status == 0
-
-
-@pytest.mark.parametrize("ending", RANKING_FORMATS)
-def test_counts_below_a_number_are_hidden_and_nothing_else_changes(ending: str) -> None:
-    """The same key, id and rows: the same draw, whatever is hidden."""
-    write(Path("items.csv"), "item\n0\n7\n")
-    shown = []
-    for more in ({}, {"hide_counts_below": 50}, {"hide_counts_below": 10**6}):
-        Path(f"r{ending}").unlink(missing_ok=True)
-        Path("r.manifest.json").unlink(missing_ok=True)
-        run(publish_counts=1, output=f"r{ending}", **more)
-        done = command("show", f"r{ending}", "--json")
-        shown.append([(row["rank"], row["item"], row["noisy_count"]) for row in json.loads(done.out)["rows"]])
-        assert command("show", f"r{ending}", "--html", "r.html", "--overwrite").status == 0
-        assert ("about" in command("show", f"r{ending}").out) is (more.get("hide_counts_below") != 10**6)
-    whole, some, none = shown
-    assert some == [(rank, item, count if count >= 50 else None) for rank, item, count in whole] != whole
-    assert [count for *_, count in none] == [None, None]
-    assert json.loads(Path("r.manifest.json").read_text("utf-8"))["counts_hidden_below"] == 10**6
-
-
-def test_hiding_counts_needs_counts() -> None:
-    done = command("run", *[word for word in options(**RUN, output="r.csv", hide_counts_below=5) if word])
-    assert done.status == 2 and "--hide-counts-below needs --publish-counts" in done.err
 
 
 def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:

@@ -270,7 +270,7 @@ def test_another_question_is_seen_in_every_window_before_it_is_charged() -> None
     assert stream(**counted).status == 0
     killed(0)
     left = files()
-    for change in ({"round_counts": 5}, {"hide_counts_below": 3}, {"user_column": "item", "item_column": "user"}):
+    for change in ({"round_counts": 5}, {"user_column": "item", "item_column": "user"}):
         for check in (True, None):
             done = stream(**{**counted, **change}, dry_run=check)
             assert done.status == 2 and re.search(r"out/20260106\S* holds another question", done.err), done.err

@@ -107,11 +107,6 @@ class Histogram:
         return int(self.ends[-1])
 
     @property
-    def total(self) -> int:
-        """The sum of all counts."""
-        return sum(value * size for value, size in zip(self.values.tolist(), self.sizes.tolist(), strict=True))
-
-    @property
     def largest(self) -> int:
         """The largest count."""
         return int(self.values[0])

@@ -22,7 +22,6 @@ from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
@@ -48,49 +47,50 @@ def forewarned(
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group, and for some of more than
     100; nothing where nothing is known.
     """
-    top_k = question.top_k
-    if top_k.k is None:
-        return False, "not known: without a k there is no top k to find"
-    items = top_k.domain.size or None
+    top_k, mechanism = question.top_k, question.top_k.mechanism
     groups = 1 if top_k.groups is None else top_k.groups.size
-    amounts = top_k.amounts
-    by_group: ByGroup = {}
-    declared: ByGroup = {}
-    if like is not None:
-        declared = expected_of(like, items, question.period, amounts, None, groups)
-        if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
-            raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")
-    elif top_k.mechanism.weighting is not None:
-        return False, f"not known: {top_k.mechanism.about.name} publishes no counts, and no shape is declared"
-    if top_k.mechanism.weighting is None and (series or not declared):
-        by_group = _published_before(earlier, items, groups, amounts)
-    if declared and len(by_group) < groups:
-        by_group, declared = declared, {}
-
+    declared = {} if like is None else _declared(question, like, groups)
+    counts = mechanism.weighting is None
+    published = _published_before(earlier, top_k, groups) if counts and (series or not declared) else {}
+    by_group = declared if len(published) < groups and declared else published
     looked: dict[str, Outlook] = {}
 
     def noise(group: str) -> bool:
         outlook = _outlook(top_k, by_group[group])
-        if outlook is None:
-            return False
-        looked[group] = outlook
-        return outlook.recall.high < NOISE
+        if outlook is not None:
+            looked[group] = outlook
+        return outlook is not None and outlook.recall.high < NOISE
 
-    noisy = noise_in(list(by_group), noise)
-    if not looked:
-        return False, "not known: there is no earlier ranking with noisy counts, and no shape is declared"
+    noisy = [] if top_k.k is None else noise_in(list(by_group), noise)
+    not_known = {
+        "without a k there is no top k to find": top_k.k is None,
+        f"{mechanism.about.name} publishes no counts, and no shape is declared": not (counts or declared),
+        "there is no earlier ranking with noisy counts, and no shape is declared": not looked,
+    }
+    for why, applies in not_known.items():
+        if applies:
+            return False, f"not known: {why}"
     worst = min(looked, key=lambda group: looked[group].recall.value)
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
-    if list(declared) == list(by_group) == [""] and (told := _outlook(top_k, declared[""])) is not None:
+    told = (
+        _outlook(top_k, declared[""]) if by_group is published and list(declared) == list(published) == [""] else None
+    )
+    if told is not None:
         fit = f"{100 * looked[''].recall.value:.0f}%"
         judging += f". From the declared counts {of_one_ranking(told)} was forecast, from the published counts {fit}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
-    if not noisy:
-        return False, judging
-    return True, (
-        f"close to noise: {judging}. `private-topk preview` compares mechanisms and budgets, and spends nothing"
-    )
+    advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"
+    return (True, f"close to noise: {judging}. {advice}") if noisy else (False, judging)
+
+
+def _declared(question: Question, like: str, groups: int) -> ByGroup:
+    """The declared counts. Raises InvalidArgument."""
+    top_k = question.top_k
+    declared = expected_of(like, top_k.domain.size or None, question.period, top_k.amounts, None, groups)
+    if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
+        raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")
+    return declared
 
 
 def _outlook(top_k: TopK, expected: Expected) -> Outlook | None:
@@ -122,12 +122,12 @@ def forewarn(
     return text
 
 
-def _published_before(places: Iterable[str], items: int | None, groups: int, amounts: Amounts | None) -> ByGroup:
+def _published_before(places: Iterable[str], top_k: TopK, groups: int) -> ByGroup:
     """What the first of some rankings tell, until there is one for every group."""
     rankings: dict[str, Released] = {}
     for place in islice(places, _PLACES * groups):
         with suppress(InvalidArgument):
-            rankings = {**earlier_rankings(place, items, amounts), **rankings}
+            rankings = {**earlier_rankings(place, top_k.domain.size or None, top_k.amounts), **rankings}
         if len(rankings) >= groups:
             break
     return {**falling(rankings)}

@@ -774,14 +774,6 @@ OPTIONS: tuple[Option, ...] = (
         same="its own name",
     ),
     Option(
-        "corrections",
-        count,
-        "N",
-        "for how many corrections there is room in the budget that a report asks for, and in what is reserved for it",
-        field="budget.corrections",
-        same="what a budget is opened with, or what of it is set aside",
-    ),
-    Option(
         "period",
         duration,
         "LENGTH",
@@ -797,7 +789,6 @@ OPTIONS: tuple[Option, ...] = (
         ("budget show",),
         _BUDGET,
     ),
-    Option("give_back", None, "", "give back what is reserved and not spent", ("budget reserve",), _BUDGET),
     Option(
         "window",
         window_length,
@@ -1067,7 +1058,6 @@ OPTIONS: tuple[Option, ...] = (
                 "select": "what was drawn",
                 "budget create": "the budget",
                 "budget adopt": "what was adopted, and the budgets",
-                "budget reserve": "the budget",
                 "budget renew": "the budget",
                 "budget show": "budgets and what is spent",
                 "budget history": "the charges",

@@ -170,7 +170,7 @@ class Question:
         """What a ledger is asked to pay for.
 
         Args:
-            facts: what the question does not know: dataset, key_id, fingerprint, rows and report_name.
+            facts: what the question does not know: dataset, key_id, fingerprint and rows.
         """
         return Request(
             unit=self.privacy_unit,

@@ -135,7 +135,6 @@ class Report:
             key_id=key_id,
             fingerprint=identity,
             rows=self._rows(),
-            report_name=self.account.report_name,
         )
 
     def _fingerprint(self) -> str:
@@ -255,9 +254,7 @@ def _held(account: Account, options: Options) -> Total:
         return account.budget(unit).total
     except NoBudget as error:
         epsilons, deltas = ("epsilon", "publish_counts"), ("delta", "publish_counts_delta")
-        periods = (options.get("horizon") or 1) if unit == "user" else 1
-        room = 1 + Fraction(options.get("corrections", 0), periods)  # what so many releases more than planned need
-        epsilon, delta = (room * sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
+        epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
         words = {
             "ledger": "URL" if "@" in account.ledger else account.ledger,
             "dataset": account.dataset,
@@ -316,4 +313,4 @@ def account_of(options: Options) -> Account | None:
         return None
     if ledger is None or dataset is None:
         raise InvalidArgument("ledger", "and {dataset} go together: where spending is kept, and what is charged")
-    return Account(ledger, dataset, options.get("report_name"))
+    return Account(ledger, dataset)

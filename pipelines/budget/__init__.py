@@ -5,7 +5,7 @@ Arithmetic and a database: nothing here knows Beam or a command line, so any pip
 
 from __future__ import annotations
 
-from private_topk.pipelines.budget.accounting import Budget, Entry, Reservation
+from private_topk.pipelines.budget.accounting import Budget, Entry
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request, charge
 from private_topk.pipelines.budget.sharing import Composition, Privacy, Shared, share_out
@@ -22,7 +22,6 @@ __all__ = [
     "Ledger",
     "Privacy",
     "Request",
-    "Reservation",
     "Shared",
     "Total",
     "Windows",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
@@ -74,7 +74,7 @@ class Entry(Charge):
     Args:
         id: its number; charges are numbered in the order in which they were made.
         unit: the privacy unit in terms of which the cost is stated.
-        release_id, key_id, fingerprint, rows, report_name: as in `Request`.
+        release_id, key_id, fingerprint, rows: as in `Request`.
         question: JSON of all that the answer depends on but key, id and data; it is compared and not read.
         mechanism, k: of a ranking, where these were named.
         charged, finished: moments in UTC.
@@ -92,7 +92,6 @@ class Entry(Charge):
     k: int | None
     neighbours: str
     rows: Mapping[str, str]
-    report_name: str | None
     charged: str = ""
     finished: str | None = None
     outcome: str = "started"
@@ -112,25 +111,6 @@ class Entry(Charge):
         same = all(getattr(self, name) == getattr(published, name) for name in names)
         enough = self.cost.epsilon >= published.cost.epsilon and self.cost.delta >= published.cost.delta
         return same and enough and self.reached() >= published.reached()
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """What is set aside for a report in the `user` budget.
-
-    Args:
-        windows: the whole horizon of the report, as one window.
-        cost: of all that is published in it.
-        given_back: when what was not spent of it was given back, if it was.
-    """
-
-    dataset: str
-    report_name: str
-    windows: Windows
-    cost: Cost
-    id: int = 0
-    reserved: str = ""
-    given_back: str | None = None
 
 
 @dataclass(frozen=True)
@@ -281,7 +261,6 @@ class Books(NamedTuple):
 
     budgets: list[Budget]
     charges: list[Entry]
-    reservations: list[Reservation]
     renewals: list[Renewal]
 
 
@@ -291,69 +270,26 @@ class BudgetUsage:
 
     Args:
         charges: of the releases of the current period.
-        reserved: by report, what is reserved for it and not yet spent.
         period: the number of the current period, from 1.
         since: when it began.
         length: how long each lasts at least; None before the first renewal.
     """
 
     charges: Sequence[Charge]
-    reserved: Mapping[str, Charge]
     period: int
     since: str
     length: timedelta | None
 
-    @property
-    def all(self) -> list[Charge]:
-        return [*self.reserved.values(), *self.charges]
-
 
 def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
-    """What counts against a budget, of what is charged and reserved in its dataset.
-
-    A reservation is the charge of a report's whole horizon, made in advance. Of a report counts, in every sum, the
-    larger of what is reserved and what it was charged within that horizon.
-
-    What is charged stays within the budget. Proof: none of its sums is above that of what counts, and it adds up where
-    that does. Charges and reservations are written one after the other, each only if what counts then fits. So what is
-    charged fits at every moment, and `Budget` asks for no more, whoever chose what and after seeing what. And what is
-    reserved can be spent: while the report has been charged no more than is reserved, its charges leave the sums of
-    what counts as they are, and these fit.
-    """
+    """What counts against a budget, of what its dataset was charged."""
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
-    reserved = (
-        {}
-        if budget.unit != "user"
-        else {
-            reservation.report_name: unspent
-            for reservation in books.reservations
-            if reservation.dataset == budget.dataset
-            and reservation.given_back is None
-            and (unspent := _unspent(reservation, charges)) is not None
-        }
-    )
     renewals = [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
     if not renewals:
-        return BudgetUsage(charges, reserved, 1, budget.created, None)
+        return BudgetUsage(charges, 1, budget.created, None)
     last = renewals[-1]
     current = [entry for entry in charges if entry.id > last.last_charge]
-    return BudgetUsage(current, reserved, len(renewals) + 1, last.began, last.length)
-
-
-def _unspent(reservation: Reservation, charges: Iterable[Entry]) -> Charge | None:
-    """By how much each of the reserved sums is above that of the report's releases in the horizon; None if by none."""
-    horizon, cost = reservation.windows, reservation.cost
-    spent = Cost.sum(
-        (entry.reached(), entry.cost)
-        for entry in charges
-        if entry.report_name == reservation.report_name and horizon.overlapping(*entry.windows.bounds()).any()
-    )
-    epsilon, rho, rest = (
-        max(getattr(cost, name) - getattr(spent, name), Fraction(0)) for name in ("epsilon", "rho", "zcdp_delta")
-    )
-    if not (epsilon or rho or rest):
-        return None
-    return Charge(horizon, Cost(epsilon, rest + cost.delta - cost.zcdp_delta, rho, rest))
+    return BudgetUsage(current, len(renewals) + 1, last.began, last.length)
 
 
 def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
@@ -400,12 +336,11 @@ def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     return np.unique(counts, axis=0)[:, [places[charge.windows] for charge in charges]]
 
 
-def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, reserved: Sequence[str] = ()) -> str:
+def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
     """The message for a release that does not fit.
 
     Args:
         before: what the windows in question have cost one user so far; `asked`, `after`: with the new release.
-        reserved: the other reports for which something is reserved, which counts as spent.
     """
     total = budget.total
     kept, spare = budget.kept, total.delta - budget.kept
@@ -421,8 +356,6 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, reserved: Se
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
-    if reserved:
-        lines.append(f"what is reserved for {', '.join(reserved)} counts as spent")
     if after.adds_up:
         lines.append(_remedy(total.epsilon - before.epsilon))
     lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")

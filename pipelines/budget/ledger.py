@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.accounting import (
     ADOPTED,
@@ -22,7 +22,6 @@ from private_topk.pipelines.budget.accounting import (
     Entry,
     NoBudget,
     Renewal,
-    Reservation,
     budget_usage,
     explain,
     heaviest,
@@ -61,7 +60,6 @@ class Request:
         rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
         windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
-        report_name: the report for which the budget may have something reserved, if it is a release of one.
     """
 
     dataset: str
@@ -74,7 +72,6 @@ class Request:
     cost: Cost
     rows: Mapping[str, str] = field(default_factory=dict)
     windows_of_a_user: int | None = None
-    report_name: str | None = None
 
     @property
     def question(self) -> str:
@@ -84,7 +81,7 @@ class Request:
     def entry(self, number: int = 0) -> Entry:
         """The charge of that number. Raises ValueError, or such, for parameters of which none can be made."""
         given, k = self.parameters, self.parameters.get("k")
-        named = ("dataset", "unit", "release_id", "key_id", "fingerprint", "question", "rows", "report_name")
+        named = ("dataset", "unit", "release_id", "key_id", "fingerprint", "question", "rows")
         return Entry(
             self.windows,
             self.cost,
@@ -178,30 +175,6 @@ class Ledger:
             found = _settled(connection, request)
             return found if isinstance(found, ChargeReceipt) else found[1]
 
-    def reserve(self, asked: Reservation, neighbours: str = "add-remove") -> None:
-        """Reserve for a report what its whole horizon costs (`budget_usage`).
-
-        Raises InvalidArgument if that does not fit, or something is reserved for it.
-        """
-        with self._database.locked() as connection:
-            books, now = connection.books(asked.dataset), connection.now()
-            if found := _reserved(books, asked.report_name):
-                rule = f"{verbatim(asked.report_name)} has a reservation of {found[0].reserved}"
-                raise InvalidArgument("", rule, "give it back first")
-            own = _own(connection, books, asked.dataset, "user")
-            _check_clock(now, books.renewals)
-            _check_neighbours([own], neighbours)
-            asked = replace(_legible(lambda: asked), id=connection.next_id(Reservation), reserved=_told(now))
-            connection.add(_best_reading(asked, "user", [own], books)[0])
-
-    def give_back(self, dataset: str, report_name: str) -> None:
-        """Give back what is reserved for a report and not spent. Raises InvalidArgument if nothing is."""
-        with self._database.locked() as connection:
-            found = _reserved(connection.books(dataset), report_name)
-            if not found:
-                raise InvalidArgument("", f"nothing is reserved for {verbatim(report_name)}")
-            connection.give_back(found[0].id, _told(connection.now()))
-
     def lacks(self, published: Iterable[Entry]) -> list[Entry]:
         """Those of some published releases that were never charged here."""
         with self._database.locked() as connection:
@@ -242,7 +215,7 @@ class Ledger:
             if last.length is not None and last.length != length:
                 first = f"{last.length / timedelta(days=1):g}d"
                 raise InvalidArgument("period", f"must be {first}, as in the first renewal, got {said}")
-            _check_clock(now, [*books.charges, *books.reservations, *books.renewals])
+            _check_clock(now, [*books.charges, *books.renewals])
             if now < moment(last.since) + length:
                 rule = f"is not over: it began on {last.since} and lasts {said}"
                 raise InvalidArgument("period", rule, "earlier a period would hold more than one budget")
@@ -262,12 +235,10 @@ class Account:
     Args:
         ledger: its database's URL.
         dataset: the name of the budget in it.
-        report_name: the report for which something may be reserved there.
     """
 
     ledger: str
     dataset: str
-    report_name: str | None = None
 
     @cached_property
     def books(self) -> Ledger:
@@ -382,10 +353,7 @@ def _is_held(connection: Connection, published: Entry) -> bool:
     return any(earlier.pays_for(published) for earlier in held)
 
 
-_Asked = TypeVar("_Asked", Entry, Reservation)
-
-
-def _legible(make: Callable[[], _Asked]) -> _Asked:
+def _legible(make: Callable[[], Entry]) -> Entry:
     """What is to be written down. Raises InvalidArgument unless it says the same when a later charge reads it."""
     try:
         check_legible(record := make())
@@ -396,10 +364,6 @@ def _legible(make: Callable[[], _Asked]) -> _Asked:
             "and deltas up to 1, of up to 4,000 digits; `windows_of_a_user` of 1 up to the number of windows",
         ) from None
     return record
-
-
-def _reserved(books: Books, report_name: str) -> list[Reservation]:
-    return [each for each in books.reservations if each.report_name == report_name and each.given_back is None]
 
 
 def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budget:
@@ -421,7 +385,7 @@ def _told(now: datetime) -> str:
     return utc_text(now, "seconds")
 
 
-def _check_clock(now: datetime, held: Iterable[Entry | Reservation | Renewal]) -> None:
+def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
     """Raise InvalidArgument where the clock lies before what it noted.
 
     A clock that is ahead cannot be told from the truth. But a period that began by such a clock is not spent from
@@ -430,8 +394,6 @@ def _check_clock(now: datetime, held: Iterable[Entry | Reservation | Renewal]) -
     for each in held:
         if isinstance(each, Renewal):
             noted, what = each.began, "a new period"
-        elif isinstance(each, Reservation):
-            noted, what = each.given_back or each.reserved, f"a reservation for {each.report_name}"
         else:
             noted, what = max(each.charged, each.finished or each.charged, key=moment), each.release_id
         if moment(noted) > now + _APART:
@@ -497,7 +459,7 @@ def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
             raise InvalidArgument("neighbours", verbatim(rule), "their epsilons do not add up")
 
 
-def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books) -> tuple[_Asked, Fraction | None]:
+def _best_reading(asked: Entry, unit: str, budgets: list[Budget], books: Books) -> tuple[Entry, Fraction | None]:
     """What is asked with its cost read as it uses least of its unit's budget, and how much of that is used then.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
@@ -506,7 +468,7 @@ def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books)
     Raises:
         InvalidArgument: no reading fits every budget.
     """
-    found: list[tuple[_Asked, Fraction | None]] = []
+    found: list[tuple[Entry, Fraction | None]] = []
     refusals = []
     for cost in asked.cost.readings():
         read = replace(asked, cost=cost)
@@ -521,20 +483,11 @@ def _best_reading(asked: _Asked, unit: str, budgets: list[Budget], books: Books)
     return min(found, key=lambda reading: reading[1] or 0)
 
 
-def _used_with(budget: Budget, books: Books, asked: Entry | Reservation) -> Fraction:
-    """The part of the budget that is used or reserved with what is asked.
-
-    Raises InvalidArgument if that is too much.
-    """
-    if isinstance(asked, Reservation):
-        usage = budget_usage(budget, books._replace(reservations=[*books.reservations, asked]))
-        charges = [*usage.charges, *usage.reserved.values()]
-    else:
-        usage = budget_usage(budget, books._replace(charges=[*books.charges, asked]))
-        charges = usage.all
+def _used_with(budget: Budget, books: Books, asked: Entry) -> Fraction:
+    """The part of the budget that is used with what is asked. Raises InvalidArgument if that is too much."""
+    charges = budget_usage(budget, books._replace(charges=[*books.charges, asked])).charges
     reached = heaviest(budget, charges, asked.windows)
     if not budget.fits(Cost.sum(reached)):
         before, more, after = (Cost.sum(part) for part in (reached[:-1], reached[-1:], reached))
-        others = [name for name in usage.reserved if name != asked.report_name]
-        raise InvalidArgument("", literal(explain(budget, before, more, after, others)))
+        raise InvalidArgument("", literal(explain(budget, before, more, after)))
     return budget.used(Cost.sum(heaviest(budget, charges)))

@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from private_topk.pipelines.budget.accounting import Budget, Entry, Renewal, Reservation
+from private_topk.pipelines.budget.accounting import Budget, Entry, Renewal
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
@@ -21,13 +21,13 @@ BROKEN = (ValueError, TypeError, AttributeError, KeyError, OverflowError, Recurs
 
 _COSTS, _TOTALS = ("epsilon", "delta", "rho", "zcdp_delta"), ("epsilon", "delta", "release_delta")
 _ROWS = ("user_column", "time_column", "time_unit")
-_MOMENTS = ("created", "charged", "finished", "reserved", "given_back", "began")
+_MOMENTS = ("created", "charged", "finished", "began")
 _MAX = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
 _T = TypeVar("_T")
 
 
-def row_of(record: Budget | Entry | Reservation | Renewal) -> dict[str, Any]:
+def row_of(record: Budget | Entry | Renewal) -> dict[str, Any]:
     """A record as the columns of a row. Raises ValueError for names of columns that no ledger has."""
     row: dict[str, Any] = {}
     for name, value in vars(record).items():
@@ -52,7 +52,7 @@ def record_in(kind: type[_T], row: Any) -> _T:  # noqa: ANN401 - a database row
     return kind(**{each.name: _READ.get(each.name, _plain)(row, each) for each in fields(kind)})  # type: ignore[arg-type]
 
 
-def check_legible(record: Entry | Reservation) -> None:
+def check_legible(record: Entry) -> None:
     """Raise one of `BROKEN` unless the row of a record says the same when a later charge reads it."""
     row = row_of(record)
     row |= {name: "1970-01-01T00:00:00Z" for name in _MOMENTS if row.get(name) == ""}

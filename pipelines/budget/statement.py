@@ -1,17 +1,14 @@
-"""What is spent of a budget, reserved and left: as numbers, in a sentence for whoever signs, and as a picture."""
+"""What is spent of a budget and left: as numbers, and in a sentence for whoever signs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
 from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
-from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.sharing import over_windows
-from private_topk.pipelines.show.picture import figure_in
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
@@ -27,8 +24,8 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
         k: also the epsilon of each of these, if it is `peeling` of the top k.
     """
     found = budget_usage(budget, books)
-    sums, all_spent = most(budget.unit, found.charges), most(budget.unit, found.all)
-    used, binds = budget.binding(Cost.sum(heaviest(budget, found.all)))
+    sums = most(budget.unit, found.charges)
+    used, binds = budget.binding(Cost.sum(heaviest(budget, found.charges)))
     return {
         "dataset": budget.dataset,
         "privacy_unit": budget.unit,
@@ -36,9 +33,8 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
         "period": {"number": found.period, "since": found.since, "days": found.length and found.length / _DAY},
         "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
         "spent": _stated(budget, sums),
-        "reserved": {name: _stated(budget, most("user", [charge])) for name, charge in found.reserved.items()},
-        "left": _left(budget.left(all_spent)),
-        **({} if remaining is None else {"left_for_each": _left_for_each(budget, all_spent, remaining, k)}),
+        "left": _left(budget.left(sums)),
+        **({} if remaining is None else {"left_for_each": _left_for_each(budget, sums, remaining, k)}),
         **({} if budget.unit == "user" else {"all_windows": _over_all_windows(budget, books)}),
         "used": used,
         "binds": binds if used else None,
@@ -89,7 +85,6 @@ def sentence(budget: Budget, books: Books) -> str:
     """The budget with what all releases have spent of it so far, each as one guarantee."""
     found = statement(budget, books)
     charges = "1 release has" if found["charges"] == 1 else f"{found['charges']} releases have"
-    reserved = "".join(f"; {in_numbers(sums)} is reserved for {name}" for name, sums in found["reserved"].items())
     where = "" if budget.unit == "user" else " in no window more than"
     everything = found.get("all_windows") or {"epsilon": 0}
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
@@ -97,40 +92,9 @@ def sentence(budget: Budget, books: Books) -> str:
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
         f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
-        f"composed{of_all}{reserved}."
+        f"composed{of_all}."
     )
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:
     return f"epsilon {number(stated['epsilon'])}, delta {number(stated['delta'])}"
-
-
-def plot(books: Books, path: str) -> None:
-    """Draw the used part of every budget after each charge. Raises InvalidArgument if it cannot be drawn or written."""
-    with figure_in(path, 8, 4.5) as figure:
-        axes = figure.subplots()
-        for budget in books.budgets:
-            times, used = zip(*_course(budget, books), strict=True)
-            label = f"{budget.dataset}, {budget.unit}"
-            axes.step(times, used, where="post", marker="o", markersize=3, label=label)
-        axes.axhline(1, color="black", linewidth=1, linestyle="--")
-        axes.set_ylim(0, 1.05)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.set_ylabel("of the budget used")
-        axes.set_xlabel("charged (UTC)")
-        figure.legend(loc="outside upper left", frameon=False, ncols=2)
-        figure.autofmt_xdate()
-
-
-def _course(budget: Budget, books: Books) -> Iterator[tuple[datetime, float]]:
-    """The used part of a budget from each of its charges and renewals on."""
-    yield moment(budget.created), 0.0
-    charges = [(entry.id, 0, entry.charged) for entry in books.charges if entry.dataset == budget.dataset]
-    renewals = [(each.last_charge, 1, each.began) for each in books.renewals if each.dataset == budget.dataset]
-    for last, renewed, noted in sorted(charges + renewals):
-        so_far = books._replace(
-            charges=[entry for entry in books.charges if entry.id <= last],
-            renewals=[each for each in books.renewals if each.last_charge < last + renewed],
-        )
-        spent = heaviest(budget, budget_usage(budget, so_far).charges)
-        yield moment(noted), float(budget.used(Cost.sum(spent)))

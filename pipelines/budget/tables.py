@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sql
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal, Reservation
+from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
 from private_topk.pipelines.process import PATIENCE, RunFailed, told_if_slow
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
@@ -44,7 +44,6 @@ create table private_topk_charges (
     user_column text,
     time_column text,
     time_unit text,
-    report_name text,
     windows text not null,
     windows_of_a_user bigint,
     bounded boolean not null,
@@ -58,18 +57,6 @@ create table private_topk_charges (
 );
 create index private_topk_charges_of_datasets on private_topk_charges (dataset);
 create index private_topk_charges_of_releases on private_topk_charges (release_id);
-create table private_topk_reservations (
-    id integer primary key,
-    dataset varchar(200) not null,
-    report_name text not null,
-    windows text not null,
-    epsilon text not null,
-    delta text not null,
-    rho text not null,
-    zcdp_delta text not null,
-    reserved varchar(40) not null,
-    given_back varchar(40)
-);
 create table private_topk_renewals (
     id integer primary key,
     dataset varchar(200) not null,
@@ -86,8 +73,8 @@ Budgets are exact rationals, so they are text: no database rounds them. Version 
 
 _LEDGER = sql.table("private_topk_ledger", sql.column("version"))
 """One row: whoever holds its lock is the only one to charge."""
-_TABLES = {Budget: "budgets", Entry: "charges", Reservation: "reservations", Renewal: "renewals"}
-_T = TypeVar("_T", bound="Budget | Entry | Reservation | Renewal")
+_TABLES = {Budget: "budgets", Entry: "charges", Renewal: "renewals"}
+_T = TypeVar("_T", bound="Budget | Entry | Renewal")
 _ATTEMPTS = 3
 _DRIVERS = f"for PostgreSQL, {install_extra('ledger')}"
 _LONGEST_WAIT = 120  # seconds to wait for others' charges; each takes some milliseconds
@@ -152,15 +139,13 @@ class Connection:
     def books(self, dataset: str | None) -> Books:
         """All that is held of one dataset, or of all."""
         of = {} if dataset is None else {"dataset": dataset}
-        return Books(
-            self._held(Budget, of), self._held(Entry, of), self._held(Reservation, of), self._held(Renewal, of)
-        )
+        return Books(self._held(Budget, of), self._held(Entry, of), self._held(Renewal, of))
 
     def charges(self, **equal: str) -> list[Entry]:
         """The charges with these values in their columns."""
         return self._held(Entry, equal)
 
-    def add(self, new: Budget | Entry | Reservation | Renewal) -> None:
+    def add(self, new: Budget | Entry | Renewal) -> None:
         row, table = row_of(new), _TABLES[type(new)]
         names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
         self._connection.execute(sql.text(f"insert into private_topk_{table} ({names}) values ({marks})"), row)
@@ -181,11 +166,6 @@ class Connection:
         update = sql.text(f"update private_topk_charges {done}")
         if self._connection.execute(update, {"id": charge, "outcome": outcome, "now": now}).rowcount:
             self.written.append(("charges", {"id": charge, "outcome": outcome}))
-
-    def give_back(self, reservation: int, now: str) -> None:
-        update = sql.text("update private_topk_reservations set given_back = :now where id = :id")
-        self._connection.execute(update, {"id": reservation, "now": now})
-        self.written.append(("reservations", {"id": reservation, "given_back": now}))
 
     def _held(self, kind: type[_T], equal: Mapping[str, str]) -> list[_T]:
         order = "dataset, unit" if kind is Budget else "id"

@@ -1,4 +1,4 @@
-"""`private-topk budget create|show|history|adopt|reserve|renew`: a dataset's budget in a ledger."""
+"""`private-topk budget create|show|history|adopt|renew`: a dataset's budget in a ledger."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Entry, Reservation, most
+from private_topk.pipelines.budget.accounting import Books, Budget, Entry, most
 from private_topk.pipelines.budget.composition import UNITS, check_windows
-from private_topk.pipelines.budget.statement import in_numbers, plot, statement
+from private_topk.pipelines.budget.statement import in_numbers, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -38,9 +38,6 @@ _EXAMPLES = {
     "history": """examples:
   private-topk budget history --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
-    "reserve": """examples:
-  private-topk budget reserve reports/weekly.yaml
-  private-topk budget reserve reports/weekly.yaml --give-back""",
     "adopt": """examples:
   private-topk budget adopt published/ --ledger sqlite:///budget.db --dataset plays
   private-topk budget adopt a.manifest.json b.csv --ledger sqlite:///budget.db --dataset plays --json""",
@@ -52,7 +49,6 @@ ACTIONS = {
     "create": "open a budget; it cannot be changed later",
     "show": "show what is spent and what is left",
     "history": "list every charge",
-    "reserve": "reserve the cost of a report's horizon, so that no other release can spend it",
     "adopt": "write down published releases that a ledger lacks, such as one that was restored from a backup",
     "renew": "begin a new period, in which the whole budget can be spent again; the guarantee then is per period",
 }
@@ -123,18 +119,10 @@ def _show(arguments: Namespace, others: list[str]) -> None:
                 f"({entry.outcome}); run it again with the same key, id and input to resume at no cost"
             )
     if arguments.plot is not None:
+        from private_topk.pipelines.show.spending import plot
+
         plot(books, arguments.plot)
         print(f"plot: {printable(arguments.plot)}", file=sys.stderr if arguments.json else sys.stdout)
-
-
-def _reserve(arguments: Namespace, others: list[str]) -> bool:
-    """Reserve for a report, or give back, and print the budget."""
-    from private_topk.pipelines.scheduled.file import read_report
-    from private_topk.pipelines.scheduled.publish import ScheduledReport
-
-    account = ScheduledReport(read_report(arguments.file)).reserve(give_back=bool(arguments.give_back))
-    _tell(account.ledger, account.dataset, "user", arguments)
-    return True
 
 
 def _adopt(arguments: Namespace, others: list[str]) -> bool:
@@ -176,13 +164,12 @@ def _tell(url: str, dataset: str, unit: str, arguments: Namespace) -> None:
 
 
 def _history(arguments: Namespace, others: list[str]) -> None:
-    """Print every charge, oldest first, and what was reserved and renewed."""
+    """Print every charge, oldest first, and what was renewed."""
     books = _read(arguments)
     if arguments.json:
         print_json(
             {
                 "charges": [_charge(entry) for entry in books.charges],
-                "reservations": [_reservation(each) for each in books.reservations],
                 "renewals": [
                     {
                         "began": each.began,
@@ -199,10 +186,6 @@ def _history(arguments: Namespace, others: list[str]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-    for each in books.reservations:
-        ended = f", given back {each.given_back}" if each.given_back else ""
-        name = printable(each.report_name)
-        print(f"reserved {each.reserved}: {in_numbers(_reservation(each))} of {each.dataset} for {name}{ended}")
     for began in books.renewals:
         days = began.length / timedelta(days=1)
         print(f"renewed {began.began}: {began.dataset}, {began.unit}, for at least {days:g} days")
@@ -242,20 +225,6 @@ def _charge(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _reservation(each: Reservation) -> dict[str, Any]:
-    """A reservation as JSON."""
-    return {
-        "reserved": each.reserved,
-        "dataset": each.dataset,
-        "report": each.report_name,
-        "windows": each.windows.summary(),
-        "epsilon": each.cost.epsilon,
-        "rho": each.cost.rho,
-        "delta": each.cost.delta,
-        "given_back": each.given_back,
-    }
-
-
 def _sums(entry: Entry) -> dict[str, Fraction | None]:
     """What a charge adds to the sums of its unit."""
     spent = most(entry.unit, [entry])
@@ -279,14 +248,12 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     found = statement(budget, books, remaining, k)
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
-    charges += " and what is reserved" if found["reserved"] else ""
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
-        *(f"  reserved  {in_numbers(sums)} for {printable(name)}" for name, sums in found["reserved"].items()),
         f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
     if remaining is not None:
@@ -340,12 +307,5 @@ COMMANDS = {
         alone=("MANIFEST", "a manifest, a ranking that has one beside it, or a folder of them"),
         takes="what was published",
         several=True,
-    ),
-    "budget reserve": Command(
-        _reserve,
-        f"{ACTIONS['reserve'].capitalize()}.",
-        _EXAMPLES["reserve"],
-        alone=("FILE", "the report, such as reports/weekly.yaml"),
-        takes="the report",
     ),
 }

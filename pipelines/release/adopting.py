@@ -83,7 +83,6 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
         "user_column": columns.get("user"),
         "time_column": columns.get("time"),
         "time_unit": reading.get("time_unit", "s") if "time" in columns else None,
-        "report_name": None,
         "charged": "1970-01-01T00:00:00Z",
         "finished": None,
         "outcome": ADOPTED,

@@ -33,9 +33,7 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     if question.privacy_unit != "user" or horizon is None or len(known) >= horizon:
         return
     budget = ledger.budget(account.dataset, "user")
-    usage = budget_usage(budget, books)
-    reserved = [charge for name, charge in usage.reserved.items() if name != account.report_name]
-    spent, left = heaviest(budget, [*usage.charges, *reserved]), horizon - len(known)
+    spent, left = heaviest(budget, budget_usage(budget, books).charges), horizon - len(known)
     now, then = (
         min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
         for windows in (costs, costs + left)

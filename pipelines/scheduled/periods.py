@@ -84,7 +84,6 @@ class Periods:
                 options[option.name] = self._value(name, number)
         period = schedule.period(number)
         options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
-        options["report_name"] = self._file.name
         options["time_zone"] = schedule.zone.key
         if earlier := self.remembers(number):
             published = (self._value("sink.output", period) for period in earlier)

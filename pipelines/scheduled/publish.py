@@ -8,10 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
-from private_topk.pipelines.budget.accounting import Reservation
 from private_topk.pipelines.budget.ledger import Account, tell_operator
-from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed, level
@@ -30,7 +27,6 @@ from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.stated import stated
-from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
@@ -120,28 +116,6 @@ class ScheduledReport(Periods):
         unread = {name: value for name, value in self.options(0).items() if name not in ("release_key", "release_id")}
         unit = unread.get("privacy_unit", "user-window")
         return Question.of(unread, None if self.account is None else self.account.budget(unit).total)
-
-    def reserve(self, give_back: bool = False) -> Account:
-        """Reserve what the horizon and its corrections cost, or give back what is not spent; returns the account."""
-        with self._pointing():
-            periods = self.schedule.horizon or 1
-            options, last = self.options(0), self.options(periods - 1)
-            account = self.account
-            if account is None:
-                raise InvalidArgument("ledger", "must be given: what is reserved is written there")
-            if give_back:
-                account.books.give_back(account.dataset, self.name)
-                return account
-            if options.get("privacy_unit") != "user":
-                raise InvalidArgument(
-                    "privacy_unit", "must be user: with user-window every period has a budget of its own"
-                )
-            top_k = self.question().top_k
-            horizon = Windows.of(Period(options["period_from"], last["period_to"]))
-            releases = periods + options.get("corrections", 0)
-            asked = Reservation(account.dataset, self.name, horizon, releases * cost_of(top_k))
-            account.books.reserve(asked, top_k.mechanism.parameter("neighbours", "add-remove"))
-            return account
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()

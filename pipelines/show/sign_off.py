@@ -38,7 +38,7 @@ _ASKED = (
         "raw rows",
         "where they are stored (input, checkpoints, temporary files, logs), for how long, and who can read them",
     ),
-    (_OTHERS, "what releases of the same rows have spent and reserved (`private-topk budget show`)"),
+    (_OTHERS, "what releases of the same rows have spent (`private-topk budget show`)"),
     ("horizon", "what follows after the last window, and when"),
     ("signed", "name, date"),
 )

@@ -20,7 +20,6 @@ import yaml
 from setuptools import find_packages
 
 from private_topk.pipelines.cli import parser_of
-from private_topk.pipelines.cli.output import NOT_YET
 from private_topk.transforms.errors import InputNotReady, InvalidArgument
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command

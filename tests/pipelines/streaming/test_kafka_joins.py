@@ -300,6 +300,8 @@ def test_by_the_clock_of_the_log_an_idle_log_joins_as_well(broker: Topics, tmp_p
     log.send(rows)
     once = read()
     assert sum(once.values()) == 60
+    record = InputRecord(str(tmp_path), log.release).read()
+    assert [entry["closing"] for entry in record if "partition" in entry] == period.closing.tolist()
     log.send([LATE])
     assert read() == once
     log.compact()

@@ -81,8 +81,11 @@ def test_every_format_has_sums_with_fractions_and_the_group_in_the_title(folder:
     words |= {"value_resolution": 0.25, "window": None, "from_": None, "to": None}
     done = command("run", *options(**words))
     assert done.status == 0 and "1  0  about 5" in done.out and "2  1  about 4" in done.out, done
-    assert command("run", *options(**words | {"value_resolution": 1, "publish_counts": None})).status == 0
-    done = command("run", *options(**words | MEASURES["groups"]))
+    assert (
+        command("run", *options(**words | {"value_resolution": 1, "publish_counts": None, "release_id": "s"})).status
+        == 0
+    )
+    done = command("run", *options(**words | MEASURES["groups"] | {"release_id": "t"}))
     assert done.status == 0 and all(f"{land}, All rows\n" in done.out for land in LANDS), done
 
 
@@ -236,7 +239,8 @@ def test_a_ledger_tells_caps_apart(folder: Path) -> None:
     open_books(3)
     charged("amounts", "33.3%")
     charged("amounts", "repeating it costs nothing")
-    charged("amounts", "66.7%", max_value=120)
+    charged("amounts", "with cap 120 (now 240)", 2, max_value=120)
+    charged("amounts", "66.7%", max_value=120, release_id="s")
 
 
 def test_a_ledger_is_charged_for_all_rankings_that_a_user_can_change(folder: Path) -> None:

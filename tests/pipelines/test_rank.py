@@ -682,8 +682,7 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found.write(path)
     assert RANKING_FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
     found.write(Path(path))  # the same again is no overwriting
-    with pytest.raises(InvalidArgument, match="exists and is kept"):
-        ranked(counts=0.5).write(path)
-    ranked(counts=0.5).write(path, overwrite=True)
+    with pytest.raises(InvalidArgument, match="is taken"):  # the answer of the same release to another question
+        ranked(counts=0.5).write(path, overwrite=True)
     with pytest.raises(InvalidArgument, match="must end with one of"):
         found.write(str(tmp_path / "ranking.txt"))

@@ -51,10 +51,7 @@ class Period:
 
     start: datetime
     end: datetime
-    windowing: Windowing | timedelta | None = field(
-        default=None,
-        metadata={"not_in_fingerprint": "a ledger holds every window beside it, however they were written"},
-    )
+    windowing: Windowing | timedelta | None = None
     allowed_lateness: timedelta = timedelta(0)
     zone: str = field(
         default="UTC",

@@ -106,7 +106,6 @@ def test_a_report_and_its_budget(folder: Path) -> None:
         "period",
         "total",
         "spent",
-        "reserved",
         "left",
         "all_windows",
         "used",

@@ -161,8 +161,6 @@ def let_pass(url: str, time: timedelta) -> None:
             ("budgets", "created"),
             ("charges", "charged"),
             ("charges", "finished"),
-            ("reservations", "reserved"),
-            ("reservations", "given_back"),
             ("renewals", "began"),
         ):
             noted = set(connection.scalars(sql.text(f"select {column} from private_topk_{table}"))) - {None}

@@ -1,4 +1,4 @@
-"""What the charges of a dataset cost one user together, what counts against a budget, and whether one more fits."""
+"""A dataset's charges and budgets: what one user has spent over all charges, and whether one more charge fits."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class Books(NamedTuple):
 
 @dataclass(frozen=True)
 class BudgetUsage:
-    """What counts against a budget.
+    """The charges that count against a budget, and the period that they are of.
 
     Args:
         charges: of the releases of the current period.
@@ -282,7 +282,7 @@ class BudgetUsage:
 
 
 def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
-    """What counts against a budget, of what its dataset was charged."""
+    """The charges of a dataset that count against one of its budgets: those of the current period."""
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
     renewals = [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
     if not renewals:
@@ -293,7 +293,8 @@ def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
 
 
 def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
-    """For the unit that has used most of the budget: how many windows of every charge it is in, and what each costs.
+    """The spending of the privacy unit that has used most of the budget: of every charge, in how many windows the unit
+    is, and what a window costs.
 
     Args:
         near: look only at slices that these windows overlap.
@@ -302,7 +303,7 @@ def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = N
 
 
 def most(unit: str, charges: Sequence[Charge]) -> Cost:
-    """The largest of every sum over all units: none has spent more, and they add up if all do."""
+    """An upper bound on what any privacy unit has spent: the largest of each sum over all units."""
     spent = [Cost.sum(each) for each in _units(unit, charges)] or [Cost.sum([])]
     tail = max(each.delta - each.zcdp_delta for each in spent)
     epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "zcdp_delta"))
@@ -310,7 +311,7 @@ def most(unit: str, charges: Sequence[Charge]) -> Cost:
 
 
 def _units(unit: str, charges: Sequence[Charge], near: Windows | None = None) -> list[list[tuple[int, Cost]]]:
-    """For every unit: how many windows of every charge it is in, and what each costs.
+    """The spending of every privacy unit: of every charge, in how many windows the unit is, and what a window costs.
 
     A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one
     window of any of the charges, which are in all windows that overlap it; where there is a bound, see `reached`.
@@ -324,7 +325,7 @@ def _units(unit: str, charges: Sequence[Charge], near: Windows | None = None) ->
 
 
 def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
-    """The distinct rows of: how many windows of each charge overlap one window, shape (distinct, charges)."""
+    """How many windows of each charge overlap a window, for every window, equal rows once; shape (rows, charges)."""
     places = {windows: place for place, windows in enumerate(dict.fromkeys(charge.windows for charge in charges))}
     if not places:
         return np.zeros((0, 0), np.int64)

@@ -47,7 +47,7 @@ _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may diff
 
 @dataclass(frozen=True)
 class Request:
-    """A release about to be made.
+    """A release that is to be charged before it is made.
 
     Args:
         dataset: the name of the budget that pays.
@@ -97,7 +97,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ChargeReceipt:
-    """How a release was let through.
+    """The answer to a charge: whether it is new, or the repeat of an earlier one.
 
     Args:
         entry: the number of the charge.
@@ -230,7 +230,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Account:
-    """Whose budget a run is charged to, and where that is kept.
+    """The budget that a run is charged to: a dataset's, in a ledger.
 
     Args:
         ledger: its database's URL.
@@ -354,7 +354,7 @@ def _is_held(connection: Connection, published: Entry) -> bool:
 
 
 def _legible(make: Callable[[], Entry]) -> Entry:
-    """What is to be written down. Raises InvalidArgument unless it says the same when a later charge reads it."""
+    """The charge to be written. Raises InvalidArgument unless it reads back as it was written."""
     try:
         check_legible(record := make())
     except (*BROKEN, InvalidArgument):
@@ -460,7 +460,7 @@ def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
 
 
 def _best_reading(asked: Entry, unit: str, budgets: list[Budget], books: Books) -> tuple[Entry, Fraction | None]:
-    """What is asked with its cost read as it uses least of its unit's budget, and how much of that is used then.
+    """The charge with the reading of its cost that uses least of its unit's budget, and the used part of that budget.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
     down stays, whatever comes after.
@@ -484,7 +484,7 @@ def _best_reading(asked: Entry, unit: str, budgets: list[Budget], books: Books) 
 
 
 def _used_with(budget: Budget, books: Books, asked: Entry) -> Fraction:
-    """The part of the budget that is used with what is asked. Raises InvalidArgument if that is too much."""
+    """The used part of the budget after a charge. Raises InvalidArgument if the charge does not fit."""
     charges = budget_usage(budget, books._replace(charges=[*books.charges, asked])).charges
     reached = heaviest(budget, charges, asked.windows)
     if not budget.fits(Cost.sum(reached)):

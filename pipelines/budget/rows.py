@@ -1,4 +1,4 @@
-"""Rows of a ledger's tables: a record's fields are the columns, and what a row says is checked when it is read."""
+"""Records as rows of a ledger's tables, and back. The columns are a record's fields; rows are checked when read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def moment(text: str) -> datetime:
 
 
 def _plain(row: Any, of: Field) -> Any:  # noqa: ANN401
-    """What a column holds, which must be as its field is declared."""
+    """The value of a column. Raises ValueError unless its type is the one that the field declares."""
     value = getattr(row, of.name)
     if ("None" if value is None else type(value).__name__) not in str(of.type).split(" | "):
         raise ValueError

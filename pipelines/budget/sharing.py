@@ -40,7 +40,7 @@ LEDGER_ACCOUNTINGS = ("basic", "zcdp")
 
 @dataclass(frozen=True)
 class Privacy:
-    """What is protected across windows.
+    """What a budget protects: the privacy unit, and the total over several windows if they share one.
 
     Args:
         unit: a key of `UNITS`.

@@ -29,8 +29,7 @@ ONLY_READ = {
     "doctor --runner flink": "what it finds is the machine's",
     "doctor --release-key": "what it finds is the machine's",
     "budget adopt": "needs what was published; tests/pipelines/release/test_adopting.py has some",
-    "budget reserve": "needs a report with a ledger; tests/pipelines/budget/test_reserving.py has one",
-    "budget renew": "needs a budget that is a period old; so does that",
+    "budget renew": "needs a budget that is a period old; tests/pipelines/budget/test_renewing.py has one",
     "sample": "half a second of writing; tests/documents/test_pages.py types it",
 }
 REPORT = """report: weekly

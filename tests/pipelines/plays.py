@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from itertools import product
@@ -107,8 +108,10 @@ def published(verb: str, source: str, words: Row, **more: object) -> list[Row]:
         "output": "out" if verb == "stream" else "out.jsonl",
         "release_key": "file:key",
         "release_id": "r",
-        "overwrite": True,
     }
+    shutil.rmtree("out", ignore_errors=True)  # where an earlier question under the same id was answered
+    for name in ("out.jsonl", "out.manifest.json"):
+        Path(name).unlink(missing_ok=True)
     more |= {"clock": "event", "poll": "1s", "output_format": "jsonl"} if verb == "stream" else {"quiet": True}
     done = command(verb, *options(**places, **words, **more))
     assert done.status == 0, done.err

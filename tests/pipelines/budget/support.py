@@ -9,13 +9,12 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from private_topk.pipelines.budget.accounting import Budget, Reservation
+from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,19 +78,10 @@ def answer(url: str, pipe: Connection) -> None:
             if order.startswith("create"):
                 ledger.create(budget("1", unit=order.partition(" ")[2] or "user-window"))
                 pipe.send("created")
-            elif order == "reserve":
-                half = Cost(Fraction(1, 2), Fraction(0))
-                ledger.reserve(Reservation("plays", "series", weeks(1), half))
-                pipe.send("reserved")
             else:
-                who = (
-                    {"report_name": order.partition(" ")[0], "unit": "user"}
-                    if ledger.read().budgets[0].unit == "user"
-                    else {}
-                )
-                pipe.send("repeat" if ledger.charge(request(order, **who)).outcome else "charged")
+                pipe.send("repeat" if ledger.charge(request(order)).outcome else "charged")
         except InvalidArgument as error:
-            expected = any(words in str(error) for words in ("not suffice", "already", "has a reservation"))
+            expected = any(words in str(error) for words in ("not suffice", "already"))
             pipe.send("refused" if expected else str(error))
 
 

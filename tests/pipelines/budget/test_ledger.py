@@ -59,7 +59,7 @@ def test_a_charge_reads_back_as_it_was_made(url: str) -> None:
     assert before <= charged + DAY <= ended <= datetime.now(UTC) and entry.outcome == "released"
 
 
-def test_a_repeat_costs_nothing_and_anything_else_costs(url: str) -> None:
+def test_a_repeat_costs_nothing_and_another_question_is_refused(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1"))
     first = ledger.charge(request("a"))
@@ -68,10 +68,12 @@ def test_a_repeat_costs_nothing_and_anything_else_costs(url: str) -> None:
     ledger.finish(first.entry, "released")
     assert ledger.charge(request("a")).outcome == "released"
     other = {"mechanism": "joint", "k": 11, "epsilon": 0.25, "neighbours": "add-remove"}
-    assert ledger.charge(request("a", parameters=other)).used == 0.5
-    assert ledger.charge(request("a", key_id="k2", fingerprint="f2")).used == 0.75
-    assert ledger.charge(request("a", windows=weeks(2))).used == 1
-    assert len(ledger.read().charges) == 4
+    for changed in ({"parameters": other}, {"windows": weeks(2)}):
+        with pytest.raises(InvalidArgument) as caught:
+            ledger.charge(request("a", **changed))
+        assert caught.value.field == "release_id"
+    assert ledger.charge(request("a", key_id="k2", fingerprint="f2")).used == 0.5
+    assert len(ledger.read().charges) == 2
 
 
 def test_the_same_id_over_other_input_is_refused(url: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sql
 from sqlalchemy import inspect
 
-from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Reservation, Windows, tables
+from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Windows, tables
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import InvalidArgument
 from tests.databases import let_pass
@@ -114,7 +114,6 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
         ("bounded", 2),
         ("bounded", "perhaps"),
         ("user_column", b"user"),
-        ("report_name", b"weekly"),
         ("fingerprint", b"f"),
         ("windows", "[1,2]"),
         ("windows", "null"),
@@ -190,35 +189,21 @@ def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pyte
         assert "user-window" in capsys.readouterr().out
 
 
-def test_a_reservation_that_could_not_be_read_again_is_refused(ledger: Ledger) -> None:
-    ledger.create(Budget.of("plays", 9, unit="user"))
-    for cost in (Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1)), Cost(Fraction(1), Fraction(2))):
-        with pytest.raises(InvalidArgument, match="request must be one that a ledger can hold"):
-            ledger.reserve(Reservation("plays", "weekly", Windows.of(None), cost))
-    assert ledger.read("plays").reservations == []
-
-
 @pytest.mark.parametrize(
-    ("table", "column", "value"),
+    ("column", "value"),
     [
-        ("reservations", "epsilon", "x"),
-        ("reservations", "windows", "[]"),
-        ("reservations", "reserved", "late"),
-        ("reservations", "given_back", "late"),
-        ("reservations", "report_name", b"x"),
-        ("renewals", "began", "soon"),
-        ("renewals", "seconds", "x"),
-        ("renewals", "last_charge", "x"),
-        ("renewals", "unit", b"user"),
+        ("began", "soon"),
+        ("seconds", "x"),
+        ("last_charge", "x"),
+        ("unit", b"user"),
     ],
 )
-def test_damaged_reservations_and_renewals_are_named(ledger: Ledger, table: str, column: str, value: object) -> None:
+def test_damaged_renewals_are_named(ledger: Ledger, column: str, value: object) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))
-    ledger.reserve(Reservation("plays", "weekly", Windows.of(None), Cost(Fraction(1), Fraction(0))))
     let_pass("sqlite:///budget.db", timedelta(days=9))
     ledger.renew("plays", "user", timedelta(days=9))
-    change(column, value, table)
-    with pytest.raises(InvalidArgument, match=f"is damaged: {table[:-1]} 1 of dataset plays cannot be read"):
+    change(column, value, "renewals")
+    with pytest.raises(InvalidArgument, match="is damaged: renewal 1 of dataset plays cannot be read"):
         ledger.charge(request("a"))
 
 
@@ -253,7 +238,7 @@ def test_the_steps_that_are_left_are_taken_once_and_keep_what_is_held(
     monkeypatch.setitem(
         tables._STEPS,
         3,
-        "alter table private_topk_charges add column note text;update private_topk_charges set note = report_name",
+        "alter table private_topk_charges add column note text;update private_topk_charges set note = mechanism",
     )
     monkeypatch.setitem(tables._STEPS, 4, "update private_topk_charges set k = 7")
     assert Ledger(url).read().charges == [replace(before.charges[0], k=7)]

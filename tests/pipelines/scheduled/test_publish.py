@@ -273,23 +273,21 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
         pytest.param("gaussian\n  max_items_per_user: 1", "epsilon: 2\n  delta: 1e-6", marks=pytest.mark.long),
     ],
 )
-def test_the_budget_that_is_asked_for_has_room_for_so_many_corrections(
+def test_the_budget_that_is_asked_for_pays_for_the_horizon(
     mechanism: str, budget: str, folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Two periods and two corrections fit, and by adding up no third."""
+    """Two periods fit, and by adding up no third."""
     text = CHARGED.replace("horizon: 4", "horizon: 2").replace("name: joint", f"name: {mechanism}")
-    text = text.replace("epsilon: 1", f"{budget}\n  privacy_unit: user\n  corrections: 2")
+    text = text.replace("epsilon: 1", f"{budget}\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(text.replace("dataset: plays", "dataset: year"))
     assert report(folder, "--window-end", "2026-01-12", "--dry-run") == 2
     command = capsys.readouterr().err.split("`")[1]
-    assert "--epsilon 4 " in command and main(shlex.split(command)[1:]) == 0
-    assert main(["budget", "reserve", str(folder / "weekly.yaml")]) == 0
+    assert "--epsilon 2 " in command and main(shlex.split(command)[1:]) == 0
     ends = ["2026-01-12", "2026-01-19"]
     assert [report(folder, "--window-end", end) for end in ends] == [0, 0]
-    assert [report(folder, "--window-end", ends[0], "--correction", name) for name in ("one", "another")] == [0, 0]
     if mechanism == "joint":
         assert report(folder, "--window-end", ends[0], "--correction", "one too many") == 2
-        assert "adding up epsilon: 4 spent + 1 asked = 5, over 4" in capsys.readouterr().err
+        assert "adding up epsilon: 2 spent + 1 asked = 3, over 2" in capsys.readouterr().err
 
 
 def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,0 +1,177 @@
+"""Renewals: what is charged stays within the budget of every period, whatever a clock says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from private_topk.pipelines.budget.accounting import Budget, budget_usage
+from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.cli import main
+from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.mechanisms.cost import Cost
+from tests.databases import let_pass
+from tests.nightly import nightly_but
+from tests.pipelines.budget.support import weeks
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+YEAR = 365 * DAY
+PURE = Cost(Fraction(1, 10), Fraction(0))
+KINDS = {
+    "pure": PURE,
+    "exponential": replace(PURE, rho=PURE.epsilon**2 / 8),
+    "approximate": Cost(Fraction(1, 10), Fraction(1, 10**8)),
+    "gaussian": Cost(Fraction(1, 4), Fraction(1, 10**8), Fraction(1, 500)),
+    "unknown domain": Cost(Fraction(1, 4), Fraction(1, 10**8), Fraction(1, 500), Fraction(1, 10**9)),
+}
+
+
+def request(release: str, cost: Cost, week: int = 0) -> Request:
+    return Request("plays", "user", release, "k", "f", {"mechanism": "mine"}, weeks(1, week), cost)
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize("seed", nightly_but(range(6), 0, 1))
+def test_totals_stay_within_the_budget_of_every_period(tmp_path: Path, seed: int, delta: str) -> None:
+    """Releases of every kind in any order, until nothing is left, in each of two periods."""
+    state = np.random.RandomState(seed)
+    kinds = list(KINDS.values())[: 5 if Fraction(delta) else 2]
+    ledger = Ledger(url := f"sqlite:///{tmp_path}/budget.db")
+    ledger.create(Budget.of("plays", 2, Fraction(delta), unit="user"))
+    budget = ledger.budget("plays", "user")
+
+    def allowed(made: Request) -> bool:
+        try:
+            ledger.charge(made)
+        except InvalidArgument as error:
+            assert "does not suffice" in str(error)
+            return False
+        return True
+
+    for period in range(2):
+        before = len(ledger.read().charges)
+        for step in range(20):
+            allowed(request(f"{period}, {step}", kinds[state.randint(len(kinds))], step))
+        while allowed(request(f"{period}, {len(ledger.read().charges)} and more", kinds[0])):
+            pass
+        books = ledger.read("plays")
+        charges = books.charges[before:]
+        assert charges and budget_usage(budget, books).charges == charges
+        assert budget.fits(Cost.sum((charge.reached(), charge.cost) for charge in charges))
+        let_pass(url, YEAR)
+        ledger.renew("plays", "user", YEAR)
+
+
+def test_a_renewal_takes_its_period_and_its_length(url: str) -> None:
+    ledger = Ledger(url)
+    for unit in ("user", "user-window"):
+        ledger.create(Budget.of("plays", Fraction(1, 10), unit=unit))
+    ledger.charge(request("a", PURE))
+    let_pass(url, YEAR - HOUR)
+    with pytest.raises(InvalidArgument, match="`private-topk budget renew` begins a new period"):
+        ledger.charge(request("b", PURE))
+    with pytest.raises(InvalidArgument, match="period is not over: it began on .* and lasts 365 days"):
+        ledger.renew("plays", "user", YEAR)
+    let_pass(url, HOUR)
+    ledger.renew("plays", "user", YEAR)
+    with pytest.raises(InvalidArgument, match="the user-window budget .* does not suffice"):
+        ledger.charge(request("b", PURE))
+    ledger.renew("plays", "user-window", YEAR)
+    assert ledger.charge(request("b", PURE)).used == 1
+    assert ledger.charge(request("a", PURE)).outcome == "started", "repeats are known for good"
+    let_pass(url, YEAR)
+    with pytest.raises(InvalidArgument, match="period must be 365d, as in the first renewal, got 1 day"):
+        ledger.renew("plays", "user", DAY)
+    ledger.renew("plays", "user", YEAR)
+    books = ledger.read()
+    found = budget_usage(ledger.budget("plays", "user"), books)
+    assert (found.period, found.since, found.length) == (3, books.renewals[-1].began, YEAR)
+    assert [entry.release_id for entry in books.charges] == ["a", "b"] and found.charges == []
+    assert [(each.unit, each.last_charge) for each in books.renewals] == [("user", 1), ("user-window", 1), ("user", 2)]
+
+
+def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(Budget.of("plays", Fraction(1, 10), unit="user"))
+    ledger.charge(request("a", PURE))
+    let_pass(url, YEAR)
+    ledger.renew("plays", "user", YEAR)
+    let_pass(url, -timedelta(minutes=7))  # so the clock was ahead
+    for asked in (
+        lambda: ledger.charge(request("b", PURE)),
+        lambda: ledger.quote(request("b", PURE)),
+        lambda: ledger.renew("plays", "user", YEAR),
+    ):
+        with pytest.raises(
+            InvalidArgument, match="ledger has a clock that stands at .*, and stood at .* when it noted a new"
+        ):
+            asked()
+    assert ledger.charge(request("a", PURE)).outcome == "started", "a repeat costs nothing whatever the time"
+    let_pass(url, timedelta(minutes=3))  # clocks of machines that share a ledger may differ so much
+    assert ledger.charge(request("b", PURE)).used == 1
+
+
+def test_no_period_begins_by_a_clock_that_charges_contradict(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(Budget.of("plays", Fraction(2, 10), unit="user"))
+    let_pass(url, 2 * YEAR)
+    ledger.finish(ledger.charge(request("a", PURE)).entry, "released")
+    let_pass(url, -HOUR)
+    with pytest.raises(InvalidArgument, match="when it noted a of plays: set the database.s clock right"):
+        ledger.renew("plays", "user", YEAR)
+    assert ledger.charge(request("b", PURE)).used == 1, "it costs, whatever the time"
+    let_pass(url, HOUR)
+    ledger.renew("plays", "user", YEAR)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_server_has_the_clock_and_not_those_who_call(url: str, capsys: pytest.CaptureFixture) -> None:
+    """The server's clock is put back, so that those who call are 400 days ahead of it."""
+    import psycopg
+
+    def put_back(days: int) -> None:
+        clock = f"select pg_catalog.clock_timestamp() - make_interval(days => {days})"
+        function = "back.clock_timestamp() returns timestamptz language sql"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create schema if not exists back")
+            connection.execute(f"create or replace function {function} as '{clock}'")
+            name = connection.info.dbname
+            connection.execute(f"alter database {name} set search_path = back, pg_catalog, public")
+
+    put_back(400)
+    books = ["--ledger", url, "--dataset", "plays", "--privacy-unit", "user"]
+    assert main(["budget", "create", *books, "--epsilon", "0.1"]) == 0
+    Ledger(url).charge(request("a", PURE))
+    noted = datetime.fromisoformat(Ledger(url).read().charges[0].charged)
+    assert abs(datetime.now(UTC) - 400 * DAY - noted) < HOUR
+    assert main(["budget", "renew", *books, "--period", "365d"]) == 2
+    assert "--period is not over: it began on" in capsys.readouterr().err
+    put_back(34)
+    assert main(["budget", "renew", *books, "--period", "365d"]) == 0
+    assert Ledger(url).charge(request("b", PURE)).used == 1
+
+
+def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    url = f"sqlite:///{tmp_path}/budget.db"
+    books = ["--ledger", url, "--dataset", "plays", "--privacy-unit", "user"]
+    assert main(["budget", "create", *books, "--epsilon", "2"]) == 0
+    Ledger(url).charge(request("a", PURE))
+    assert main(["budget", "renew", *books, "--period", "365d"]) == 2
+    assert "--period is not over: it began on" in capsys.readouterr().err
+    let_pass(url, YEAR)
+    assert main(["budget", "renew", *books, "--period", "365d"]) == 0
+    said = capsys.readouterr().out
+    assert "0.0% used by 0 charges" in said and "a user in n periods is protected by n times the total" in said
+    assert main(["budget", "history", "--ledger", url]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("Z: plays, user, for at least 365 days")
+    assert main(["budget", "history", "--ledger", url, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"charges", "renewals"}
+    [renewed] = found["renewals"]
+    assert (renewed["privacy_unit"], renewed["days"]) == ("user", 365)

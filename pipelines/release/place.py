@@ -117,7 +117,7 @@ def what_lies(
     other = None if asked is None else another_question(manifest, asked, bounds)
     if other is not None:
         rule = f"is taken: {verbatim(path)} is of {verbatim(release_id)} with {verbatim(other)}"
-        why = InvalidArgument("release_id", rule, "ask the same again, or give another id and another {output}")
+        why = InvalidArgument("release_id", rule, "ask the same again, or take another {release_id}, which costs")
         return Lying(path, "another question", release_id, 0, pair, why)
     return Lying(path, "this release", release_id, 0 if ranking is None else whole_windows(manifest), pair)
 

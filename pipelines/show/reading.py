@@ -16,24 +16,39 @@ from private_topk.pipelines.release.promise import promise_of
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
+_Content = tuple[list[dict[str, Any]], Manifest | None]
+"""The rows of a file, and its manifest."""
+
+CORRECTIONS = "correction-*"
+"""The folders, within one of rankings, that hold corrections."""
+
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
 def read_report(*places: str) -> PublishedReport:
-    """The report in ranking files, or in the files of folders, with their manifests: one release, or a series.
+    """The report in ranking files, or in the files of folders, with their manifests: one release, or a series. Of a
+    ranking and its correction the correction is shown.
 
     Raises:
         InvalidArgument: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no
             series, since their parameters differ or a window occurs twice.
     """
     files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
-    contents = {file: _read(file) for file in files}
+    contents = _uncorrected({file: _read(file) for file in files})
     rows = [row for some, _ in contents.values() for row in some]
     manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
     if len(contents) > 1:
         rows.sort(key=_moment)
     return PublishedReport(rows, _merged(manifests) if len(manifests) == len(contents) else None)
+
+
+def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
+    """All but what a correction among them corrects. What that has cost stands in the correction's manifest."""
+    corrected = {one.report for _, manifest in contents.values() if manifest is not None for one in manifest.corrects}
+    return {
+        file: content for file, content in contents.items() if content[1] is None or content[1].report not in corrected
+    }
 
 
 def _merged(manifests: Sequence[Manifest]) -> Manifest:
@@ -57,7 +72,7 @@ def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
     return row["window_start"] is not None, row["window_start"]
 
 
-def _check_series(contents: Mapping[str, tuple[list[dict[str, Any]], Manifest | None]]) -> None:
+def _check_series(contents: Mapping[str, _Content]) -> None:
     """Raise InvalidArgument unless the files have the same parameters, and no window occurs twice."""
     first: tuple[str, Manifest] | None = None
     columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
@@ -86,7 +101,8 @@ def _files(path: str) -> list[str]:
     if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
         return [path]
     try:
-        paths = [file.path for file in match_any(f"{path.rstrip('/')}/*")]
+        folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
+        paths = [file.path for folder in folders for file in match_any(f"{folder}/*")]
     except Exception as error:  # every file system raises its own kind
         raise InvalidArgument("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS)) and manifest_path(file) in paths]
@@ -99,7 +115,7 @@ def _files(path: str) -> list[str]:
     return files
 
 
-def _read(path: str) -> tuple[list[dict[str, Any]], Manifest | None]:
+def _read(path: str) -> _Content:
     with open_file(path) as source:
         content = source.read()
     try:

@@ -133,9 +133,9 @@ class Reaches:
 
     def __post_init__(self) -> None:
         given = dict(self.reaches)
-        for name, most in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
-            if not 1 <= getattr(self, name) <= most:
-                raise InvalidArgument(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
+        for name, limit in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
+            if not 1 <= getattr(self, name) <= limit:
+                raise InvalidArgument(name, f"must be a whole number from 1 to {limit:,}, got {getattr(self, name)}")
         if len(given) != _REACHES:
             rule = f"must say the reach of two ranks, got {len(given)}"
             raise InvalidArgument("like", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")

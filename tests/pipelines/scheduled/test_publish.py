@@ -187,7 +187,7 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path, capsys: 
 
     (folder / "weekly.yaml").write_text(counts)
     assert told("2026-01-12").startswith(
-        "judging by 7 items and 1,000,000 users, of whom 40% hold the item of rank 1 and 20% that of rank 3"
+        "judging by 10 items and 1,000,000 users, of whom 40% hold the item of rank 1 and 20% that of rank 3"
     )
     assert report(folder, "--window-end", "2026-01-12", "--quiet") == 0
     said = told("2026-01-19")

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.cli import main as private_topk
-from private_topk.pipelines.preview import PublicCounts, Zipf, preview
+from private_topk.pipelines.preview import PublicCounts, preview
+from tests.pipelines.shapes import zipf
 
-SHAPES = {"flat": Zipf(0.6, 300, 1000, 5), "Zipf": Zipf(1.0, 300, 1000, 5), "steep": Zipf(1.5, 300, 1000, 5)}
+SHAPES = {"flat": zipf(0.6, 300, 1000, 5), "Zipf": zipf(1.0, 300, 1000, 5), "steep": zipf(1.5, 300, 1000, 5)}
 MECHANISMS = ("joint", "pnf-peeling", "cdp-peeling")
 WINDOWS, K, EPSILON, DELTA = 200, 10, 0.5, 1e-6
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,7 +1,6 @@
 """How far the recall that is forecast from the reach of two ranks is from the one that is found.
 
     python -m benchmarks.reaches              # four CPU minutes on ten vectors of the data folder
-    python -m benchmarks.reaches --exponent   # as if the exponent had been declared: no other curve is looked at
     python -m benchmarks.reaches --published  # from noisy counts of a ranking before, of epsilon as large
     python -m benchmarks.reaches --itself     # how often `show` says of a ranking that most is noise, and is right
 
@@ -16,14 +15,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.counts import load, there_or_made
 from benchmarks.mechanisms import make
-from private_topk.pipelines.preview import Expected, Released, Zipf
+from private_topk.pipelines.preview import Expected, Reaches, Released
 from private_topk.pipelines.preview.compare import counted, forecast
 from private_topk.pipelines.show.noise import is_noise
 from private_topk.transforms.domain import RangeDomain
@@ -56,8 +54,8 @@ def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
     users, found, bits = 4 * int(counts[0]), [], RandomBits.keyed(b"what is found")
     for k in KS:
         for second in sorted({50, k if k > KS[0] else 20}):
-            shape = Zipf.of_reaches({1: counts[0] / users, second: counts[second - 1] / users}, len(counts), users)
-            expected: Expected | None = shape if known == "reaches" else replace(shape, reaches=())
+            shape = Reaches({1: counts[0] / users, second: counts[second - 1] / users}, len(counts), users)
+            expected: Expected | None = shape
             for epsilon, name in itertools.product(EPSILONS, names):
                 top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
                 if known == "published":
@@ -114,7 +112,7 @@ def main() -> None:
     parser.add_argument("--mechanism", nargs="+", default=list(NAMES))
     parser.add_argument("--draws", type=int, default=60)
     known = parser.add_mutually_exclusive_group()
-    for name in ("exponent", "published", "itself"):
+    for name in ("published", "itself"):
         known.add_argument(f"--{name}", dest="known", action="store_const", const=name, default="reaches")
     arguments = parser.parse_args()
     if arguments.known == "itself":

@@ -73,11 +73,6 @@ def columns(text: str) -> str | tuple[str, ...]:
     return names[0] if len(names) == 1 else tuple(names)
 
 
-def sizes(text: str) -> tuple[int, ...] | str:
-    """Whole numbers with commas between them, or the path of a file of them."""
-    return text if text.lower().endswith((".csv", ".npy")) else listed(whole_or_power)(text)
-
-
 def fraction(text: str) -> Fraction:
     """A number as it is written: 0.6 is 3/5, not the float beside it."""
     text = text.strip()

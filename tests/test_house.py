@@ -155,7 +155,7 @@ def test_budgets_load_without_beam_and_without_a_database() -> None:
 
 def test_previews_load_without_beam_and_without_files() -> None:
     code = (
-        "import sys; from private_topk.pipelines.preview import preview, Zipf; "
+        "import sys; from private_topk.pipelines.preview import preview, Reaches; "
         "print([name for name in ('apache_beam', 'sqlalchemy', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)

@@ -134,7 +134,7 @@ def test_the_package_exports_the_common_names() -> None:
 OWN = """\
 import private_topk
 from private_topk import Amounts, Groups, Joint, PrivateTopK
-from private_topk.pipelines.preview import Zipf
+from private_topk.pipelines.preview import Reaches
 
 pairs = [("fr", "tea"), ("de", "cake")]
 lists = {"north": ["tea"], "south": ["cake"]}
@@ -144,7 +144,8 @@ PrivateTopK(1, Joint(epsilon=1.0), lists, group="region")
 PrivateTopK(1, "joint", ["tea"], groups=pairs, group=["country", "title"], epsilon=1)
 private_topk.rank({}, 1, "joint", pairs, epsilon=1, item=["country", "title"], groups=Groups(["fr", "de"], 2))
 private_topk.rank({}, 1, "joint", lists, epsilon=1, group="region", publish_counts=0.5)
-several = private_topk.preview(Zipf(1.1, 300, 50_000, 5).among(3), k=3, mechanism=Joint(epsilon=1.0))
+shape = Reaches({1: 0.5, 50: 0.02}, 300, 50_000)
+several = private_topk.preview(shape.in_groups([9, 5]), k=3, mechanism=Joint(epsilon=1.0))
 several.to_polars().write_csv("previews.csv")
 PrivateTopK(k="1")
 """

@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 LINKED = ("examples", "deploy", "benchmarks", "runners")
 """Folders with files that pages link to: a reader can load them."""
 
-SHAPE = "--zipf 1 --items 5000 --users 2000 --items-per-user 10"
+SHAPE = "--like items=5000,users=2000,rank1=70%,rank50=2.4%"
 ASKED = "--k 10 --epsilon 1 --delta 1e-6"
 RIVALS = {"public": ("pnf-peeling",), "unknown": ("restricted-gumbel",)}
 """What each mechanism is drawn beside."""

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 _PREVIEW = """examples:
   private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1 \\
       --mechanism joint,pnf-peeling,peeling
-  private-topk preview --zipf 1.1 --items 1e6 --users 1e6 --items-per-user 20 --k 10,100 --epsilon 0.1,1 \\
-      --mechanism joint,canonical --draws 50
+  private-topk preview --like items=1e6,users=1e6,rank1=20%,rank100=1% --k 10,100 --epsilon 0.1,1
   private-topk preview --like last-week.avro --k 10 --delta 1e-6 --recall 0.9 --mechanism joint,cdp-peeling
   private-topk preview --epsilon 4 --delta 1e-6 --privacy-unit user --horizon 52 --publish-counts 1
 
@@ -43,18 +42,8 @@ _FIRST = (
     *("like", "mechanism", "k", "epsilon", "delta", "recall"),
     *("window", "period_from", "period_to", "privacy_unit", "horizon"),
 )
-_VALUES = ("items", "k", "epsilon")
-_OWN = (
-    "zipf",
-    "items",
-    "users",
-    "items_per_user",
-    "groups",
-    "groups_zipf",
-    "amount",
-    "counts",
-    "these_counts_are_public",
-)
+_VALUES = ("k", "epsilon")
+_OWN = ("amount", "counts", "these_counts_are_public")
 _WHY_NOT = {
     "basic": "",
     "optimal": "for up to 1000 windows and with a delta",
@@ -94,31 +83,32 @@ def _previews(
     options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
 ) -> list[Preview] | GroupsPreview:
     from private_topk.pipelines.preview import preview
+    from private_topk.pipelines.preview.compare import DRAWS_OF_MANY
     from private_topk.pipelines.preview.expected import expected_counts
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
-    shapes = [{**given, "items": items} for items in dict.fromkeys(given["items"])] if "items" in given else [given]
     names = cast("Sequence[str] | None", options.get("mechanism"))
-    settings, domain, held = list(product(shapes, ks, epsilons)), _domain(options), _held(options)
+    settings, domain, held = list(product(ks, epsilons)), _domain(options), _held(options)
     tried, offered = names or tuple(MECHANISMS), _offered(options)
+    draws = DRAWS_OF_MANY if arguments.draws is None and len(settings) > 1 else arguments.draws
     previews: list[Preview] = []
     with _progress() as tell:
-        for shape, k, epsilon in settings:
-            by_group = expected_counts(options, shape, domain.size or None if domain else None)
+        by_group = expected_counts(options, given, domain.size or None if domain else None)
+        for k, epsilon in settings:
             question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
             if list(by_group) != [""]:
                 if len(settings) > 1 or arguments.recall is not None:
                     raise InvalidArgument(
                         "",
-                        "groups have a preview of one {k}, one {epsilon} and one number of {items}, without {recall}",
+                        "groups have a preview of one {k} and one {epsilon}, without {recall}",
                     )
-                return preview(by_group, question, mechanism=tried, draws=arguments.draws, tell=tell, **offered)
+                return preview(by_group, question, mechanism=tried, draws=draws, tell=tell, **offered)
             if len(settings) > 1 and not sys.stderr.isatty():
                 print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
             expected = by_group[""]
             if arguments.recall is not None:
                 question = _solved(question, expected, k is None, float(arguments.recall), names, offered, tell)
-            previews.append(preview(expected, question, mechanism=tried, draws=arguments.draws, tell=tell, **offered))
+            previews.append(preview(expected, question, mechanism=tried, draws=draws, tell=tell, **offered))
     return previews
 
 
@@ -236,8 +226,7 @@ def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
     from private_topk.pipelines.preview.words import comparison
 
     first, differing, recall = previews[0], _differing(previews), arguments.recall
-    others = " (and other numbers of items)" if "items" in differing else ""
-    print(f"Expected: {first.expected.summary()}{others}. Nothing is charged.")
+    print(f"Expected: {first.expected.summary()}. Nothing is charged.")
     sought = "" if recall is None else f", found for a recall of {float(recall):g}"
     print(f"Asked: {_asked(first, differing)}{sought}\n")
     if len(previews) == 1:
@@ -275,7 +264,7 @@ def _print_left_out(preview: Preview) -> None:
 
 
 def _differing(previews: Sequence[Preview]) -> list[str]:
-    """Those of items, k and epsilon that have several values."""
+    """Those of k and epsilon that have several values."""
     return [
         name
         for name, values in zip(_VALUES, zip(*map(_values, previews), strict=True), strict=True)
@@ -284,7 +273,7 @@ def _differing(previews: Sequence[Preview]) -> list[str]:
 
 
 def _values(preview: Preview) -> tuple[float, ...]:
-    return preview.items, preview.question.top_k.max_items, float(preview.question.epsilon)
+    return preview.question.top_k.max_items, float(preview.question.epsilon)
 
 
 def _named(preview: Preview, differing: Sequence[str]) -> str:
@@ -309,13 +298,14 @@ def _short(error: InvalidArgument, name: str) -> str:
 def _asked(preview: Preview, differing: Sequence[str]) -> str:
     question, offered = preview.question, preview.offered.get("delta")
     top = "k" if "k" in differing else str(question.asked.k)
-    items = "the" if "items" in differing else f"{preview.items:,}"
     epsilon = "" if "epsilon" in differing else f", epsilon {float(question.epsilon):g}"
     delta = "" if offered is None else f", delta {float(offered):g}"
     each = question.asked.groups is not None
     counted = "rankings that one user can change" if each else "windows that one user can be in"
     windows = f" in all, over {preview.windows} {counted}" if preview.windows > 1 else ""
-    return f"the top {top} of {items} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
+    return (
+        f"the top {top} of {preview.items:,} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
+    )
 
 
 def _shared_in(preview: Preview) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from private_topk.pipelines.preview.compare import (
     least_epsilon,
     preview,
 )
-from private_topk.pipelines.preview.expected import Expected, InAmounts, PublicCounts, Released, Zipf
+from private_topk.pipelines.preview.expected import Expected, InAmounts, PublicCounts, Reaches, Released
 from private_topk.pipelines.preview.outlook import Estimate, Outlook, look
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "Outlook",
     "Preview",
     "PublicCounts",
+    "Reaches",
     "Released",
-    "Zipf",
     "alternatives",
     "largest_k",
     "least_epsilon",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars
 
 
-_DRAWS_OF_MANY, _ASIDE = 100, 40  # draws where many previews are made, and on counts beside those that are expected
+DRAWS_OF_MANY, _ASIDE = 40, 40  # draws where many previews are made, and on counts beside those that are expected
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MAX_K = 1 << 17
@@ -125,7 +125,7 @@ class Preview:
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
         if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.questions}]:
             with suppress(InvalidArgument):
-                draws = self.draws or _DRAWS_OF_MANY
+                draws = self.draws or DRAWS_OF_MANY
                 other = _preview(self.expected, question, others, self.offered, draws, _tell_nobody).best
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
                     better.append(f"{other.name}, which was not asked for")
@@ -267,14 +267,14 @@ def preview(
     """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
-        expected: the counts of a window, from public knowledge only: `Zipf`, `Released`, or `PublicCounts`; with
+        expected: the counts of a window, from public knowledge only: `Reaches`, `Released`, or `PublicCounts`; with
             amounts `InAmounts`; of groups those of each by its name, the largest first, such as
-            `Zipf(...).among(30)`.
+            `Reaches(...).in_groups([9000, 1000])`.
         k, epsilon, delta: as for `rank`; or in place of k a `Question`, which has its own epsilon. A delta is for the
             mechanisms that have one, and for composing.
         mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
             names, to compare, by default of all built-in ones.
-        draws: how many for each mechanism: 400 by default, fewer where they are slow; 100 for groups.
+        draws: how many for each mechanism: 400 by default, fewer where they are slow; 40 for groups.
         tell: is called with the name of every mechanism before it is tried.
         asked: as for `rank`: neighbours, max_items_per_user, publish_counts, privacy_unit, period, horizon, amounts and
             max_windows_per_user; unknown_domain=True where the items are not public; groups_per_user, in how many
@@ -297,7 +297,7 @@ def preview(
     offered = {"delta": own if delta is None else delta, **(asked.get("parameters") or {})}
     tell = tell or _tell_nobody
     if isinstance(expected, Mapping):
-        return _of_groups(expected, question, names, offered, draws or _DRAWS_OF_MANY, tell)
+        return _of_groups(expected, question, names, offered, draws or DRAWS_OF_MANY, tell)
     return _preview(expected, question, names, offered, draws, tell)
 
 
@@ -314,8 +314,8 @@ def _check_expected(expected: object) -> None:
         raise InvalidArgument(
             "expected",
             f"must say what is publicly known of the counts, got {got}",
-            "give Zipf(...), PublicCounts(...) or, of a ranking with noisy counts, Released(ranking.noisy_counts), all "
-            "of private_topk.pipelines.preview, or a dict of them by group: a preview of private rows would be a "
+            "give Reaches(...), PublicCounts(...) or, of a ranking with noisy counts, Released(ranking.noisy_counts), "
+            "all of private_topk.pipelines.preview, or a dict of them by group: a preview of private rows would be a "
             "release",
         )
 

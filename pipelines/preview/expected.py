@@ -26,7 +26,7 @@ from private_topk.pipelines.preview.outlook import pooled
 from private_topk.pipelines.question import amounts_of, declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
-from private_topk.pipelines.texts import count, listed, number, share, whole_or_power
+from private_topk.pipelines.texts import listed, number, share, whole_or_power
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
@@ -38,17 +38,8 @@ Floats = NDArray[np.float64]
 ByGroup = dict[str, "Expected"]
 """By group, the largest first; of "" where there are no groups."""
 
-_NEEDED = ("zipf", "items", "users", "items_per_user")
-_SHAPE = (*_NEEDED, "groups", "groups_zipf")
-_IN_TEXT = {
-    "zipf": number,
-    "items": whole_or_power,
-    "users": listed(whole_or_power),
-    "items_per_user": number,
-    "groups": count,
-    "groups_zipf": number,
-    "amount": number,
-}
+_IN_TEXT = {"items": whole_or_power, "users": listed(whole_or_power), "amount": number}
+_EXAMPLE = "items=5000,users=2e4,rank1=30%,rank50=3%"
 _RANK, _REACHES = re.compile(r"rank[1-9]\d{0,11}"), 2
 _ANY = Period(datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 2, tzinfo=UTC))
 
@@ -115,111 +106,86 @@ class InAmounts:
 
 
 @dataclass(frozen=True)
-class Zipf:
-    """A shape: popularity falls as 1 / (rank + shift)**exponent, and every user holds equally many items.
+class Reaches:
+    """A shape: what share of the users hold the items of two ranks, and how many items and users there are.
 
     The rule: a user holds item i with probability 1 - exp(-w (i + shift)**-exponent), as somebody does who takes items
-    one after the other until `items_per_user` different ones are there; w is such that these add up to that. The
-    count of item i is `users` times its probability, rounded: what is expected, without chance. Where at most m items
-    of a user are counted, each of a user's items is among them with probability m / items_per_user. Beyond 20,000 items
-    ranks are taken in stretches of a thousandth, all of a stretch with the count of its middle.
+    one after the other by Zipf-Mandelbrot's law; w, exponent and shift follow from the two reaches and the steepness.
+    The count of item i is `users` times its probability, rounded: what is expected, without chance. Where at most m
+    items of a user are counted, each of a user's items is among them with probability m / `items_per_user`. Beyond
+    20,000 items ranks are taken in stretches of a thousandth, all of a stretch with the count of its middle.
 
     Args:
-        exponent: at least 0; 1 is Zipf's law, 0 makes all items alike. Without a shift at most 10.
+        reaches: the share of the users that hold the item of a rank, for two ranks: {1: 0.04, 50: 0.005}.
         items: how many there are, held or not.
         users: of one window.
-        items_per_user: different ones, in one window; less than `items`.
-        shift: above -1; Mandelbrot's, 0 for none. Above 0 the curve is flat at first and then steep.
-        reaches: by which it was told, if it was (`of_reaches`): the share of the users that hold the item of a rank.
+        steepness: of the curve at the further rank, by that of the curve without a shift. Real counts fall between half
+            and twice as steeply as that, nearly always: `bent` has both.
 
     Raises:
-        InvalidArgument: a number breaks its rule.
+        InvalidArgument: a number breaks its rule, the reaches are not two, or they do not fall.
     """
 
-    exponent: float
+    reaches: Mapping[int, Fraction | float] | tuple[tuple[int, float], ...]
     items: int
     users: int
-    items_per_user: float
-    shift: float = 0.0
-    reaches: tuple[tuple[int, float], ...] = ()
+    steepness: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.exponent <= (math.inf if self.shift else 10):
-            raise InvalidArgument("zipf", f"must be from 0 to 10, got {self.exponent:g}")
-        for name, most in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
-            if not 1 <= getattr(self, name) <= most:
-                raise InvalidArgument(name, f"must be a whole number from 1 to {most:,}, got {getattr(self, name)}")
-        if not 0 < self.items_per_user < self.items:
-            rule = f"must be above 0 and below the {self.items:,} items, got {self.items_per_user:g}"
-            raise InvalidArgument("items_per_user", rule, "it counts the different items of a user in one window")
-
-    @classmethod
-    def of_reaches(
-        cls, reaches: Mapping[int, Fraction | float], items: int, users: int, steepness: float = 1.0
-    ) -> Zipf:
-        """The shape in which the items of two ranks are held by given shares of the users, as far as a float tells.
-
-        Args:
-            reaches: the share of the users that hold the item of a rank, for two ranks: {1: 0.04, 50: 0.005}.
-            steepness: of the curve at the further rank, by that of the curve without a shift.
-
-        Raises:
-            InvalidArgument: they are not two, or do not fall; or a number of the shape breaks its rule.
-        """
-        if len(reaches) != _REACHES:
-            rule = f"must say the reach of two ranks, got {len(reaches)}"
+        given = dict(self.reaches)
+        for name, limit in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
+            if not 1 <= getattr(self, name) <= limit:
+                raise InvalidArgument(name, f"must be a whole number from 1 to {limit:,}, got {getattr(self, name)}")
+        if len(given) != _REACHES:
+            rule = f"must say the reach of two ranks, got {len(given)}"
             raise InvalidArgument("like", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
-        (first, most), (second, least) = sorted(reaches.items())
-        if not 1 <= first < second <= items:
-            raise InvalidArgument("like", f"must say the reach of ranks from 1 to {items:,}, the number of items")
+        (first, most), (second, least) = sorted(given.items())
+        if not 1 <= first < second <= self.items:
+            raise InvalidArgument("like", f"must say the reach of ranks from 1 to {self.items:,}, the number of items")
         if not 0 < least <= most < 1:
             rule = f"must say reaches between 0 and 100%, that of rank {second} not above that of rank {first}"
             raise InvalidArgument("like", rule)
-        high, low = (-math.log1p(-float(share)) for share in (most, least))
-        shift = _shift(first, second, steepness)
-        exponent = math.log(high / low) / math.log((second + shift) / (first + shift))
-        ranks, sizes = _slices(items)
-        held = -np.expm1(-high * ((ranks + shift) / (first + shift)) ** -exponent)
-        told = tuple((rank, float(share)) for rank, share in sorted(reaches.items()))
-        return cls(exponent, items, users, float(held @ sizes), shift, told)
+        object.__setattr__(self, "reaches", ((first, float(most)), (second, float(least))))
 
-    def bent(self) -> tuple[Zipf, ...]:
-        """The curves with the same two reaches that are half and twice as steep at the further; none of an exponent."""
-        if not self.reaches:
-            return ()
-        return tuple(Zipf.of_reaches(dict(self.reaches), self.items, self.users, steepness) for steepness in _BENT)
+    def _held(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The share of the users that hold an item of each stretch of ranks, and how many items it has."""
+        (first, most), (second, least) = dict(self.reaches).items()
+        high, low = (-math.log1p(-float(share)) for share in (most, least))
+        shift = _shift(first, second, self.steepness)
+        exponent = math.log(high / low) / math.log((second + shift) / (first + shift))
+        ranks, sizes = _slices(self.items)
+        return -np.expm1(-high * ((ranks + shift) / (first + shift)) ** -exponent), sizes
+
+    @property
+    def items_per_user(self) -> float:
+        """How many items a user holds in the mean."""
+        held, sizes = self._held()
+        return float(held @ sizes)
+
+    def bent(self) -> tuple[Reaches, ...]:
+        """The curves with the same two reaches that are half and twice as steep at the further."""
+        return tuple(replace(self, steepness=steepness) for steepness in _BENT)
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
-        ranks, sizes = _slices(self.items)
-        popularity = ((ranks + self.shift) / (1 + self.shift)) ** -self.exponent
-        held = -np.expm1(-popularity * _weight(popularity, sizes, self.items_per_user))
-        kept = min(1.0, (max_items_per_user or math.inf) / self.items_per_user)
+        held, sizes = self._held()
+        kept = min(1.0, (max_items_per_user or math.inf) / float(held @ sizes))
         return _histogram(held * self.users * kept, sizes, unknown)
 
     def items_of_a_user(self, most: int) -> int:
         """How many items every user has, where at most so many are counted: a whole number."""
         return max(1, round(min(self.items_per_user, most)))
 
-    def in_groups(self, sizes: Sequence[int] | Mapping[str, int]) -> dict[str, Zipf]:
+    def in_groups(self, sizes: Sequence[int] | Mapping[str, int]) -> dict[str, Reaches]:
         """The shape of each group, the largest first: as this one, with a number of users of its own."""
         named = sizes if isinstance(sizes, Mapping) else enumerate(sorted(sizes, reverse=True), 1)
         falling = sorted(dict(named).items(), key=lambda one: -one[1])
         return {f"{name}: {users:,} users": replace(self, users=users) for name, users in falling}
 
-    def among(self, groups: int, exponent: float = 1) -> dict[str, Zipf]:
-        """Likewise where the users are shared: the n-th largest group has n^-exponent times those of the largest."""
-        if not 1 <= groups <= _MAX_GROUPS:
-            raise InvalidArgument("groups", f"must be a whole number from 1 to {_MAX_GROUPS:,}, got {groups}")
-        if not 0 <= exponent <= 10:
-            raise InvalidArgument("groups_zipf", f"must be from 0 to 10, got {exponent:g}")
-        parts = np.arange(1, groups + 1) ** -float(exponent)
-        return self.in_groups([max(1, round(self.users * part)) for part in (parts / parts.sum()).tolist()])
-
     def summary(self) -> str:
-        bent = f", or half to twice as steep at rank {self.reaches[-1][0]}" if self.reaches else ""
+        (first, most), (second, least) = dict(self.reaches).items()
         return (
-            f"Zipf {self.exponent:.3g}{bent}: {self.items:,} items, {self.users:,} users with "
-            f"{round(self.items_per_user, 2) or self.items_per_user:g} each in a window"
+            f"{self.items:,} items and {self.users:,} users, of whom {100 * float(most):.3g}% hold the item of rank "
+            f"{first} and {100 * float(least):.3g}% that of rank {second}"
         )
 
 
@@ -318,7 +284,7 @@ def bent(expected: Expected) -> tuple[Expected, ...]:
     """Other counts that are as likely by what is known: of curves that two reaches tell, or beyond published counts."""
     if isinstance(expected, InAmounts):
         return tuple(replace(expected, expected=one) for one in bent(expected.expected))
-    return expected.bent() if isinstance(expected, Zipf | Released) else ()
+    return expected.bent() if isinstance(expected, Reaches | Released) else ()
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
@@ -331,11 +297,11 @@ def weight_of(mechanism: Mechanism, expected: Expected) -> int:
     weighting = mechanism.weighting
     if weighting is None:
         return 1
-    if not isinstance(expected, Zipf):
+    if not isinstance(expected, Reaches):
         raise InvalidArgument(
             "like",
-            "must be a shape, such as zipf=1,users=2e4,items_per_user=10: the mechanism adds up weights of users, "
-            "which numbers of users do not tell",
+            f"must be a shape, such as {_EXAMPLE}: the mechanism adds up weights of users, which numbers of users do "
+            "not tell",
         )
     return weighting.weight(expected.items_of_a_user(weighting.limit))
 
@@ -344,26 +310,20 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
     """The expected counts of a preview, by group.
 
     Args:
-        given: those of the fields of a shape, `amount`, `counts` and `these_counts_are_public` that were given.
+        given: those of the fields `amount`, `counts` and `these_counts_are_public` that were given.
         items: the size of the public domain, or None if none is given.
 
     Raises:
         InvalidArgument: not exactly one kind of them is given; or the counts may be private.
     """
-    shape = {name: given[name] for name in _SHAPE if name in given}
-    kinds = [name for name in ("like", "counts") if name in {**given, **options}] + (["zipf"] if shape else [])
-    if len(kinds) > 1 and shape and "zipf" not in shape:
-        rule = f"goes with {{zipf}}, and not with {{{kinds[0]}}}"
-        raise InvalidArgument(next(iter(shape)), rule, "a shape in {like} has such numbers itself, as in users=1e6")
-    if len(kinds) != 1:
+    if ("like" in options) == ("counts" in given):
         raise InvalidArgument(
             "",
-            "give only one of {like}, {zipf} and {counts}: what is publicly known of the counts",
+            "give one of {like} and {counts}: what is publicly known of the counts",
             "{like} sample is the project's own sample",
         )
-    amounts = amounts_of(options)
-    said, sizes = given.get("these_counts_are_public", False), given.get("users")
-    if said and "counts" not in given and not isinstance(sizes, str):
+    amounts, said = amounts_of(options), given.get("these_counts_are_public", False)
+    if said and "counts" not in given:
         raise InvalidArgument("these_counts_are_public", "is said of {counts}: leave it out")
     if "counts" in given:
         if "amount" in given:
@@ -372,26 +332,21 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
             )
         expected = _public_counts(options, given["counts"], said)
         return {"": expected if amounts is None else InAmounts(expected, amounts)}
-    if isinstance(sizes, str):
-        _public_counts(options, sizes, said, "users")
-        read = read_counts(sizes)
-        shape["users"] = dict(zip(read.items or range(1, len(read.values) + 1), read.values.tolist(), strict=True))
-    return expected_of(shape or options["like"], items, declared_period(options), amounts, given.get("amount"))
+    return expected_of(options["like"], items, declared_period(options), amounts, given.get("amount"))
 
 
-def _public_counts(options: Options, path: str, said: bool, field: str = "counts") -> PublicCounts:
+def _public_counts(options: Options, path: str, said: bool) -> PublicCounts:
     """Counts that the operator declares public, checked for signs that they are not."""
     if not said:
         raise InvalidArgument(
             "these_counts_are_public",
-            f"must be given with {{{field}}}: what a preview says of private "
-            "counts is a release, and no budget pays for it",
-            "if they are public or made up, say so with this word; otherwise give {like} or {zipf}",
+            "must be given with {counts}: what a preview says of private counts is a release, which no budget pays for",
+            "if they are public or made up, say so with this word; otherwise give {like}",
         )
     user = options.get("user_column", "user")
     if path.lower().endswith(".csv") and user in _header(path):
         raise InvalidArgument(
-            field,
+            "counts",
             f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no public counts",
             "a preview takes a column count, and perhaps item",
         )
@@ -406,11 +361,11 @@ def _public_counts(options: Options, path: str, said: bool, field: str = "counts
     try:
         counts = read_counts(path)
     except InvalidArgument as error:
-        raise InvalidArgument(field, error.rule, error.remedy) from None
+        raise InvalidArgument("counts", error.rule, error.remedy) from None
     try:
         return PublicCounts(counts.values, path)
     except (InvalidArgument, TypeError) as error:
-        raise InvalidArgument(field, verbatim(f"{path}: {error}")) from None
+        raise InvalidArgument("counts", verbatim(f"{path}: {error}")) from None
 
 
 def _refuse_known(options: Options, path: str) -> None:
@@ -448,22 +403,20 @@ def _header(path: str) -> list[str]:
 
 
 def expected_of(
-    like: str | Mapping[str, Any],
+    like: str,
     items: int | None,
     period: Period | None,
     amounts: Amounts | None = None,
     each: Fraction | float | None = None,
-    groups: int = 1,
 ) -> ByGroup:
     """The expected counts of every group that a text describes, the largest group first; of "" where it names none.
 
     Args:
         like: `sample`, the file of an earlier ranking with counts, or a shape such as
-            `zipf=1.1,users=1e6,items_per_user=20`, perhaps read already.
+            `items=5000,users=2e4,rank1=30%,rank50=3%`.
         items: the size of the public domain, or None if there is none.
         period: the period whose windows the counts are of.
         each: what a user adds to an item on average, where amounts are ranked; a shape may say it too.
-        groups: how many a shape has that says `groups_zipf` alone.
 
     Raises:
         InvalidArgument: it describes nothing, or not what is ranked.
@@ -471,13 +424,13 @@ def expected_of(
     by_group: ByGroup
     if like == "sample":
         by_group = {"": _Sample(period)}
-    elif isinstance(like, str) and names_a_file(like):
+    elif names_a_file(like):
         if each is None:
             return {**earlier_rankings(like, items, amounts)}
         by_group = {**earlier_rankings(like, items)}
     else:
-        shape = _named(like) if isinstance(like, str) else like
-        by_group, each = _zipf_of(shape, items, groups), shape.get("amount", each)
+        shape = _named(like)
+        by_group, each = _shape_of(shape, items), shape.get("amount", each)
     if (amounts is None) != (each is None):
         raise InvalidArgument(
             "",
@@ -487,31 +440,18 @@ def expected_of(
     return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
 
 
-def _zipf_of(shape: Mapping[str, Any], items: int | None, groups: int) -> ByGroup:
+def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:
     """The shape from its numbers, of every group; items may be left out if there is a domain.
 
     Raises InvalidArgument.
     """
     values = {**({"items": items} if items is not None else {}), **shape}
-    reaches = {int(name[4:]): value for name, value in values.items() if _RANK.fullmatch(name)}
-    if reaches and {"zipf", "items_per_user"} & set(values):
-        raise InvalidArgument(
-            "like", "has reaches of ranks, which say {zipf} and {items_per_user} too", "leave these out"
-        )
-    missing = [f"{{{name}}}" for name in (("items", "users") if reaches else _NEEDED) if name not in values]
+    missing = [name for name in ("items", "users") if name not in values]
     if missing:
-        raise InvalidArgument("", f"{', '.join(missing)} must be given too: a shape takes them all")
-    sizes = values["users"]
-    users = sum(sizes.values() if isinstance(sizes, dict) else sizes)
-    if reaches:
-        whole = Zipf.of_reaches(reaches, values["items"], users)
-    else:
-        whole = Zipf(float(values["zipf"]), values["items"], users, float(values["items_per_user"]))
-    if {"groups", "groups_zipf"} & set(values):
-        if len(sizes) > 1:
-            raise InvalidArgument("groups", "shares out one number of {users}: leave it out, or give their sum")
-        return {**whole.among(values.get("groups", groups), float(values.get("groups_zipf", 1)))}
-    return {"": whole} if len(sizes) == 1 else {**whole.in_groups(sizes)}
+        raise InvalidArgument("like", f"must say {' and '.join(missing)} too", f"such as {_EXAMPLE}")
+    reaches = {int(name[4:]): value for name, value in values.items() if _RANK.fullmatch(name)}
+    whole = Reaches(reaches, values["items"], sum(values["users"]))
+    return {"": whole} if len(values["users"]) == 1 else {**whole.in_groups(values["users"])}
 
 
 def _named(text: str) -> dict[str, Any]:
@@ -520,10 +460,9 @@ def _named(text: str) -> dict[str, Any]:
         name, _, value = part.partition("=")
         name = name.replace("-", "_")
         if name not in _IN_TEXT and not _RANK.fullmatch(name):
-            rule = f"must be a shape such as zipf=1.1,items=1e6,users=1e6,items_per_user=20; got {verbatim(part)}"
-            raise InvalidArgument(
-                "like", rule, did_you_mean(name, tuple(_IN_TEXT), f"it is made of {', '.join(_IN_TEXT)}")
-            )
+            rule = f"must be a shape such as {_EXAMPLE}; got {verbatim(part)}"
+            known = (*_IN_TEXT, "rank1")
+            raise InvalidArgument("like", rule, did_you_mean(name, known, "give the reach of two ranks"))
         try:
             shape[name] = _IN_TEXT.get(name, share)(value)
         except ValueError as error:
@@ -556,8 +495,7 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
                 raise InvalidArgument(
                     "like",
                     rule,
-                    "give a ranking with its manifest beside it, a shape such as "
-                    "zipf=1.1,items=900,users=1e4,items_per_user=10, or sample",
+                    f"give a ranking with its manifest beside it, a shape such as {_EXAMPLE}, or sample",
                 )
         there = pair_at(place)
         content, manifest = there
@@ -635,11 +573,6 @@ def _slices(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:
     starts = np.concatenate(([first], ends))[:-1].astype(np.int64)
     middles = (starts + 1 + ends) / 2
     return np.concatenate((single, middles)), np.concatenate((np.ones(len(single), np.int64), ends - starts))
-
-
-def _weight(popularity: Floats, sizes: NDArray[np.int64], wanted: float) -> float:
-    """The w for which 1 - exp(-w popularity) adds up to what is wanted."""
-    return _bisected(lambda w: float(-np.expm1(-popularity * w) @ sizes), wanted)
 
 
 def _shift(first: int, second: int, steepness: float) -> float:

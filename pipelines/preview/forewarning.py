@@ -87,7 +87,7 @@ def forewarned(
 def _declared(question: Question, like: str, groups: int) -> ByGroup:
     """The declared counts. Raises InvalidArgument."""
     top_k = question.top_k
-    declared = expected_of(like, top_k.domain.size or None, question.period, top_k.amounts, None, groups)
+    declared = expected_of(like, top_k.domain.size or None, question.period, top_k.amounts)
     if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
         raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")
     return declared

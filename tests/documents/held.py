@@ -45,7 +45,7 @@ RUN = [
 FIVE_MINUTES = [
     Held("$ make rank", before=lambda world: clone(world.folder), after=ranked("out/ranking.avro", 40)),
     Held("$ private-topk show out/ranking.avro"),
-    Held("$ private-topk preview --zipf 1"),
+    Held("$ private-topk preview --like items="),
     Held("$ printf 'user,item", after=ranked("top.csv", 1)),
     Held("$ private-topk budget create", after=ranked("again.csv", 1)),
 ]
@@ -126,7 +126,7 @@ AMOUNTS = [
 GROUPS = [
     Held("$ private-topk run --input plays.avro", before=World.sample),
     Held("item,country", "saved", name="menus.csv"),
-    Held("$ private-topk preview --zipf 1"),
+    Held("$ private-topk preview --like items="),
 ]
 WINDOWS = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.preview import Zipf
 from private_topk.pipelines.preview.expected import earlier_rankings
 from private_topk.pipelines.preview.forewarning import forewarned
 from private_topk.pipelines.question import Question, declared_period
@@ -19,10 +19,11 @@ from private_topk.transforms.mechanisms import Joint, WeightedGaussian
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows.period import moment
+from tests.pipelines.shapes import like
 from tests.pipelines.support import command, options, write
 
 ITEMS = [f"item {n}" for n in range(60)]
-SHAPE = "zipf=0.8,users=300,items_per_user=3"
+SHAPE = like(0.8, 60, 300, 3)
 
 
 @pytest.fixture
@@ -113,10 +114,10 @@ def test_a_text_that_is_no_shape_is_refused_before_anything(folder: Path) -> Non
     done = command(
         "run",
         *options(
-            input="rows.csv", domain="items.txt", mechanism="joint", k=10, epsilon=1, output="out.avro", like="zipf=1"
+            input="rows.csv", domain="items.txt", mechanism="joint", k=10, epsilon=1, output="out.avro", like="rank1=4%"
         ),
     )
-    assert done.status == 2 and "--users, --items-per-user must be given too" in done.err
+    assert done.status == 2 and "must say users too" in done.err
     assert not (folder / "out.avro").exists()
 
 
@@ -124,9 +125,9 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
     write(folder / "lands.txt", "\n".join(f"land {n}" for n in range(30)))
     asked = {"group_column": "land", "groups": "lands.txt", "k": 3, "epsilon": 0.5}
     write(folder / "rows.csv", [{"user": "u", "item": ITEMS[0], "land": "land 1"}])
-    said = run(**asked, like="zipf=1,users=9000,items_per_user=3,groups_zipf=2.5")
-    assert "25 of 30 groups (6: 76 users, 7: 52 users, 8: 37 users, 9: 28 users, ..., 30: 1 users)" in said, said
-    assert "30 of 30 groups" in run("--overwrite", **asked, like=SHAPE + ",groups=30")
+    sizes = [max(1, 6700 // n**3) for n in range(1, 31)]
+    said = run(**asked, like=like(1, 60, ",".join(map(str, sizes)), 3))
+    assert re.search(r"2\d of 30 groups \(.*, 30: 1 users\)", said), said
     listed = command(
         "run",
         *options(
@@ -134,7 +135,7 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
             domain="items.txt",
             mechanism="joint",
             output="o.csv",
-            like="zipf=1,users=9000,20,items_per_user=3",
+            like=like(1, 60, "9000,20", 3),
             **asked,
         ),
     )
@@ -142,14 +143,14 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
 
 
 def test_a_thousand_groups_are_judged_by_some_of_them() -> None:
-    sizes = [one.users for one in Zipf(1, 60, 200_000, 3).among(1000).values()]
+    sizes = [26_717 // n for n in range(1, 1001)]
     spec = Question(TopK(3, Joint(epsilon=0.5), ITEMS, groups=Groups(PublicDomain.of(map(str, range(1000))))))
-    shape = "zipf=1,items_per_user=3,users="
-    noisy, said = forewarned(spec, f"{shape}2e5,groups_zipf=1")
+    noisy, said = forewarned(spec, like(1, 60, ",".join(map(str, sizes)), 3))
     first = int(said.partition("groups (")[2].partition(":")[0])
     assert noisy and said.startswith(f"close to noise: {1001 - first} of 1000 groups"), said
     alone = Question(TopK(3, Joint(epsilon=0.5), ITEMS))
-    assert forewarned(alone, f"{shape}{sizes[first - 1]}")[0] and not forewarned(alone, f"{shape}{sizes[first - 2]}")[0]
+    assert forewarned(alone, like(1, 60, sizes[first - 1], 3))[0]
+    assert not forewarned(alone, like(1, 60, sizes[first - 2], 3))[0]
 
 
 def test_amounts_are_judged_by_sums(folder: Path) -> None:
@@ -161,7 +162,7 @@ def test_amounts_are_judged_by_sums(folder: Path) -> None:
     said = run("--overwrite", "--dry-run", **asked, epsilon=0.02)
     assert "close to noise: judging by out.avro: 3 noisy counts" in said
     assert "noise" not in run("--overwrite", "--dry-run", **asked, epsilon=0.2)
-    shape = "zipf=1,users=4000,items_per_user=3,amount="
+    shape = like(1, 60, 4000, 3) + ",amount="
     assert "who add 0.05 each" in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}0.05")
     assert "noise" not in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}1")
     assert "noise" not in run("--overwrite", epsilon=50, publish_counts=50), "of numbers of users"
@@ -186,11 +187,10 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
         weighing = WeightedGaussian(epsilon, 1e-6, max_items_per_user=3, whole_items=1)
         return Question(TopK(5, weighing, UnknownDomain(), max_items_per_user=3), period=windows, privacy_unit=unit)
 
-    shape = "zipf=1,items=500,items_per_user=5,users="
     for users, noisy in (("100", True), ("1e4", False)):
-        assert forewarned(spec(1), shape + users)[0] is noisy
+        assert forewarned(spec(1), like(1, 500, users, 5))[0] is noisy
     # With the unit user a window has a share of the budget.
-    assert forewarned(spec(1), shape + "300")[0] is (unit == "user")
+    assert forewarned(spec(1), like(1, 500, 300, 5))[0] is (unit == "user")
     assert forewarned(spec(1)) == (False, "not known: weighted-gaussian publishes no counts, and no shape is declared")
     with pytest.raises(InvalidArgument, match="like must be a shape"):
         forewarned(spec(1), "sample")
@@ -202,9 +202,9 @@ def test_questions_of_which_nothing_is_known() -> None:
     assert forewarned(spec) == nothing
     assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) == nothing
     noisy, found = forewarned(spec, SHAPE)
-    assert noisy and found.startswith("close to noise: judging by Zipf 0.8: 60 items, 300 users with 3 each")
+    assert noisy and found.startswith("close to noise: judging by 60 items and 300 users, of whom ")
     sure, found = forewarned(Question(TopK(3, Joint(epsilon=100.0), ITEMS)), SHAPE)
-    assert not sure and found.startswith("judging by Zipf 0.8") and "joint finds 3 of the top 3" in found
+    assert not sure and found.startswith("judging by 60 items") and "joint finds 3 of the top 3" in found
     with pytest.raises(InvalidArgument, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
     with pytest.raises(InvalidArgument, match="what a user adds to an item on average, .* goes with max_value"):

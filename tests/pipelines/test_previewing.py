@@ -80,9 +80,7 @@ def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
     sliding = {"window": "7d", "slide": "1d", "from": "2026-01-05", "to": "2026-02-02", "max_items_per_user": 3}
     done = command(
         "preview",
-        *options(
-            zipf="1", items="100", users="1000", items_per_user="3", k="3", epsilon="1", mechanism="joint", **sliding
-        ),
+        *options(like="items=100,users=1000,rank1=40%,rank50=1%", k="3", epsilon="1", mechanism="joint", **sliding),
     )
     assert done.status == 2 and "--neighbours must be replace-one where windows overlap" in done.err
 
@@ -91,7 +89,7 @@ def test_exact_counts_need_a_declaration_that_they_are_public(folder: Path) -> N
     write(folder / "counts.csv", "item,count\na,5\nb,3\n")
     given = {"counts": "counts.csv"}
     with pytest.raises(
-        InvalidArgument, match="these_counts_are_public must be given with counts: .* no budget pays for it"
+        InvalidArgument, match="these_counts_are_public must be given with counts: .* which no budget pays for"
     ):
         expected_counts({}, given)
     found = expected_counts({}, {**given, "these_counts_are_public": True})[""]
@@ -102,10 +100,8 @@ def test_exact_counts_need_a_declaration_that_they_are_public(folder: Path) -> N
 @pytest.mark.parametrize(
     ("asked", "given", "said"),
     [
-        ({}, {}, "give only one of like, zipf and counts"),
-        ({"like": "sample"}, {"zipf": 1.0}, "give only one of like, zipf and counts"),
-        ({"like": "sample"}, {"groups": 3}, "groups goes with zipf, and not with like: a shape in like has"),
-        ({}, {"users": 5}, "zipf, items, items_per_user must be given too"),
+        ({}, {}, "give one of like and counts"),
+        ({"like": "sample"}, {"counts": "c.csv"}, "give one of like and counts"),
         ({"like": "sample"}, {"these_counts_are_public": True}, "is said of counts: leave it out"),
         ({}, {"counts": "none.npy", "these_counts_are_public": True}, "none.npy cannot be read"),
         ({}, {"counts": "rows.csv", "these_counts_are_public": True}, "has a column user, so it holds rows of users"),

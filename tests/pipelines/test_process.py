@@ -290,7 +290,7 @@ def test_a_run_says_in_json_what_it_says_in_words(tmp_path: Path, monkeypatch: p
         "--release-id",
         "r",
         "--like",
-        "zipf=1,users=200,items_per_user=3",
+        "users=200,rank1=50%,rank3=10%",
         "--overwrite",
         "--show-dropped-rows",
     ]

@@ -43,13 +43,13 @@ ASKED: dict[str, Change] = {
         **{"quiet": True, **KEYED, **BOOKS},
     },
     "select": {"counts": "counts.npy", "mechanism": "joint", "k": 3, "epsilon": 1},
-    "preview": {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4, "k": 3, "epsilon": 1},
+    "preview": {"like": "items=200,users=3000,rank1=50%,rank50=2%", "k": 3, "epsilon": 1},
     "budget create": {"ledger": "sqlite:///new.db", "dataset": "d", "epsilon": 1},
 }
 ASKED["stream"] = {**ASKED["run"], "input": "./rows.csv", "output": "out", "quiet": None, **WEEKS}
 ONLY_SHARED = ("privacy_unit", "horizon", "delta")
 SHARED = {
-    **dict.fromkeys(("zipf", "items", "users", "items_per_user")),
+    "like": None,
     **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6},
 }
 """A preview that says nothing of the counts."""
@@ -250,13 +250,10 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("preview", "--k", "at most the number of items", [{"k": 300}]),
     ("preview", "--mechanism", "did you mean joint?", [{"mechanism": "jiont"}]),
     ("preview", "--delta", "must be given for gaussian", [{"mechanism": "gaussian"}]),
-    ("preview", "--users", "must be a number", [{"users": "5,x"}]),
-    ("preview", "--these-counts-are-public", "must be given with --users", [{"users": "s.csv"}]),
-    ("preview", "--groups", "one number of --users", [{"users": "5,9", "groups": 2}]),
-    ("preview", "--k", "one --k", [{"k": "3,4", "groups": 2}]),
-    ("preview", "--groups-zipf", "from 0 to 10", [{"groups": 2, "groups_zipf": 11}]),
-    ("preview", "--items", "must be a number", [{"items": "many"}]),
-    ("preview", "--items", "a whole number such as", [{"items": "2.5"}]),
+    ("preview", "--like", "must be a number", [{"like": "users=5,x"}, {"like": "items=many"}]),
+    ("preview", "--these-counts-are-public", "is said of --counts", [{"these_counts_are_public": True}]),
+    ("preview", "--k", "one --k", [{"k": "3,4", "like": "items=200,users=5,9,rank1=50%,rank50=2%"}]),
+    ("preview", "--like", "a whole number such as", [{"like": "items=2.5"}]),
     ("preview", "--horizon", "needs --privacy-unit user", [{"horizon": 4}]),
     ("preview", "--ledger and --dataset", "go together", [{"dataset": "d"}]),
     ("report", "--window-end", "ends no period of", [{"window_end": "2026-01-13"}]),

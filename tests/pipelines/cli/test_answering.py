@@ -151,14 +151,8 @@ def test_commands_without_rows_answer_in_json(folder: Path) -> None:
     assert found["budget"]["counts"]["epsilon"] == pytest.approx(5 / 9)
     preview = answer(
         "preview",
-        "--zipf",
-        "1",
-        "--items",
-        "99",
-        "--users",
-        "999",
-        "--items-per-user",
-        "3",
+        "--like",
+        "items=99,users=999,rank1=50%,rank50=1%",
         "--k",
         "3",
         "--epsilon",

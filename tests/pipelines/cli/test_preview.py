@@ -15,9 +15,10 @@ from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of, words_for
 from private_topk.pipelines.options import rows
 from private_topk.pipelines.preview import outlook
+from tests.pipelines.shapes import like
 from tests.pipelines.support import command, manifest, options
 
-SHAPE = {"zipf": 1, "items": 200, "users": 3000, "items_per_user": 4}
+SHAPE = {"like": like(1, 200, 3000, 4)}
 
 
 def preview(*more: str, **settings: object) -> str:
@@ -31,20 +32,21 @@ def test_a_preview_states_question_results_and_recommendation() -> None:
     said = preview(
         k=3, epsilon=1, delta=1e-6, mechanism="joint,cdp-peeling,restricted-normal", privacy_unit="user", horizon=10
     )
-    assert said.startswith("Expected: Zipf 1: 200 items, 3,000 users with 4 each in a window. Nothing is charged.\n")
+    assert said.startswith("Expected: 200 items and 3,000 users, of whom ")
     assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
     assert "Not tried (they need --max-items-per-user): restricted-normal" in said
     assert "Take " in said
-    assert said.rstrip().endswith("--k 3 --epsilon 1 --delta 1e-06 --privacy-unit user --horizon 10")
+    assert said.rstrip().endswith("--privacy-unit user --horizon 10")
 
 
 def test_a_pure_run_is_recommended_without_the_delta() -> None:
     said = preview(k=3, epsilon=5, delta=1e-6, mechanism="joint")
-    assert said.rstrip().endswith("In a run: --mechanism joint --k 3 --epsilon 5")
+    assert said.rstrip().rpartition("In a run: ")[2].startswith("--mechanism joint --k 3 --epsilon 5 --like")
 
 
 GIVEN = [
-    "--max-value 12345.67 --value-resolution 0.01 --amount 30 --mechanism peeling",
+    "--max-value 12345.67 --value-resolution 0.01 --mechanism peeling "
+    "--like items=9,users=5e7,amount=30,rank1=5%,rank9=4%",
     "--domain games.csv --domain-column game --mechanism peeling --groups-per-user 2",
     "--domain games.csv --item-column game --mechanism peeling",
     "--domain games.csv --domain-column game --found old.csv --found older.csv --mechanism peeling",
@@ -60,7 +62,7 @@ GIVEN = [
     "--time-zone Europe/Berlin",
     "--mechanism joint --window month --from 2026-01-01 --to 2026-04-01+00:00 --privacy-unit user --horizon 3 "
     "--max-windows-per-user 2 --delta 1e-9 --ledger 'sqlite:///a b.db' --dataset plays --release-key file:key",
-    "--mechanism joint --like 'zipf=1, items=200, users=5e7, items_per_user=4'",
+    "--mechanism joint --like 'items=200, users=5e7, rank1=50%, rank9=4%'",
 ]
 
 
@@ -90,11 +92,10 @@ def test_the_command_that_is_printed_is_what_was_previewed(tmp_path: Path, monke
     for line in GIVEN:
         given = ["--k", "3", "--epsilon", "15.00000001", *shlex.split(line)]
         items = None if "--domain" in line else 200
-        shape = [] if "--like" in given else options(**{**SHAPE, "users": "5e7", "items": items})
+        shape = [] if "--like" in given else options(like=like(1, items or 200, "5e7", 4, told=items is not None))
         said = command("preview", *shape, "--draws", "20", *given)
         assert said.status == 0, (line, said.err)
-        of_a_preview = given.index("--amount") if "--amount" in given else len(given)
-        asked = asked_of_a_run(*given[:of_a_preview], *given[of_a_preview + 2 :])
+        asked = asked_of_a_run(*shape, *given)
         assert asked_of_a_run(*words_in(said.out)) == asked, (line, said.out)
         seen |= {*asked, *asked.get("parameters", {})}
     assert seen - {"parameters"} == shared - {"json"}  # which prints no command
@@ -131,26 +132,23 @@ def test_nothing_is_recommended_where_the_best_is_noise() -> None:
 
 
 def test_a_decimal_comma_is_refused_with_the_right_form() -> None:
-    done = command("preview", *options(zipf=1, users=900, k=3, epsilon=1, items_per_user="7,5"))
-    said = "--items-per-user must be a number, got '7,5': one number, decimals with a point: 100.00"
+    done = command("preview", *options(**SHAPE, k=3, epsilon=1, max_value=9, amount="7,5"))
+    said = "--amount must be a number, got '7,5': one number, decimals with a point: 100.00"
     assert done.status == 2 and said in done.err
 
 
-def test_groups_by_their_sizes(tmp_path: Path) -> None:
-    """Of a list, a file with names, or a shape; the smallest is noise, and the largest is not."""
+def test_groups_by_their_sizes() -> None:
+    """The smallest is noise, and the largest is not."""
     asked = {"k": 3, "epsilon": 0.5, "mechanism": "joint,peeling"}
-    said = preview(users="20,30000,225", **asked)
-    assert "Expected of the largest of 3 groups: Zipf 1: 200 items, 30,000 users" in said
+    said = preview(like=like(1, 200, "20,30000,225", 4), **asked)
+    assert "Expected of the largest of 3 groups: 200 items and 30,000 users" in said
     assert "1: 30,000 users  2: 225 users  3: 20 users" in said
     assert "2 of 3 groups are worth publishing (1: 30,000 users, 2: 225 users)." in said and "In the smallest, " in said
-    assert said.rstrip().endswith("--groups-per-user 1")
-    (tmp_path / "sizes.csv").write_text("item,count\nFR,20\nUS,30000\nDE,225\n")
-    named = preview("--these-counts-are-public", users=tmp_path / "sizes.csv", **asked)
-    assert "US: 30,000 users  DE: 225 users  FR: 20 users" in named
-    assert "1: 16,364 users  2: 8,182 users  3: 5,455 users" in preview(users=30001, groups=3, **asked)
-    found = json.loads(preview("--json", users=600, groups=30, groups_zipf=0, **asked))
+    assert "--groups-per-user 1" in said
+    alike = like(1, 200, ",".join(["20"] * 30), 4)
+    found = json.loads(preview("--json", like=alike, **asked))
     assert found["groups"] == 30 and found["worth_publishing"] == []
-    nothing = preview(users=600, groups=30, groups_zipf=0, **asked)
+    nothing = preview(like=alike, **asked)
     assert "Nothing here is worth publishing" in nothing and "In a run" not in nothing
 
 
@@ -165,11 +163,6 @@ def test_a_preview_in_json_has_recommendation_and_settings() -> None:
     assert one["recommended"] == "joint" and one["mechanisms"][0]["draws"] == 20
     many = json.loads(preview("--json", k="3,4", epsilon=1, mechanism="joint"))
     assert [found["k"] for found in many] == [3, 4]
-
-
-def test_numbers_of_items_side_by_side() -> None:
-    said = preview(items="100,1e4", k=3, epsilon=0.01, mechanism="joint,peeling")
-    assert "items=100" in said and "items=10000" in said and "(and other numbers of items)" in said
 
 
 def test_a_ledger_parts_the_budget_as_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

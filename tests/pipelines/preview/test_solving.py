@@ -7,14 +7,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, Zipf, largest_k, least_epsilon, look, outlook
+from private_topk.pipelines.preview import PublicCounts, largest_k, least_epsilon, look, outlook
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.spec import TopK
+from tests.pipelines.shapes import zipf
 
-SHAPE = Zipf(1.0, 300, 2000, 5)
+SHAPE = zipf(1.0, 300, 2000, 5)
 ITEMS = RangeDomain(0, 300)
 
 

@@ -160,7 +160,7 @@ def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.C
 def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    noisy = CHARGED.replace("epsilon: 1", "epsilon: 0.001") + "preview:\n  like: zipf=1,users=300,items_per_user=3\n"
+    noisy = CHARGED.replace("epsilon: 1", "epsilon: 0.001") + "preview:\n  like: users=300,rank1=60%,rank3=30%\n"
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
     late = ["--backfill", "--until", "2026-01-26"]
     assert report(folder, *late) == 3
@@ -186,7 +186,9 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path, capsys: 
         return json.loads(capsys.readouterr().out)["recall"]
 
     (folder / "weekly.yaml").write_text(counts)
-    assert told("2026-01-12").startswith("judging by Zipf 0.754, or half to twice as steep at rank 3")
+    assert told("2026-01-12").startswith(
+        "judging by 10 items and 1,000,000 users, of whom 40% hold the item of rank 1 and 20% that of rank 3"
+    )
     assert report(folder, "--window-end", "2026-01-12", "--quiet") == 0
     said = told("2026-01-19")
     assert (

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.pipelines.preview import Zipf
 from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.question import Question
@@ -19,6 +18,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
 from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.spec import TopK
+from tests.pipelines.shapes import zipf
 
 ITEMS = 5000
 
@@ -111,7 +111,7 @@ def test_the_choice_loses_little_recall_on_unseen_shapes() -> None:
     """Of the recall of the best in hindsight, on shapes that nothing was measured on. Draws of a preview have a key."""
     pure, lost = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot"), []
     for exponent, users, k, epsilon in itertools.product((0.6, 1.0, 1.4), (10**4, 10**6), (5, 20), (0.1, 1.0)):
-        histogram = Zipf(exponent, ITEMS, users, 10).histogram(None, False)
+        histogram = zipf(exponent, ITEMS, users, 10).histogram(None, False)
         some = {name: MECHANISMS[name](epsilon) for name in pure if name != "canonical"}
         found = {name: look(one, histogram, k, 20).recall.value for name, one in some.items()}
         lost.append(max(found.values()) - found[choose(some.values(), k, ITEMS).name])

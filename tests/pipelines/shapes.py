@@ -1,0 +1,27 @@
+"""Shapes of counts for tests: those of Zipf's law, told by the reaches of their first and last rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from private_topk.pipelines.preview import Reaches
+
+
+def zipf(exponent: float, items: int, users: int, per_user: float) -> Reaches:
+    """Counts that fall as 1 / rank**exponent, for users of so many items each."""
+    return Reaches(_reaches(exponent, items, per_user), items, users)
+
+
+def like(exponent: float, items: int, users: object, per_user: float, *, told: bool = True) -> str:
+    """The same in words, of one number of users or of several; `told`: with the number of items."""
+    reaches = (f"rank{rank}={reach:.12f}" for rank, reach in _reaches(exponent, items, per_user).items())
+    return ",".join([*([f"items={items}"] if told else []), f"users={users}", *reaches])
+
+
+def _reaches(exponent: float, items: int, per_user: float) -> dict[int, float]:
+    popularity = np.arange(1.0, items + 1) ** -exponent
+    low, high = 0.0, 1e9
+    for _ in range(200):
+        w = (low + high) / 2
+        low, high = (w, high) if -np.expm1(-popularity * w).sum() < per_user else (low, w)
+    return {rank: float(-np.expm1(-w * rank**-exponent)) for rank in (1, items)}

@@ -101,7 +101,9 @@ class Sink(ABC):
 
 
 def known_key_id(release: Release) -> str | None:
-    """The id of a release's key; None where only the workers may read the key."""
+    """The id of a release's key; None where only the workers may read the key, who look again."""
+    if release.key.is_remote:
+        return None
     try:
         return release.key.key_id()
     except InvalidArgument:

@@ -240,7 +240,8 @@ class _Running:
         """Tell before the charge what cannot be put right after it."""
         why = cannot_be_finished(self._report)
         if why is not None:
-            tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {why.rule}")
+            rule = InvalidArgument(why.field, why.rule)
+            tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {rule}")
 
     def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health_file: str | None) -> Done:
         """Run the job until all is published."""

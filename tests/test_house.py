@@ -162,6 +162,14 @@ def test_previews_load_without_beam_and_without_files() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+def test_refusals_of_every_worker_cross_as_values() -> None:
+    """A DoFn that is not decorated would be told as an error of the runner, without a remedy."""
+    for path in PRODUCT:
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("DoFn") for base in node.bases):
+                assert "crosses" in map(ast.unparse, node.decorator_list), f"{path}: {node.name}"
+
+
 def test_a_period_is_cut_by_its_own_methods() -> None:
     """Whoever asks forgets the next one; what differs between them is a method of theirs."""
     kinds = r"isinstance\([^)]*(Whole|FixedWindows|SlidingWindows|CalendarWindows)\b"

@@ -264,19 +264,20 @@ class _Running:
         """Turns whatever ends the run early into what the caller is told; the only place that does."""
         try:
             yield
-        except RunFailed:
-            raise
+        except RunFailed as error:
+            raise RunFailed(f"{error}{self._charge_stays()}") from error.__cause__
         except (Exception, KeyboardInterrupt) as error:
             stop, told = interruption_in(error), told_by(error)
             if isinstance(told, InvalidArgument) and stop is None and not self.started:
                 raise told from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
-                state = self._ended(told)
-            if self.started and self._request is not None:
-                state = f"{state}; the charge to {self._request.dataset} stays"
+                state = f"{self._ended(told)}{self._charge_stays()}"
             if stop is not None:
                 raise Interrupted(state, stop) from None
             raise RunFailed(state) from (told or error)
+
+    def _charge_stays(self) -> str:
+        return f"; the charge to {self._request.dataset} stays" if self.started and self._request is not None else ""
 
     def _ended(self, told: Told | None) -> str:
         """Stop the run from publishing more; returns one or two sentences on what is published."""

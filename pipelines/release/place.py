@@ -42,8 +42,8 @@ class Lying(NamedTuple):
         windows: how many windows of it are published whole, of all groups where these are ranked.
         pair: both files.
         why: what is in the way of this release, and the remedy, as a refusal; None where nothing is.
-        replaceable: whether that may be overwritten, if it is asked for. Never the answer to another question under the
-            same id and key, nor the manifest of another ranking.
+        replaceable: whether that may be overwritten, if it is asked for. Never what the same id has answered to another
+            question or under another key, nor the manifest of another ranking.
     """
 
     path: str
@@ -110,7 +110,8 @@ def what_lies(
         return _in_the_way(path, pair, f"{verbatim(there)} exists and is kept")
     if key_id not in (None, manifest.key_id):
         rule = f"{verbatim(path)} was published under another release key"
-        return _in_the_way(path, pair, rule, "give that {release_key}, or another {release_id} and {output}")
+        why = InvalidArgument("output", rule, "give that {release_key}, or another {release_id} and {output}")
+        return Lying(path, "another release", release_id, pair=pair, why=why)
     if ranking is not None and not pair.is_whole:
         rule = f"{verbatim(path)} was changed after it was published: its manifest has another SHA-256"
         raise InvalidArgument("output", rule, "take it away, and run the same release again to have it back")
@@ -122,8 +123,8 @@ def what_lies(
     return Lying(path, "this release", release_id, 0 if ranking is None else whole_windows(manifest), pair)
 
 
-def _in_the_way(path: str, pair: Pair, rule: str, remedy: str = "") -> Lying:
-    why = InvalidArgument("output", rule, remedy or "give another path, or {overwrite}")
+def _in_the_way(path: str, pair: Pair, rule: str) -> Lying:
+    why = InvalidArgument("output", rule, "give another path, or {overwrite}")
     whose = "" if pair.manifest is None else str(pair.manifest.report)
     return Lying(path, "another release", whose, 0, pair, why, replaceable=True)
 

@@ -38,8 +38,10 @@ _BYTES = 4 << 20
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
 
-_MAX_COLUMNS = 1000
-"""The most repetitions that RE2 supports."""
+_MAX_REPEATED = 1000
+"""The most repetitions that RE2 supports of one expression."""
+_MAX_COLUMNS = 20_000
+"""For more its expressions become too large."""
 
 _BLANK = (b"\n", b"\r\n", b"\r")
 
@@ -213,7 +215,9 @@ def _row(width: int, delimiter: str) -> str:
     """The rule of lines that are rows of so many values, for RE2."""
     d = f"\\x{ord(delimiter):02x}"
     value = rf'(?:"(?:[^"\x00]|"")*"|[^"{d}\r\n\x00][^{d}\r\n\x00]*)?'
-    return f"^(?:{value}{d}){{{width - 1}}}{value}\r?\n?$"
+    thousands, rest = divmod(width - 1, _MAX_REPEATED)
+    repeated = [_MAX_REPEATED] * thousands + [rest]
+    return "^" + "".join(f"(?:{value}{d}){{{number}}}" for number in repeated) + rf"{value}\r?\n?$"
 
 
 def rows_of(text: bytes, header: Header) -> Rows:

@@ -100,9 +100,10 @@ def test_what_lies_at_a_place_is_told_by_id_key_and_question(tmp_path: Path) -> 
     publish(path, ranking, asked, False)
     assert lying().of == "this release" and lying().windows == 1 and lying().obstacle(False) is None
     assert lying(key=None).of == "this release", "where the key is not known, an id tells"
-    for other, said in ((lying("other"), "exists and is kept"), (lying(key="other"), "under another release key")):
+    of_another_key = lying(key="other")
+    for other, said in ((lying("other"), "exists and is kept"), (of_another_key, "under another release key")):
         assert other.of == "another release" and other.release == "week" and other.windows == 0
-        assert said in str(other.obstacle(False)) and other.obstacle(True) is None
+        assert said in str(other.obstacle(False)) and (other.obstacle(True) is None) == (other is not of_another_key)
     for lost in (None, path):  # whether or not the ranking is still there
         if lost is not None:
             Path(lost).unlink()

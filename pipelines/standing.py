@@ -118,6 +118,8 @@ def _how_to_go_on(report: Report, again: str, refusal: Told | None) -> str:
         return "" if str(why) == str(refusal) else f". This release cannot be finished: {why}"
     costs = "" if report.account is None else " at no cost"
     where = "" if report.account is None else ", with the same key and input"
+    if report.account is not None and report.source.bounded and isinstance(refusal, InvalidArgument):
+        where += ": if its input is changed to put that right, it is another release, which costs"
     if report.sink.files(report.question.period) is None and not report.source.bounded:
         return f". To send all windows again, {again}: they are the same only if the input still holds the same rows"
     return f". To finish this same release{costs}, {again}{where}"

@@ -193,7 +193,8 @@ class ScheduledReport(Periods):
             for each in found:
                 if each.lost_manifest:
                     self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
-            return self._noted(name, {each.pair.manifest.key_id for each in found if each.pair.manifest is not None})
+            keys = {each.pair.manifest.key_id for each in found if each.pair.manifest is not None}
+            return self._noted(name, keys or {ReleaseKey.parse(options["release_key"]).key_id()})
 
     def _tell(self, number: int, text: str) -> None:
         with level("warning"):

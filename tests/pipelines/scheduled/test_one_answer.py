@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,19 @@ def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, c
         assert told in (err := capsys.readouterr().err) and f"{RANKING} is lost: bring it back from a copy" in err
         assert (folder / RANKING).read_bytes() == ranking and not (folder / MANIFEST).exists()
         assert charges(folder) == [("", "released")] * 2
+
+
+def test_a_lost_manifest_is_brought_back_where_the_ledger_does_not_know_the_end(folder: Path) -> None:
+    """As after a kill between publication and note: what is drawn again is what lies there, or it is refused."""
+    assert report(folder, *FIRST) == 0
+    before = all_files(folder)
+    (folder / MANIFEST).unlink()
+    with sqlite3.connect(folder / "budget.db") as books:
+        books.execute("update private_topk_charges set outcome = 'started', finished = null")
+    books.close()
+    assert report(folder, *FIRST) == 0
+    assert all_files(folder).keys() == before.keys() and charges(folder) == [("", "released")]
+    assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name]
 
 
 def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -22,7 +22,7 @@ from private_topk.pipelines.release.formats import (
 )
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sinks.files import EveryWindow, by_window
+from private_topk.pipelines.sinks.files import WindowsTogether, by_window
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
@@ -84,7 +84,7 @@ class _WriteBigQuery(beam.PTransform):
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         if rankings.is_bounded:
-            together = rankings | EveryWindow(self._period)
+            together = rankings | WindowsTogether(self._period)
         else:
             alone = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
             together = by_window(rankings) if self._grouped else alone

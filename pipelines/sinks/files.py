@@ -203,17 +203,17 @@ class _WriteFile(beam.PTransform):
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         # Ranking  ->  [Ranking]  ->  path
-        return rankings | EveryWindow(self._period) | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
+        return rankings | WindowsTogether(self._period) | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
 
 
-class EveryWindow(beam.PTransform):
+class WindowsTogether(beam.PTransform):
     """The rankings of all windows together, [Ranking]. Raises IncompleteDataError on the worker if a window is missing:
     what a runner has lost whole, nobody else could notice.
     """
 
     def __init__(self, period: Period | None) -> None:
         super().__init__()
-        self._fn = _EveryWindowDoFn(1 if period is None else len(period))
+        self._fn = _WindowsTogetherDoFn(1 if period is None else len(period))
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
@@ -226,7 +226,7 @@ class EveryWindow(beam.PTransform):
 
 
 @crosses
-class _EveryWindowDoFn(beam.DoFn):
+class _WindowsTogetherDoFn(beam.DoFn):
     def __init__(self, windows: int) -> None:
         self._windows = windows
 

@@ -75,11 +75,11 @@ def _commits() -> tuple[list[Pairs], int]:
 
 def sums_of(pairs: Pairs, mechanism: Mechanism, size: int) -> np.ndarray:
     """The counts that a mechanism takes: users, or sums of their weights."""
-    if mechanism.weighting is None:
+    if mechanism.guarantee.metric != "weights":
         return np.bincount(pairs[1], minlength=size)
     users, items = bounded(pairs, LIMIT)
     sums = np.zeros(size, np.int64)
-    np.add.at(sums, items, mechanism.weighting.weights(np.unique(users, return_inverse=True)[1]))
+    np.add.at(sums, items, mechanism.parameter("weighting").weights(np.unique(users, return_inverse=True)[1]))
     return sums
 
 

@@ -86,7 +86,7 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
     for whole in wholes:
         mechanism = WeightedGaussian(epsilon, DELTA, LIMIT, whole)
         sums = np.zeros(size, np.int64)
-        np.add.at(sums, items, mechanism.weighting.weights(users))
+        np.add.at(sums, items, mechanism.parameter("weighting").weights(users))
         yield f"weighted-gaussian m={whole}", ours(mechanism, sums)
         plain = partial(published.weighted_gaussian, whole, sums / UNIT, epsilon=epsilon, delta=DELTA, limit=LIMIT)
         yield IN_NUMPY, partial(partial, plain)

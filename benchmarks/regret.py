@@ -107,9 +107,9 @@ class OfBounded:
     def _prepared(self, name: str, epsilon: float) -> tuple[IndexedCounts, Prepared]:
         mechanism, (users, items) = self.make(name, epsilon), bounded(self.pairs, self.most)
         sums = np.bincount(items, minlength=self.size)
-        if mechanism.weighting is not None:
+        if mechanism.guarantee.metric == "weights":
             sums = np.zeros(self.size, np.int64)
-            np.add.at(sums, items, mechanism.weighting.weights(users))
+            np.add.at(sums, items, mechanism.parameter("weighting").weights(users))
         named = IndexedCounts.of(sums)
         histogram = named.histogram
         if mechanism.guarantee.domain == "unknown":  # ranks stay what they are without the last ones

@@ -79,6 +79,13 @@ def test_mechanisms_import_only_numeric_libraries() -> None:
         assert all(name.startswith((room, "private_topk.transforms.errors")) for name in ours), path
 
 
+def test_the_contract_of_mechanisms_and_weights_of_users_do_not_know_each_other() -> None:
+    """Not even for their types: what a user adds to a score is no part of how a draw is made."""
+    room = "private_topk.transforms.mechanisms"
+    for one, other in (("mechanism", "weighted"), ("weighted", "mechanism")):
+        assert f"{room}.{other}" not in set(imports(ROOT / "transforms" / "mechanisms" / f"{one}.py"))
+
+
 def test_no_circular_imports_between_files() -> None:
     """Nor between any others: a file can be read after those that it names."""
     files = {_module(path): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}

@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
@@ -127,6 +128,11 @@ class TopK:
         return self.mechanism.max_items(self.k)
 
     @property
+    def weighting(self) -> Weighting | None:
+        """What a user adds to each item that they hold; None where it does not depend on how many these are."""
+        return self.mechanism.parameter("weighting")
+
+    @property
     def catalogue(self) -> PublicDomain | None:
         """The items of an unknown domain that are public all the same."""
         return None if self.domain.is_public else self.domain.catalogue
@@ -199,7 +205,7 @@ class TopK:
 
     def bounds_a_user(self) -> bool:
         """Whether a bound selects which of a user's rows in a window count, so that removing some lets others in."""
-        return any(bound is not None for bound in (self.max_items_per_user, self.groups, self.mechanism.weighting))
+        return any(bound is not None for bound in (self.max_items_per_user, self.groups, self.weighting))
 
     def users_move(self) -> bool:
         """Whether a replaced user may leave one ranking and enter another, of which only one is paid for."""
@@ -213,7 +219,7 @@ class TopK:
 
     def least(self) -> int:
         """In an unknown domain, the least count that the mechanism looks at."""
-        weighting = self.mechanism.weighting
+        weighting = self.weighting
         return 0 if weighting is None else weighting.least
 
     def epsilon(self) -> float:

@@ -198,7 +198,7 @@ class UserShard:
             spec.max_items_per_user,
             None if spec.amounts is None else spec.amounts.cap,
             1 if spec.groups is None else spec.groups.per_user,
-            spec.mechanism.weighting,
+            spec.weighting,
             spec.max_windows_per_user,
         )
 

@@ -294,7 +294,7 @@ def weight_of(mechanism: Mechanism, expected: Expected) -> int:
         InvalidArgument: the number of items of each user is not known; it is for a shape, where all users have equally
             many.
     """
-    weighting = mechanism.weighting
+    weighting = mechanism.parameter("weighting")
     if weighting is None:
         return 1
     if not isinstance(expected, Reaches):

@@ -50,7 +50,7 @@ def forewarned(
     top_k, mechanism = question.top_k, question.top_k.mechanism
     groups = 1 if top_k.groups is None else top_k.groups.size
     declared = {} if like is None else _declared(question, like, groups)
-    counts = mechanism.weighting is None
+    counts = mechanism.guarantee.metric != "weights"
     published = _published_before(earlier, top_k, groups) if counts and (series or not declared) else {}
     by_group = declared if len(published) < groups and declared else published
     looked: dict[str, Outlook] = {}

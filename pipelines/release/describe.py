@@ -139,7 +139,7 @@ def _charge(question: Question) -> Charge:
 
 
 def _weights(spec: TopK) -> Weights | None:
-    weighting = spec.mechanism.weighting
+    weighting = spec.weighting
     if weighting is None:
         return None
     noise = float(f"{float(weighting.noise / UNIT):.6g}") if spec.mechanism.guarantee.publishes_weights else None

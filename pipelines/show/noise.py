@@ -45,7 +45,7 @@ def drawn_with(manifest: Manifest) -> TopK | None:
             manifest.max_items_per_user,
             amounts=None if amounts is None else Amounts.of(amounts.max_value, amounts.value_resolution),
         )
-        return drawn if drawn.mechanism.weighting is None else None
+        return drawn if drawn.mechanism.guarantee.metric != "weights" else None
     return None
 
 

@@ -133,7 +133,7 @@ def some_pairs() -> np.ndarray:
 def totals_of_pairs(pairs: np.ndarray, mechanism: WeightedOrder) -> list[pa.RecordBatch]:
     """By the pipeline's functions, from two user shards."""
     layout = Partitioning(SIZE)
-    shard = UserShard(layout, RELEASE.key, mechanism.max_items_per_user, weighting=mechanism.weighting)
+    shard = UserShard(layout, RELEASE.key, mechanism.max_items_per_user, weighting=mechanism.parameter("weighting"))
     counted: list[tuple[int, pa.RecordBatch]] = []
     for half in (0, 1):
         own = pairs[pairs[:, 0] % 2 == half]

@@ -8,17 +8,11 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar, cast
 
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
-from private_topk.transforms.mechanisms.gaussian import Gaussian
-from private_topk.transforms.mechanisms.laplace import Laplace
 from private_topk.transforms.mechanisms.mechanism import Mechanism
-from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
-from private_topk.transforms.mechanisms.oneshot import Oneshot
-from private_topk.transforms.mechanisms.peeling import Peeling
-from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
-from private_topk.transforms.mechanisms.weighted import UNIT, Weighted
-from private_topk.transforms.mechanisms.weighted_gaussian import WeightedGaussian
-from private_topk.transforms.mechanisms.weighted_order import WeightedOrder
+from private_topk.transforms.mechanisms.noisy_order import CdpPeeling, Gaussian, Laplace, NoisyOrder, Oneshot, Peeling
+from private_topk.transforms.mechanisms.restricted import RestrictedGumbel
+from private_topk.transforms.mechanisms.weighted import UNIT
+from private_topk.transforms.mechanisms.weighted_sums import Weighted, WeightedGaussian, WeightedOrder
 
 AUTO = "auto"
 """In place of the name of a mechanism: one of those that apply is chosen."""

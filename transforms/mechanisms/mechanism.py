@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,10 +23,6 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     check_counts,
 )
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
-
-if TYPE_CHECKING:
-    from private_topk.transforms.mechanisms.weighted import Weighting
-
 
 Neighbours = Literal["add-remove", "replace-one"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -59,7 +55,7 @@ class Guarantee:
         domain: "public" where everybody may know which items there are, "unknown" where the data tells.
         answer: "sequence" in rank order, or "set".
         metric: what one user adds to the count of an item: 1 ("users"); also, with `cap` taken into account, anything
-            in [0, cap] ("amounts"); or a weight, as `weighting` says ("weights").
+            in [0, cap] ("amounts"); or a weight, as its `weighting` says ("weights").
         neighbours: the relations that there is a proof for.
         replacement_costs_one_draw: under "replace-one" two draws, one over counts that a user leaves and one over
             others that a user enters, cost no more together than one over counts in which a user is replaced. So it is
@@ -144,11 +140,6 @@ class Mechanism(abc.ABC):
 
         Raises InvalidArgument where k asks for too many.
         """
-        return None
-
-    @property
-    def weighting(self) -> Weighting | None:
-        """What a user adds to each item that they hold; None for 1."""
         return None
 
     def noisy_weights(self, histogram: Histogram, ranks: Indices, draw: Draw) -> Indices:

@@ -11,24 +11,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
-from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q, per_round_epsilon
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import QUERY_LANE, first_crossing, log_threshold
-from private_topk.transforms.mechanisms.gamma import Gamma
-from private_topk.transforms.mechanisms.gaussian import Gaussian
-from private_topk.transforms.mechanisms.laplace import Laplace
-from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism
-from private_topk.transforms.mechanisms.oneshot import Oneshot
-from private_topk.transforms.mechanisms.peeling import Peeling
-from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.noisy_order import (
+    CdpPeeling,
+    Gamma,
+    Gaussian,
+    Laplace,
+    Oneshot,
+    Peeling,
+    PnfPeeling,
+)
 from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
 
 _KINDS = (Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian, Gamma)
 ADDITIVE: Mapping[str, type[Mechanism]] = {kind.about.name: kind for kind in _KINDS}
 """Mechanisms that add noise to counts and take the largest, by name."""
+_UNKNOWN = Guarantee("approximate", "unknown", "sequence", metric="amounts")
+
+
+_QUARTER, _THIRD, _HALF = Fraction(1, 4), Fraction(1, 3), Fraction(1, 2)  # of epsilon, for the tests
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class Restricted(RestrictedMechanism):
         source="Carvalho & Wang, Algorithm 1",
         when="the items are not public and you split the budget between candidates and tests yourself",
     )
-    guarantee: ClassVar[Guarantee] = Guarantee("approximate", "unknown", "sequence", metric="amounts")
+    guarantee: ClassVar[Guarantee] = _UNKNOWN
 
     mechanism: Mechanism
     epsilon_r: float
@@ -162,3 +168,177 @@ class Restricted(RestrictedMechanism):
 
     def inner(self, k: int) -> Mechanism:
         return self.mechanism
+
+
+@dataclass(frozen=True)
+class RestrictedGumbel(RestrictedMechanism):
+    """Peeling exponential mechanisms on the top kbar items, then the framework's tests.
+
+    The tests spend epsilon_r = 4 s, s the share of one of k draws at (epsilon, delta / 2), but at most epsilon / 2: as
+    published, 4 s reaches the whole of epsilon at k = 4 and passes it below. The k draws spend the rest,
+    (epsilon - epsilon_r, delta / 2), and the tests delta / 2.
+
+    Args:
+        epsilon, delta: of one release.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
+
+    Source: Carvalho & Wang, Algorithm 3, Theorem 6 and section 8.2.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted-gumbel",
+        cost="O(kbar)",
+        source="Carvalho & Wang, Algorithm 3",
+        when="the items are not public and users hold any number of them",
+    )
+    guarantee: ClassVar[Guarantee] = _UNKNOWN
+
+    epsilon: float
+    delta: float
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        epsilon, half = Fraction(self.epsilon), Fraction(self.delta) / 2
+        return min(4 * per_round_epsilon(epsilon, half, k), _HALF * epsilon), half
+
+    def share(self, k: int) -> Fraction:
+        """The epsilon of each of the k draws."""
+        return self.inner(k).share(k)
+
+    def inner(self, k: int) -> CdpPeeling:
+        epsilon_r, delta_r = self.test_budget(k)
+        epsilon, delta = Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r
+        return CdpPeeling(epsilon, delta, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact
+
+
+@dataclass(frozen=True)
+class RestrictedLaplace(RestrictedMechanism):
+    """Laplace noise of scale b once on the top kbar counts, the k largest, then the framework's tests.
+
+    The tests spend a quarter of epsilon and all of delta, the noise the other three quarters:
+    b = min(k, max_items_per_user) / (3 epsilon / 4).
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: the bound that the counts were made under, or None.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
+
+    Guarantee: on counts that all move the same way, the k largest in their order cost k / b (Ding et al. 2019,
+    Qiao et al. 2021); the noisy counts as a whole cost max_items_per_user / b. The framework does the rest.
+    Source: Carvalho & Wang, section 7; Qiao, Su & Zhang 2021.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted-laplace",
+        cost="O(kbar)",
+        source="Carvalho & Wang, section 7; Qiao, Su & Zhang 2021",
+        when="the items are not public, and k is small or a user holds few items",
+    )
+    guarantee: ClassVar[Guarantee] = _UNKNOWN
+
+    epsilon: float
+    delta: float
+    max_items_per_user: int | None = None
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        return _QUARTER * Fraction(self.epsilon), Fraction(self.delta)
+
+    def inner(self, k: int) -> Laplace:
+        rest = Fraction(self.epsilon) - self.test_budget(k)[0]
+        return Laplace(rest, self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact
+
+
+@dataclass(frozen=True)
+class RestrictedNormal(RestrictedMechanism):
+    """Gaussian noise on the top kbar counts, the k largest, then the framework's tests.
+
+    The tests spend epsilon_r = 4 epsilon / max_items_per_user, but at least a third and at most half of epsilon: as
+    published it passes epsilon for fewer than 4 items per user and starves the tests for many. The noise spends the
+    rest; delta is halved between the two.
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: the bound that the counts were made under.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove"; or "replace-one": at most twice as many counts move, so the Gaussian's scale grows by
+            sqrt(2), while the tests' noises and 1 double.
+
+    Guarantee: at most `unstable(kbar)` slots move, by 1 each, so the l_2 sensitivity is the root of that, and Gaussian
+    noise of the analytic scale is (epsilon - epsilon_r, delta / 2)-DP. (Theorem 8 of the source multiplies epsilon by
+    the sensitivity once more; the scale already contains it.)
+    Source: Carvalho & Wang, Appendix E; Balle & Wang 2018, Theorem 8.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted-normal",
+        cost="O(kbar)",
+        source="Carvalho & Wang, Appendix E",
+        when="the items are not public and a user holds fewer of them than about k",
+    )
+    guarantee: ClassVar[Guarantee] = _UNKNOWN
+
+    epsilon: float
+    delta: float
+    max_items_per_user: int
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        portion = min(max(Fraction(4, self.max_items_per_user), _THIRD), _HALF)
+        return portion * Fraction(self.epsilon), Fraction(self.delta) / 2
+
+    def inner(self, k: int) -> Gaussian:
+        epsilon_r, delta_r = self.test_budget(k)
+        epsilon, delta = Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r
+        return _OfSlots(epsilon, delta, self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _OfSlots(Gaussian):
+    """`Gaussian` calibrated to the slots that move: to them as they are, and not to their order alone."""
+
+    guarantee: ClassVar[Guarantee] = Gaussian.guarantee
+
+    def squared_sensitivity(self, d: int) -> Fraction:
+        assert self.max_items_per_user is not None
+        return Fraction(min(sensitivity(self.neighbours) * self.max_items_per_user, d))
+
+
+@dataclass(frozen=True)
+class RestrictedPnf(RestrictedMechanism):
+    """k rounds of permute-and-flip on the top kbar counts, then the framework's tests.
+
+    The tests spend a quarter of epsilon and all of delta, each round (3 epsilon / 4) / k.
+
+    Args:
+        epsilon, delta: of one release.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
+
+    Source: Carvalho & Wang, section 7; McKenna & Sheldon 2020.
+    """
+
+    about: ClassVar[About] = About(
+        name="restricted-pnf",
+        cost="O(kbar + k log kbar)",
+        source="Carvalho & Wang, section 7; McKenna & Sheldon 2020",
+        when="the items are not public and k is below about 10",
+    )
+    guarantee: ClassVar[Guarantee] = _UNKNOWN
+
+    epsilon: float
+    delta: float
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def test_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        return _QUARTER * Fraction(self.epsilon), Fraction(self.delta)
+
+    def inner(self, k: int) -> PnfPeeling:
+        rest = Fraction(self.epsilon) - self.test_budget(k)[0]
+        return PnfPeeling(rest, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # an exact rational, no float

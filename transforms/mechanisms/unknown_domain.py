@@ -31,15 +31,28 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.mechanisms.cost import Cost, rho_of_exponential, rho_of_pure
+from private_topk.transforms.mechanisms.exact.accounting import largest_delta_q, per_round_epsilon
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import Indices, Mechanism, sensitivity
+from private_topk.transforms.mechanisms.exact.noise import (
+    QUERY_LANE,
+    above_bottom,
+    first_crossing,
+    log_threshold,
+    noisy_top,
+)
+from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours, sensitivity
+from private_topk.transforms.mechanisms.noisy_order import Laplace
 
+_APPROXIMATE = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 _KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
 _MAX_KBAR = 10_000_000
 
@@ -109,3 +122,172 @@ class UnknownDomainMechanism(Mechanism):
         """How many of the top kbar items can be missing from a neighbour's."""
         items = self.parameter("max_items_per_user")
         return kbar if items is None else min(sensitivity(self.parameter("neighbours", "add-remove")) * items, kbar)
+
+
+@dataclass(frozen=True)
+class LimitDomain(UnknownDomainMechanism):
+    """The peeling exponential mechanism over the top kbar items and bottom, stopped where bottom is drawn.
+
+    With e the share of one of k draws at (epsilon, delta / 2), every item has the noisy count h_j + Gumbel(1/e) and
+    bottom has h_(kbar+1) + 1 + ln(M / (delta / 2)) / e + Gumbel(1/e), M = `unstable(kbar)`. The answer is the items
+    above bottom in decreasing order, at most k.
+
+    Args:
+        epsilon, delta: of one release; half of delta pays for the composition of the draws, half for items that a
+            neighbour's top kbar does not hold.
+        kbar: how many items compete; None for 10 k, at least 100. Always public: it is never chosen by the data.
+        max_items_per_user: a bound that the counts were made under, or None. It only lowers M.
+        neighbours: "add-remove", or "replace-one": the noise, the 1 and the M double.
+
+    Guarantee: on the slots of `unknown_domain`, k draws of an e-bounded-range exponential mechanism; an unstable item
+    beats bottom with probability at most delta / (2 M), so that (epsilon, delta)-DP follows.
+    Source: Durfee & Rogers 2019, Algorithms 1 and 2.
+    """
+
+    about: ClassVar[About] = About(
+        name="limit-domain",
+        cost="O(kbar)",
+        source="Durfee & Rogers 2019, Algorithms 1 and 2",
+        when="the items are not public and users hold any number of them; restricted-gumbel returns more of them",
+    )
+    guarantee: ClassVar[Guarantee] = _APPROXIMATE
+
+    epsilon: float
+    delta: float
+    kbar: int | None = None
+    max_items_per_user: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def share(self, k: int) -> Fraction:
+        """The epsilon e of one draw."""
+        return per_round_epsilon(Fraction(self.epsilon), Fraction(self.delta) / 2, k)
+
+    def cost(self, k: int) -> Cost:
+        """The rho of k exponential mechanisms over slots and bottom, but for an unstable item above bottom."""
+        rho = Cost.peeled(k, self.share(k)).rho
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=Fraction(self.delta) / 2)
+
+    def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
+        odds = self.unstable(len(top) - 1) / (Fraction(self.delta) / 2)
+        return above_bottom(top, self.sensitivity, self.sensitivity / self.share(k), "gumbel", odds, k, draw)
+
+
+@dataclass(frozen=True)
+class LaplaceLimitDomain(UnknownDomainMechanism):
+    """Noisy counts h_j + Laplace(b) of the top kbar items, above a noisy bar, in decreasing order, at most k.
+
+    b = min(k, max_items_per_user) / epsilon, and the bar is h_(kbar+1) + 1 + b ln(1/q) + Laplace(b) with q the largest
+    for which q (3 + ln(1/q)) / 4 <= delta / M, M = `unstable(kbar)`.
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: the bound that the counts were made under.
+        kbar: how many items compete; None for 10 k, at least 100.
+        neighbours: "add-remove", or "replace-one": b, the 1 and M double.
+
+    Guarantee: the published proof gives ((max_items_per_user + 1) / b, (exp(epsilon) + 1) delta). Both extras go. The
+    kbar + 1 largest counts together grow by at most max_items_per_user when a user joins (a sum of largest counts is
+    1-Lipschitz in the sum of counts), so the slots of `unknown_domain` *and the bar* have that l_1 sensitivity; and the
+    slots make the stable answers comparable outright, so that delta is paid once. For k < max_items_per_user: at most
+    k of the kbar + 1 levels are in the answer, and moving these by 1 each suffices (Ding et al. 2019).
+    Source: Durfee & Rogers 2019, section 6.1 and Appendix D.
+    """
+
+    about: ClassVar[About] = About(
+        name="laplace-limit-domain",
+        cost="O(kbar)",
+        source="Durfee & Rogers 2019, section 6.1",
+        when="the items are not public and a user holds few of them",
+    )
+    guarantee: ClassVar[Guarantee] = _APPROXIMATE
+
+    epsilon: float
+    delta: float
+    max_items_per_user: int
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def cost(self, k: int) -> Cost:
+        """The rho of `laplace` over slots and bar, but for an unstable item above the bar."""
+        rho = Laplace(self.epsilon, self.max_items_per_user, self.neighbours).cost(k).rho
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=Fraction(self.delta))
+
+    def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
+        scale = self.sensitivity * min(k, self.max_items_per_user) / Fraction(self.epsilon)
+        odds = 1 / largest_delta_q(Fraction(self.delta) / self.unstable(len(top) - 1))
+        return above_bottom(top, self.sensitivity, scale, "laplace", odds, k, draw)
+
+
+@dataclass(frozen=True)
+class TopStable(UnknownDomainMechanism):
+    """The set of the i largest counts, for the first i whose noisy gap h_i - h_(i+1) - 1 passes a noisy threshold.
+
+    Sizes are tried in the order k, k + 1, ..., kbar, k - 1, ..., 1. Beyond k, peeling draws k of the i items. Where no
+    gap passes, the answer is empty.
+
+    Args:
+        epsilon, delta: of one release. With kbar = k all of both goes to the search; else half of each pays for the
+            peeling.
+        kbar: the largest size tried; None for k, which leaves the whole budget to the search.
+        neighbours: "add-remove", or "replace-one": noises and the 1 double.
+
+    Guarantee: the search spends epsilon_s as sparse vector, a third on the threshold, Laplace(3 / epsilon_s), and two
+    thirds on the gaps, Laplace(3 / epsilon_s) each, since gaps move both ways. If a neighbour's i largest are other
+    items, then h_i <= h_(i+1) + 1: its gap counts as 0, and each of the kbar tests passes a 0 with probability at most
+    delta_s / kbar. The gap tested is the one directly below the released items; one position off would release unstable
+    items for sure. The peeling from a stable set is an ordinary one.
+    Source: Carvalho, Wang, Gondara & Miao 2020.
+    """
+
+    about: ClassVar[About] = About(
+        name="top-stable",
+        cost="O(kbar)",
+        source="Carvalho, Wang, Gondara & Miao 2020",
+        when="the items are not public, their order does not matter and the counts have wide gaps; k may be large",
+    )
+    guarantee: ClassVar[Guarantee] = replace(_APPROXIMATE, answer="set")
+
+    epsilon: float
+    delta: float
+    kbar: int | None = None
+    neighbours: Neighbours = "add-remove"
+
+    def default_kbar(self, k: int) -> int:
+        """k: more sizes to try would take half the budget and a higher threshold."""
+        return k
+
+    def search_budget(self, k: int) -> tuple[Fraction, Fraction]:
+        """(epsilon_s, delta_s): what the search may spend. The peeling has as much where there is one."""
+        parts = 2 if self._peels(k) else 1
+        return Fraction(self.epsilon) / parts, Fraction(self.delta) / parts
+
+    def share(self, k: int) -> Fraction:
+        """The epsilon of each of the k draws from more than k items."""
+        return per_round_epsilon(*self.search_budget(k), k)
+
+    def cost(self, k: int) -> Cost:
+        """The rho of a pure search and of k exponential mechanisms after it, but for a gap of 0 that passes."""
+        epsilon, delta = self.search_budget(k)
+        rho = rho_of_pure(epsilon)
+        if self._peels(k):
+            rho += k * rho_of_exponential(self.share(k))
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), rho, zcdp_delta=delta)
+
+    def _peels(self, k: int) -> bool:
+        """Whether more than k items may be found, of which k are drawn."""
+        return self.kbar is not None and self.kbar > k
+
+    def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
+        kbar = len(top) - 1
+        epsilon, delta = self.search_budget(k)
+        sizes = np.r_[k : kbar + 1, k - 1 : 0 : -1]
+        gaps = np.maximum(top[sizes - 1] - top[sizes] - self.sensitivity, 0)
+        threshold = log_threshold(1 / largest_delta_q(delta / kbar), "laplace", draw)
+        scale = 3 * self.sensitivity / epsilon
+        passed = first_crossing(gaps, scale, threshold, "laplace", draw, addresses=sizes - 1, lane=QUERY_LANE, up=True)
+        if passed == len(sizes):
+            return np.arange(0)
+        size = int(sizes[passed])
+        if size <= k:
+            return np.arange(size)
+        return noisy_top(top[:size], self.sensitivity / self.share(k), "gumbel", k, draw)

@@ -20,16 +20,18 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
-from private_topk.transforms.mechanisms.cdp_peeling import CdpPeeling
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
-from private_topk.transforms.mechanisms.gamma import Gamma
-from private_topk.transforms.mechanisms.gaussian import Gaussian
-from private_topk.transforms.mechanisms.laplace import Laplace
-from private_topk.transforms.mechanisms.oneshot import Oneshot
-from private_topk.transforms.mechanisms.peeling import Peeling
-from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
+from private_topk.transforms.mechanisms.noisy_order import (
+    CdpPeeling,
+    Gamma,
+    Gaussian,
+    Laplace,
+    Oneshot,
+    Peeling,
+    PnfPeeling,
+)
 from private_topk.transforms.testing import (
     SMALL_COUNTS,
     Law,

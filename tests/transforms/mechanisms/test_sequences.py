@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits
-from private_topk.transforms.mechanisms.fast_joint import FastJoint
+from private_topk.transforms.mechanisms.whole_answers import FastJoint
 from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.nightly import nightly
 from tests.transforms.mechanisms import laws

@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
-from private_topk.transforms.mechanisms.canonical import Canonical
 from private_topk.transforms.mechanisms.exact import race, reals, sets
 from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import Region
-from private_topk.transforms.mechanisms.joint_set import JointSet
+from private_topk.transforms.mechanisms.whole_answers import Canonical, JointSet
 from private_topk.transforms.testing import (
     SMALL_COUNTS,
     Law,

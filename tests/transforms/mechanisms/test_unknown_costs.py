@@ -20,17 +20,20 @@ import pytest
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.cost import rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
-from private_topk.transforms.mechanisms.gaussian import Gaussian
-from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
-from private_topk.transforms.mechanisms.limit_domain import LimitDomain
-from private_topk.transforms.mechanisms.peeling import Peeling
-from private_topk.transforms.mechanisms.restricted import Restricted
-from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
-from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
-from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
-from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
-from private_topk.transforms.mechanisms.top_stable import TopStable
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.mechanisms.noisy_order import Gaussian, Peeling
+from private_topk.transforms.mechanisms.restricted import (
+    Restricted,
+    RestrictedGumbel,
+    RestrictedLaplace,
+    RestrictedNormal,
+    RestrictedPnf,
+)
+from private_topk.transforms.mechanisms.unknown_domain import (
+    LaplaceLimitDomain,
+    LimitDomain,
+    TopStable,
+    UnknownDomainMechanism,
+)
 from private_topk.transforms.testing import neighbours, renyi
 from private_topk.transforms.testing.checks import ORDERS
 from private_topk.transforms.testing.laws import permitted_neighbours

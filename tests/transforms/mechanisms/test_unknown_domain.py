@@ -47,17 +47,16 @@ from private_topk.transforms.mechanisms.exact.noise import (
     noisy_top,
 )
 from private_topk.transforms.mechanisms.exact.reals import greater
-from private_topk.transforms.mechanisms.laplace import Laplace
-from private_topk.transforms.mechanisms.laplace_limit_domain import LaplaceLimitDomain
-from private_topk.transforms.mechanisms.oneshot import Oneshot
-from private_topk.transforms.mechanisms.pnf_peeling import PnfPeeling
-from private_topk.transforms.mechanisms.restricted import ADDITIVE, Restricted
-from private_topk.transforms.mechanisms.restricted_gumbel import RestrictedGumbel
-from private_topk.transforms.mechanisms.restricted_laplace import RestrictedLaplace
-from private_topk.transforms.mechanisms.restricted_normal import RestrictedNormal
-from private_topk.transforms.mechanisms.restricted_pnf import RestrictedPnf
-from private_topk.transforms.mechanisms.top_stable import TopStable
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.mechanisms.noisy_order import Laplace, Oneshot, PnfPeeling
+from private_topk.transforms.mechanisms.restricted import (
+    ADDITIVE,
+    Restricted,
+    RestrictedGumbel,
+    RestrictedLaplace,
+    RestrictedNormal,
+    RestrictedPnf,
+)
+from private_topk.transforms.mechanisms.unknown_domain import LaplaceLimitDomain, TopStable, UnknownDomainMechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours, max_log_ratio, neighbours
 from tests.nightly import nightly_but

@@ -30,7 +30,8 @@ from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_score
 from private_topk.transforms.mechanisms.mechanism import ALL
-from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
+from private_topk.transforms.mechanisms.weighted_sums import Weighted
 from private_topk.transforms.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract

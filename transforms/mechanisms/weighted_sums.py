@@ -1,4 +1,4 @@
-"""Weighted Gaussian: every item with a high enough noisy sum of weights, where users with many items weigh less."""
+"""Mechanisms over sums of weights, which users share out over what they hold: what they have in common, and both."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import at_most, gaussian_delta, gaussian_scale
+from private_topk.transforms.mechanisms.exact.accounting import (
+    at_most,
+    gaussian_delta,
+    gaussian_scale,
+    squared_order_sensitivity,
+)
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import (
@@ -25,8 +31,18 @@ from private_topk.transforms.mechanisms.exact.noise import (
     standard_noise,
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, greater
-from private_topk.transforms.mechanisms.mechanism import About, Flags, Guarantee, Indices, sensitivity
-from private_topk.transforms.mechanisms.weighted import UNIT, Weighted, Weighting
+from private_topk.transforms.mechanisms.mechanism import (
+    About,
+    Flags,
+    Guarantee,
+    Indices,
+    Mechanism,
+    Neighbours,
+    sensitivity,
+)
+from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
+from private_topk.transforms.mechanisms.parameters import parameter
+from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 
 _HUNDREDTHS = 100
 _NEW = Fraction(15, 16)
@@ -36,6 +52,106 @@ _LARGE = Fraction(2**20)
 """Of epsilon, above which no noise is saved."""
 _UNSEEN = 64
 """One part in so many of the threshold is spent on leaving out rare items before any noise is drawn."""
+_MAX_ITEMS = 1_000_000
+
+
+def checked_items(name: str, whole: object, most: int) -> int:
+    """How many items count wholly, as an int.
+
+    Raises InvalidArgument for any other, and for a bound that is too large.
+    """
+    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
+        raise InvalidArgument("whole_items", f"must be a whole number of at least 1, got {whole!r}")
+    if most > _MAX_ITEMS:
+        raise InvalidArgument("max_items_per_user", f"must be at most {_MAX_ITEMS} for {name}")
+    return int(whole)
+
+
+@dataclass(frozen=True)
+class Weighted(Mechanism):
+    """A mechanism over sums of weights, in units of 2**-16, that gives noise in l_2 and has a delta.
+
+    A subclass is a frozen dataclass of its own that states `about` and its `weighting`.
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: L, which whoever adds up must have enforced.
+        whole_items: m. A larger one bends the order less and needs more noise.
+
+    Raises:
+        InvalidArgument: `whole_items` is no whole number of at least 1, or L is above a million.
+    """
+
+    epsilon: float
+    delta: float
+    max_items_per_user: int
+    whole_items: int = parameter(
+        20, help="a user with at most W items counts as 1 for each, a user with more items as less"
+    )
+    neighbours: Neighbours = "add-remove"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
+        object.__setattr__(self, "whole_items", whole)
+
+    @property
+    def whole(self) -> int:
+        """The square of the l_2 norm of what one user adds, at most: m, or L if that is less."""
+        return min(self.whole_items, self.max_items_per_user)
+
+
+@dataclass(frozen=True)
+class WeightedOrder(Weighted, NoisyOrder):
+    """The k largest of sum of weights + Gaussian noise, in order.
+
+    A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
+    `whole_items` or L, whichever is less, rounded down to multiples of 2**-16. The counts that this mechanism is given
+    are such sums in units of 2**-16, not numbers of users.
+
+    Args:
+        epsilon, delta: of one release.
+        max_items_per_user: L, which whoever adds up must have enforced.
+        whole_items: m. A larger one bends the order less and needs more noise.
+
+    Guarantee: as for `gaussian` an order tells only what is orthogonal to (1, ..., 1). A user who is added or removed
+    reaches that part as far as t w(t)**2 (1 - t / d), squared: t (1 - t / d) up to m items, and at most m (1 - t / d)
+    beyond; so r (d - r) / d with r = m, or d / 2 if that is less, is the most. Under "replace-one" two such moves, none
+    of which is negative where the other counts, reach no further than 2 m, and no count moves by more than 1, which `d`
+    bounds as there. The standard deviation is the least for which that is (epsilon, delta)-DP (Balle & Wang 2018,
+    exact). The sums themselves are not published: their noise is calibrated to their order alone.
+    Cost: a pass over the sums, then a few times k noises, whatever they are.
+    """
+
+    about: ClassVar[About] = About(
+        name="weighted-order",
+        cost="one pass, then O(k)",
+        source="Balle & Wang 2018, Theorem 8; weights of Gopi et al. 2020",
+        when="a delta is acceptable, k is above 200 times epsilon; users may hold many items",
+    )
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "approximate", "public", "sequence", metric="weights", replacement_costs_one_draw=True
+    )
+
+    @property
+    def weighting(self) -> Weighting:
+        """What a user adds to each item."""
+        return Weighting(self.whole, self.max_items_per_user, 0)
+
+    def scale(self, d: int) -> Fraction:
+        """The standard deviation of the noise in units, for d items."""
+        return UNIT * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), self.squared_sensitivity(d))
+
+    def squared_sensitivity(self, d: int) -> Fraction:
+        """How far one user can move the order's part of d sums, squared; 1 for a single one, whose order is one."""
+        return squared_order_sensitivity(d, self.whole, self.neighbours)
+
+    def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
+        return "gaussian", self.scale(d)
+
+    def cost(self, k: int) -> Cost:
+        """That of Gaussian noise of the least standard deviation that the budget allows."""
+        return Cost.gaussian(Fraction(self.epsilon), Fraction(self.delta))
 
 
 @dataclass(frozen=True)

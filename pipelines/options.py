@@ -946,6 +946,7 @@ OPTIONS: tuple[Option, ...] = (
         "draws from each of two neighbours through Beam, from files to a file; 0 leaves Beam out (default: 300)",
         ("audit",),
     ),
+    Option("port", count, "N", "the port to listen at, on this machine only", ("expansion-service",)),
     Option("confidence", number, "P", "the confidence that all bounds hold together (default: 0.999)", ("audit",)),
     Option("seed", str, "TEXT", "the seed of all keys and ids, to repeat an audit (default: a fresh one)", ("audit",)),
     Option("stop", None, "", "stop at the first check that fails", ("audit",)),

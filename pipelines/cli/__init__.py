@@ -36,6 +36,7 @@ COMMANDS = {
     "audit": ("examine", "attack the whole path on neighbouring inputs, and bound epsilon from below"),
     "sample": ("show", "write sample data: the plays of a music service"),
     "doctor": ("examine", "check whether this machine has what a run needs"),
+    "expansion-service": ("serve", "offer RankRows to Beam pipelines in Java and other languages"),
     "completion": ("describe", "print a script with which a shell completes commands and arguments"),
 }
 """Every command: its module, and what it does."""

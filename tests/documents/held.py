@@ -156,6 +156,11 @@ HELD = {
     ],
     "docs/five-minutes.md": FIVE_MINUTES,
     "docs/groups.md": GROUPS,
+    "docs/java.md": [
+        Held(
+            "$ private-topk expansion-service", "not run", "fetches with Maven; tests/runners/test_expansion.py runs it"
+        )
+    ],
     "docs/operations.md": OPERATIONS,
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,

@@ -28,6 +28,7 @@ ONLY_READ = {
     "audit --report": "likewise; tests/pipelines/cli/test_audit.py calls a short one",
     "doctor --runner flink": "what it finds is the machine's",
     "doctor --release-key": "what it finds is the machine's",
+    "expansion-service": "serves until it is ended; tests/runners/test_expansion.py calls it",
     "budget adopt": "needs what was published; tests/pipelines/release/test_adopting.py has some",
     "budget renew": "needs a budget that is a period old; tests/pipelines/budget/test_renewing.py has one",
     "sample": "half a second of writing; tests/documents/test_pages.py types it",

@@ -1,0 +1,88 @@
+import java.util.List;
+import org.apache.beam.fn.harness.ExternalWorkerService;
+import org.apache.beam.sdk.Pipeline;
+import org.apache.beam.sdk.extensions.python.PythonExternalTransform;
+import org.apache.beam.sdk.io.TextIO;
+import org.apache.beam.sdk.options.Description;
+import org.apache.beam.sdk.options.PipelineOptionsFactory;
+import org.apache.beam.sdk.options.PortablePipelineOptions;
+import org.apache.beam.sdk.options.Validation.Required;
+import org.apache.beam.sdk.schemas.Schema;
+import org.apache.beam.sdk.schemas.Schema.FieldType;
+import org.apache.beam.sdk.transforms.MapElements;
+import org.apache.beam.sdk.values.PCollection;
+import org.apache.beam.sdk.values.Row;
+import org.apache.beam.sdk.values.TypeDescriptors;
+
+/** Ranks the drinks of a CSV file of "user,drink" lines, and writes "rank,drink" lines. */
+public class TopDrinks {
+  /** The places of this pipeline, beside Beam's own options. */
+  public interface Options extends PortablePipelineOptions {
+    @Description("HOST:PORT of `private-topk expansion-service`")
+    @Required
+    String getExpansion();
+
+    void setExpansion(String address);
+
+    @Description("The CSV file, without a header")
+    @Required
+    String getInput();
+
+    void setInput(String path);
+
+    @Description("What the names of the files of the ranking begin with")
+    @Required
+    String getOutput();
+
+    void setOutput(String path);
+  }
+
+  private static final Schema ORDER =
+      Schema.builder().addStringField("user").addStringField("item").build();
+
+  // Named as in docs/beam.md. A list is an array field; `period` and `parameters` are rows of their own.
+  private static final Schema PARAMETERS =
+      Schema.builder()
+          .addInt32Field("k")
+          .addDoubleField("epsilon")
+          .addArrayField("domain", FieldType.STRING)
+          .addInt32Field("max_items_per_user")
+          .build();
+
+  public static void main(String[] args) throws Exception {
+    Options options = PipelineOptionsFactory.fromArgs(args).withValidation().as(Options.class);
+    // What LOOPBACK does, but earlier: Beam needs the address of Java's workers when it expands RankRows.
+    var worker = new ExternalWorkerService(options).start();
+    options.setDefaultEnvironmentType("EXTERNAL");
+    options.setDefaultEnvironmentConfig(worker.getApiServiceDescriptor().getUrl());
+
+    Pipeline pipeline = Pipeline.create(options);
+    PCollection<Row> orders =
+        pipeline
+            .apply("Read orders", TextIO.read().from(options.getInput()))
+            .apply("As rows", MapElements.into(TypeDescriptors.rows()).via(TopDrinks::order))
+            .setRowSchema(ORDER);
+    PCollection<Row> ranking =
+        orders.apply(
+            "Rank",
+            PythonExternalTransform.<PCollection<Row>, PCollection<Row>>from(
+                    "private_topk.pipelines.beam_yaml.RankRows", options.getExpansion())
+                .withKwargs(
+                    Row.withSchema(PARAMETERS)
+                        .addValues(2, 10.0, List.of("tea", "cake", "scone", "coffee"), 2)
+                        .build()));
+    ranking
+        .apply(
+            "As lines",
+            MapElements.into(TypeDescriptors.strings())
+                .via(row -> row.getInt64("rank") + "," + row.getString("item")))
+        .apply("Write", TextIO.write().to(options.getOutput()).withNumShards(1));
+    System.out.println(pipeline.run().waitUntilFinish());
+    System.exit(0); // the worker's server has threads of its own
+  }
+
+  private static Row order(String line) {
+    String[] parts = line.split(",", 2);
+    return Row.withSchema(ORDER).addValues(parts[0], parts[1]).build();
+  }
+}

@@ -1,0 +1,75 @@
+"""The expansion service: `RankRows` for pipelines of another language, with the workers in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import (
+    beam_artifact_api_pb2_grpc,
+    beam_expansion_api_pb2,
+    beam_expansion_api_pb2_grpc,
+    beam_fn_api_pb2_grpc,
+)
+from apache_beam.runners.portability.artifact_service import ArtifactRetrievalService, BeamFilesystemHandler
+from apache_beam.runners.portability.expansion_service import ExpansionServiceServicer
+from apache_beam.transforms.fully_qualified_named_transform import (
+    PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN,
+    FullyQualifiedNamedTransform,
+)
+from apache_beam.utils import thread_pool_executor
+
+from private_topk.runners.portable import ThreadWorkers
+from private_topk.transforms.errors import InvalidArgument
+
+RANK_ROWS = "private_topk.pipelines.beam_yaml.RankRows"
+"""The one transform that the service expands, by the name that a pipeline of another language gives."""
+
+_WORKERS = tuple(f"beam:option:environment_{option}:v1" for option in ("type", "config", "options"))
+
+
+class RankRowsExpansion(ExpansionServiceServicer):
+    """Beam's expansion service for `RankRows` alone. Its stages run on workers of this process.
+
+    Args:
+        address: HOST:PORT, where a runner asks for these workers. No container is offered beside them: a Flink job
+            server that is offered both takes the container.
+    """
+
+    def __init__(self, address: str) -> None:
+        words = ["--environment_type=EXTERNAL", f"--environment_config={address}", "--sdk_location=container"]
+        super().__init__(PipelineOptions(words))
+        # A random key is in the memory of this process, and so are the workers: what asks the options must know that.
+        self._options = PipelineOptions(["--environment_type=LOOPBACK", "--sdk_location=container"])
+
+    def Expand(  # noqa: N802 - the name in the protocol
+        self, request: beam_expansion_api_pb2.ExpansionRequest, context: grpc.ServicerContext | None = None
+    ) -> beam_expansion_api_pb2.ExpansionResponse:
+        """The stages of `RankRows` with the parameters of the request; or an error, which the caller shows."""
+        if request.transform.spec.urn != PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN:
+            return beam_expansion_api_pb2.ExpansionResponse(error=f"this service expands {RANK_ROWS} and nothing else")
+        for option in _WORKERS:  # where the caller's own workers are
+            request.pipeline_options.fields.pop(option, None)
+        with FullyQualifiedNamedTransform.with_filter(RANK_ROWS):
+            return super().Expand(request, context)
+
+
+def serve_expansion(port: int) -> tuple[grpc.Server, str]:
+    """A running expansion service, and its address, which only this machine reaches. Raises InvalidArgument.
+
+    Args:
+        port: where it listens; 0 picks a free port.
+    """
+    # By default gRPC shares a port with a process that listens there already, and each gets some of the callers.
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
+    try:
+        address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
+    except RuntimeError:
+        raise InvalidArgument("port", f"{port} of this machine is taken", "give another one") from None
+    files: Any = BeamFilesystemHandler(None).file_reader
+    beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(RankRowsExpansion(address), server)
+    beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(ArtifactRetrievalService(files), server)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(ThreadWorkers(), server)
+    server.start()
+    return server, address

@@ -1,0 +1,120 @@
+"""`private-topk expansion-service`: a pipeline asks for RankRows by name, as one in another language does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
+from apache_beam.transforms.fully_qualified_named_transform import PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+from private_topk.runners.expansion import RANK_ROWS
+from tests.documents.reading import ROOT
+from tests.runners.servers import flink_job_server, free_port, missing, module_serving, serving
+
+ORDERS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), ("cy", "tea")] + [(f"u{n}", "tea") for n in range(40)]
+ORDERS += [(f"v{n}", "cake") for n in range(20)]  # counts 43, 21, 0, 0: another order is drawn once in e^100 times
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-m", "private_topk", "expansion-service", "--port", str(port)]
+    with serving(command, f"127.0.0.1:{port}", tmp_path_factory.mktemp("servers") / "expansion.log") as address:
+        yield address
+
+
+def _rank(service: str, constructor: str = RANK_ROWS, urn: str = PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN) -> Any:  # noqa: ANN401
+    parameters = beam.Row(k=2, epsilon=10.0, domain=["tea", "cake", "scone", "coffee"])
+    payload = ImplicitSchemaPayloadBuilder({"constructor": constructor, "kwargs": parameters})
+    return ExternalTransform(urn, payload, service)
+
+
+def _orders(pipeline: beam.Pipeline) -> beam.PCollection:
+    kind = RowTypeConstraint.from_fields([("user", str), ("item", str)])
+    as_rows = beam.Map(lambda order: beam.Row(user=order[0], item=order[1])).with_output_types(kind)
+    return pipeline | beam.Create(ORDERS) | "As rows" >> as_rows
+
+
+def test_stages_run_in_the_service_with_a_key_of_its_own(service: str) -> None:
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        rows = _orders(pipeline) | _rank(service) | beam.Map(lambda row: (row.window, row.rank, row.item))
+        assert_that(rows, equal_to([("all", 1, "tea"), ("all", 2, "cake")]))
+
+
+def test_nothing_else_is_expanded(service: str) -> None:
+    """Neither another name, nor a transform that comes pickled and would run on being read."""
+    with pytest.raises(RuntimeError, match=r"os\.system. not allowed"):
+        _orders(beam.Pipeline()) | _rank(service, "os.system")
+    with pytest.raises(RuntimeError, match=f"expands {RANK_ROWS} and nothing else"):
+        _orders(beam.Pipeline()) | _rank(service, urn="beam:transform:generic_composite:v1")
+
+
+def test_it_listens_on_this_machine_alone_and_at_a_port_of_its_own(service: str) -> None:
+    port = service.partition(":")[2]
+    listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    hosts = re.findall(rf"^ *\d+: ([0-9A-F]+):{int(port):04X} \S+ 0A", listening, re.M)
+    assert set(hosts) <= {"0100007F", "0000000000000000FFFF00000100007F"} and hosts
+    command = [sys.executable, "-m", "private_topk", "expansion-service", "--port", port]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 2 and f"--port {port} of this machine is taken" in second.stderr
+
+
+def test_it_ends_with_a_signal(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "private_topk", "expansion-service", "--port", str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith(RANK_ROWS)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+
+
+@pytest.fixture(scope="module")
+def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, compiled in a folder of its own."""
+    if shutil.which("mvn") is None:
+        missing("mvn is not installed")
+    folder = tmp_path_factory.mktemp("java") / "project"
+    shutil.copytree(ROOT / "examples/java", folder)
+    goals = ["compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath"]
+    subprocess.run(["mvn", "-B", "-q", *goals], cwd=folder, check=True, timeout=600)
+    (folder / "orders.csv").write_text("".join(f"{user},{item}\n" for user, item in ORDERS))
+    return folder
+
+
+@pytest.mark.nightly
+@pytest.mark.server
+@pytest.mark.parametrize("runner", ["beam", "prism", "flink"])
+def test_java_ranks(
+    runner: str, java_project: Path, service: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The whole example of docs/java.md, on each runner that the page names."""
+    port, extra = free_port(), []
+    if runner == "beam":
+        server = module_serving("job service", tmp_path)
+    elif runner == "prism":
+        binary, extra = request.getfixturevalue("prism_binary"), ["--experiments=prism_disable_sdf_split"]
+        command = [str(binary), "-job_port", str(port), "-serve_http=false"]
+        server = serving(command, f"localhost:{port}", tmp_path / "prism.log")
+    else:
+        command = ["java", "-jar", flink_job_server(), "--job-host=localhost", f"--job-port={port}"]
+        command += ["--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={tmp_path}/artifacts"]
+        server = serving(command, f"localhost:{port}", tmp_path / "flink.log")
+    with server as jobs:
+        classpath = f"target/classes:{(java_project / 'target/classpath').read_text()}"
+        words = [f"--input={java_project}/orders.csv", f"--output={tmp_path}/top", f"--expansion={service}"]
+        words += ["--runner=PortableRunner", f"--jobEndpoint={jobs}", *extra]
+        command = ["java", "-cp", classpath, "TopDrinks", *words]
+        done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ["1,tea", "2,cake"]

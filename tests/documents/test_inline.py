@@ -91,6 +91,7 @@ def test_commands_and_code_of_a_page_are_known(page: str, tmp_path: Path, monkey
     """Without being run: every argument, every name that is imported, every keyword that it is called with."""
     monkeypatch.syspath_prepend(tmp_path)  # for a mechanism that the page has saved
     for block, held in zip_longest(blocks(page), HELD.get(page, ())):
+        assert held is None or block.text.startswith(held.starts), f"{block.place} is held otherwise"
         if held is not None and held.how == "saved":
             (tmp_path / held.name).write_text(block.text)
         if block.language in ("console", "bash", "crontab"):

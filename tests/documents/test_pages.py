@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.documents.held import AMOUNTS, HELD
+from tests.documents.held import HELD
 from tests.documents.holding import Held, hold, ranked
 from tests.documents.reading import Command
 from tests.documents.worlds import World, small_plays
 
 pytestmark = [pytest.mark.long, pytest.mark.nightly]  # by day `test_inline.py` reads what a page shows
-
-
-def test_the_examples_on_amounts_run(world: World) -> None:
-    hold(world, "docs/amounts.md", AMOUNTS)
 
 
 @pytest.mark.parametrize("page", HELD)

@@ -1,4 +1,4 @@
-"""README and mechanisms.md have the code's own tables; links of all pages hold. tests/documents types their commands."""
+"""README and mechanisms.md have the code's own tables; links of all pages hold. tests/documents types the rest."""
 
 from __future__ import annotations
 

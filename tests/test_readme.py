@@ -1,14 +1,15 @@
-"""The README and the page of mechanisms have the code's own tables; their commands are typed by tests/documents."""
+"""README and mechanisms.md have the code's own tables; links of all pages hold. tests/documents types the rest."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+
+import pytest
 
 from private_topk.runners import RUNNERS
 from private_topk.transforms.mechanisms import MECHANISMS
+from tests.documents.reading import PAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 TABLE = (ROOT / "docs" / "mechanisms.md").read_text()
 
@@ -25,5 +26,14 @@ def test_every_runner_and_document_is_named() -> None:
         assert f"`{runner}`" in README
     for page in (ROOT / "docs").glob("*.md"):
         assert f"(docs/{page.name})" in README
-    for link in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
-        assert (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_hold(page: str) -> None:
+    for link in re.findall(r"\]\((?!http)([^) ]+)\)", (ROOT / page).read_text("utf-8")):
+        path, _, place = link.partition("#")
+        there = (ROOT / page).parent / path if path else ROOT / page
+        assert there.exists(), link
+        if place:
+            headings = re.findall(r"(?m)^#+ (.*)$", there.read_text("utf-8"))
+            assert place in [re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings], link

@@ -144,6 +144,7 @@ SCALE = [
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 HELD = {
     "README.md": README,
+    "docs/amounts.md": AMOUNTS,
     "docs/api.md": API,
     "docs/audit.md": AUDIT,
     "docs/beam.md": BEAM,

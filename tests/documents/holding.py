@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import parser_of
+from private_topk.pipelines.cli import command_of, parser_of
 from private_topk.pipelines.release.formats import RANKING_FORMATS
+from private_topk.runners import check_arguments
 from tests.documents.reading import ROOT, Block, Command, blocks, commands
 from tests.documents.worlds import World, differences
 
@@ -114,13 +115,17 @@ def not_run(world: World, block: Block, held: Held, _: list[Command]) -> None:
 WAYS = {"typed": typed, "python": python, "saved": saved, "parsed": parsed, "not run": not_run}
 
 
+def reads(words: list[str]) -> None:
+    """A command of ours takes these words; what it leaves to a runner, Beam or that runner knows."""
+    given, others = parser_of(*words).read(command_of(words)[2])
+    assert not others or vars(given).get("runner"), f"{words}: {others}"
+    check_arguments(vars(given).get("runner") or "direct", others)
+
+
 def parses(line: str) -> None:
     """A `python -m benchmarks.NAME ...`, or a command of ours: it is there and takes these arguments."""
     if line.startswith("private-topk "):
-        _, name, *words = shlex.split(line, comments=True)
-        _, others = parser_of(name, *words).read(words)
-        assert not others, line
-        return
+        return reads(shlex.split(line, comments=True)[1:])
 
     python_, dash, module, *words = shlex.split(line)
     assert (python_, dash) == ("python", "-m") and module.startswith("benchmarks."), line

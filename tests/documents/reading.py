@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
+_ENDS = ";|&()<>\n"
 _INLINE = re.compile(r"`((?:private-topk|python|make|pip|source|report|gcloud|docker|kubectl) [^`]*)`")
 
 
@@ -70,6 +72,24 @@ def commands(block: Block) -> list[Command]:
             continue
         going_on = not _complete(found[-1].typed)
     return found
+
+
+def calls(typed: str) -> Iterator[list[str]]:
+    """The words of every call of our own command in what a shell reads; what it would work out is a date."""
+    text = re.sub(r"\$\([^()]*\)", "2026-01-05", typed.replace("\\\n", ""))
+    text = re.sub(r"<\((.*)\)", r"; \1", text)
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_ENDS)
+    lexer.whitespace, lexer.whitespace_split = " \t", True
+    words: list[str] | None = []
+    for word in [*lexer, ";"]:
+        if set(word) <= set(_ENDS):
+            if words:
+                yield words[1:]
+            words = []
+        elif words:
+            words.append(word)
+        elif words is not None and "=" not in word:  # where a command stands
+            words = [word] if word.endswith("private-topk") else None
 
 
 def _complete(typed: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import subprocess
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +17,8 @@ from private_topk.pipelines.cli import COMMANDS, parser_of
 from private_topk.pipelines.cli.budget import ACTIONS
 from private_topk.runners import UnknownArgument, check_arguments
 from tests.documents.held import HELD
-from tests.documents.holding import parses
-from tests.documents.reading import PAGES, ROOT, Command, blocks, in_lines
+from tests.documents.holding import parses, reads
+from tests.documents.reading import PAGES, ROOT, Command, blocks, calls, commands, in_lines
 from tests.documents.worlds import World, clone
 from tests.house import PYTHON
 
@@ -83,7 +86,32 @@ def test_a_command_within_the_text_is_known(line: str) -> None:
         parses(line)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_code_of_a_page_are_known(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without being run: every argument, every name that is imported, every keyword that it is called with."""
+    monkeypatch.syspath_prepend(tmp_path)  # for a mechanism that the page has saved
+    for block, held in zip_longest(blocks(page), HELD.get(page, ())):
+        assert held is None or block.text.startswith(held.starts), f"{block.place} is held otherwise"
+        if held is not None and held.how == "saved":
+            (tmp_path / held.name).write_text(block.text)
+        if block.language in ("console", "bash", "crontab"):
+            for command in commands(block):
+                for words in calls(command.typed):
+                    reads(words)
+        elif block.language == "python":
+            known: dict[str, object] = {}
+            for node in ast.walk(ast.parse(block.text)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("private_topk"):
+                    for alias in node.names:
+                        known[alias.name] = getattr(import_module(str(node.module)), alias.name)
+            for node in ast.walk(ast.parse(block.text)):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in known:
+                    named = dict.fromkeys(word.arg for word in node.keywords if word.arg)
+                    inspect.signature(known[ast.unparse(node.func)]).bind_partial(*node.args, **named)
+
+
 @pytest.mark.long
+@pytest.mark.nightly
 def test_commands_within_the_text_run(world: World) -> None:
     assert {*RUN, *BY_HAND} <= set(EVERY), "these are listed and stand nowhere"
     clone(world.folder)

@@ -8,31 +8,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.documents.held import AMOUNTS, HELD
+from tests.documents.held import HELD
 from tests.documents.holding import Held, hold, ranked
 from tests.documents.reading import Command
 from tests.documents.worlds import World, small_plays
-from tests.nightly import nightly, nightly_but
 
-pytestmark = pytest.mark.long  # processes in shells; what a page names is held by `test_inline.py` too
-
-
-def test_the_examples_on_amounts_run(world: World) -> None:
-    hold(world, "docs/amounts.md", AMOUNTS)
+pytestmark = [pytest.mark.long, pytest.mark.nightly]  # by day `test_inline.py` reads what a page shows
 
 
-SLOW = {
-    "docs/beam.md",
-    "docs/budget.md",
-    "docs/choosing.md",
-    "docs/finding.md",
-    "docs/five-minutes.md",
-    "docs/groups.md",
-}
-"""A quarter of a minute and more; their commands are known by day too (`test_inline.py`), and README is typed."""
-
-
-@pytest.mark.parametrize("page", nightly_but(HELD, *(page for page in HELD if page not in SLOW)))
+@pytest.mark.parametrize("page", HELD)
 def test_the_examples_of_a_page_run(page: str, world: World) -> None:
     """The tests that a page shows are called where they stand, and must hold."""
     hold(world, page, HELD[page])
@@ -103,6 +87,6 @@ def reports(url: str) -> list[Held]:
     ]
 
 
-@pytest.mark.parametrize("url", ["sqlite", nightly("postgresql")], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_the_examples_on_reports_run(world: World, url: str) -> None:
     hold(world, "docs/reports.md", reports(url))

@@ -15,7 +15,7 @@ import pytest
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.documents.reading import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 WANTED = [
     "docs/five-minutes",

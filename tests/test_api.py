@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -38,3 +40,11 @@ def test_every_name_is_where_the_page_says() -> None:
             assert hasattr(module, name) or name in ("Source", "Sink"), (module.__name__, name)
             checked += 1
     assert checked > 40
+
+
+def test_the_package_says_nothing_as_it_is_loaded() -> None:
+    """Beam warns where its extra for BigQuery is missing, on a handler that it gives the root logger."""
+    code = "import sys, logging; sys.modules['apitools'] = None; import private_topk; private_topk.rank"
+    code += "; assert not logging.getLogger().handlers and not logging.getLogger().filters"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == done.stderr == ""

@@ -6,6 +6,7 @@ what needs no Beam does not import it.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _load_beam()
     if name == "preview":
         value = getattr(import_module(f"{__name__}.pipelines.preview"), name)
     elif name in ("rank", "Rankings"):
@@ -118,6 +120,22 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         room = "transforms" if name in _OF_TRANSFORMS else "transforms.mechanisms"
         value = getattr(import_module(f"{__name__}.{room}"), name)
     return value
+
+
+def _load_beam() -> None:
+    """Load Beam without its warning that BigQuery's client is missing, which also gives the root logger a handler."""
+    root, silent = logging.getLogger(), logging.NullHandler()
+
+    def heard(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("apitools not found")
+
+    root.addHandler(silent)
+    root.addFilter(heard)
+    try:
+        import_module("apache_beam")
+    finally:
+        root.removeFilter(heard)
+        root.removeHandler(silent)
 
 
 def _version() -> str:

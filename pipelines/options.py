@@ -22,6 +22,7 @@ from private_topk.pipelines.texts import (
     mechanism,
     name_and_value,
     number,
+    number_or,
     output_template,
     report_name,
     template,
@@ -628,10 +629,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "publish_counts",
-        number,
+        number_or("drawn"),
         "E",
         "also publish noisy counts of the released items from a budget of their "
-        "own: this epsilon is added to {epsilon}",
+        "own: this epsilon is added to {epsilon}; or drawn: those that the draw decides by, at no epsilon of their own",
         (*RUN, "preview"),
         _COUNTS,
         field="budget.publish_counts",

@@ -24,7 +24,7 @@ from private_topk.pipelines.release.identity import identity_of, not_in_fingerpr
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import DRAWN, CountBudget, Counts, DrawnCounts
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import DRAWS, Release, ReleaseKey, fresh_id
@@ -311,14 +311,19 @@ def _release_of(options: Options) -> Release:
     return Release(key, options["release_id"] if "release_id" in options else fresh_id())
 
 
-def counts_of(options: Options) -> CountBudget | None:
-    """The budget of the noisy counts, or None if they are not published. Raises InvalidArgument."""
+def counts_of(options: Options) -> Counts | None:
+    """The noisy counts with their budget, if they have one; None if none are published. Raises InvalidArgument."""
     epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
     if epsilon is None:
         for name in ("publish_counts_delta", "round_counts"):
             if name in options:
                 raise InvalidArgument(name, "needs {publish_counts}: the epsilon of the noisy counts")
         return None
+    if epsilon == DRAWN:
+        if delta is not None:
+            rule = "does not go with {publish_counts} drawn: such counts have no budget of their own"
+            raise InvalidArgument("publish_counts_delta", rule, "leave it out")
+        return DrawnCounts(options.get("round_counts", 1))
     check_epsilon(epsilon, "publish_counts")
     if delta is not None and not delta:
         raise InvalidArgument(

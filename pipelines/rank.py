@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import msgspec
 import pyarrow as pa
@@ -39,7 +39,7 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import Counts
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Ranking, Release
@@ -67,7 +67,7 @@ def rank(
     time_unit: str | None = None,
     period: Period | None = None,
     max_items_per_user: int | None = None,
-    publish_counts: CountBudget | float | None = None,
+    publish_counts: Counts | float | Literal["drawn"] | None = None,
     release: Release | None = None,
     privacy_unit: str = "user-window",
     horizon: int | None = None,
@@ -105,7 +105,8 @@ def rank(
         period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or
             not. Without it all rows are one window.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
-        publish_counts: an epsilon of its own, on top of the mechanism's, for noisy counts of the released items.
+        publish_counts: an epsilon of its own, on top of the mechanism's, for noisy counts of the released items; or
+            "drawn": those that the draw decides by, at no epsilon of their own (docs/run.md).
         release: key and id that make the draw repeatable, on the command line and on any runner too; by default new
             ones.
         privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all

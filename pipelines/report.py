@@ -13,7 +13,7 @@ from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.options import Options, require
-from private_topk.pipelines.question import Question, declared_period
+from private_topk.pipelines.question import Question, counts_of, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import fingerprint
@@ -253,8 +253,9 @@ def _held(account: Account, options: Options) -> Total:
     try:
         return account.budget(unit).total
     except NoBudget as error:
-        epsilons, deltas = ("epsilon", "publish_counts"), ("delta", "publish_counts_delta")
-        epsilon, delta = (sum(Fraction(options.get(name, 0)) for name in names) for names in (epsilons, deltas))
+        counts = counts_of(options)
+        budgets = {"epsilon": counts and counts.epsilon, "delta": counts and counts.delta}
+        epsilon, delta = (Fraction(options.get(name, 0)) + Fraction(more or 0) for name, more in budgets.items())
         words = {
             "ledger": "URL" if "@" in account.ledger else account.ledger,
             "dataset": account.dataset,

@@ -31,6 +31,18 @@ def number(text: str) -> Fraction | float:
     return decimal(text.strip())
 
 
+def number_or(word: str) -> Callable[[str], Fraction | float | str]:
+    """A reader of numbers, and of one word."""
+
+    def read(text: str) -> Fraction | float | str:
+        try:
+            return word if text.strip() == word else number(text)
+        except ValueError as error:
+            raise ValueError(str(error).replace("must be a number", f"must be a number or {word}")) from None
+
+    return read
+
+
 def whole(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
         raise ValueError(f"must be a whole number, got {text!r}")

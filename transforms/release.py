@@ -28,7 +28,8 @@ class NoiseSize(NamedTuple):
 
     Args:
         stddev: the standard deviation of the noise of each count.
-        within_95: with a probability of at least 95% a count is off by no more than this, its rounding included.
+        within_95: with a probability of at least 95% a count is off by no more than this, its rounding included; and if
+            counts come with the draw, none of all items, since those that noise has raised are likelier to come out.
     """
 
     stddev: float
@@ -47,8 +48,8 @@ class Ranking:
         answer: "sequence" or "set".
         group: of which group of the rows, where every one has a ranking.
         group_number: its place in the list of groups, from 0: groups are published in that order.
-        noisy_counts: of the items in their order, where a budget was set aside for them; may be negative. Noisy
-            sums where amounts are added up, in the measure of these.
+        noisy_counts: of the items in their order, where they are published; may be negative. Noisy sums where amounts
+            are added up, in the measure of these. Counts that come with the draw are too high in the mean.
         noise: how far those may be off for their noise, in the same measure.
         noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
         item_columns, group_columns: the names of several columns that are an item, or a group, together.

@@ -13,8 +13,8 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k, check_ranks
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of, rounded_to
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.metric import Amounts
@@ -23,6 +23,7 @@ from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
 
 _CENTRAL = Fraction(95, 100)
+_MOST = 2**63 - 1  # that a column of integers can hold
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
     "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
@@ -60,13 +61,16 @@ class DrawnRanks(NamedTuple):
 class TopK:
     """The specification of a ranking: all that the draw of every window depends on, except the data. Always valid.
 
-    Lists may stand for a domain and for groups, and an epsilon for a budget of counts: they are converted.
+    Lists may stand for a domain and for groups, and an epsilon for a budget of counts, or "drawn" for those that come
+    with the draw: they are converted.
 
     Args:
         k: None publishes all above the threshold of a mechanism whose guarantee says `partition_selection`.
-        mechanism: its `cap` becomes what one user may move a score by, as `amounts` say.
+        mechanism: its `cap` becomes what one user may move a score by, as `amounts` say, and it is `with_counts` where
+            counts come with the draw.
         max_items_per_user: None for no limit, or for the mechanism's own.
-        publish_counts: the budget of noisy counts of the released items; None publishes none.
+        publish_counts: noisy counts of the released items, with a budget of their own or with the draw; None publishes
+            none.
         amounts: what is added up, where it is amounts; None counts users.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
@@ -81,14 +85,14 @@ class TopK:
     mechanism: Mechanism
     domain: Domain
     max_items_per_user: int | None = None
-    publish_counts: CountBudget | None = None
+    publish_counts: Counts | None = None
     amounts: Amounts | None = field(default=None, metadata={"omit_if_default": True})
     groups: Groups | None = field(default=None, metadata={"omit_if_default": True})
     max_windows_per_user: int | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
         _check_kinds(self.mechanism, self.amounts)
-        self._set("publish_counts", None if self.publish_counts is None else CountBudget.of(self.publish_counts))
+        self._set("publish_counts", None if self.publish_counts is None else counts_of(self.publish_counts))
         self._set("domain", as_domain(self.domain))
         self._set("groups", None if self.groups is None else Groups.of(self.groups))
         about, guarantee = self.mechanism.about, self.mechanism.guarantee
@@ -120,7 +124,13 @@ class TopK:
         self._set("max_items_per_user", check_parameter("max_items_per_user", items))
         self._check_scores()
         self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
-        self._set("mechanism", replace(self.mechanism, cap=1 if self.amounts is None else self.amounts.cap))
+        cap = 1 if self.amounts is None else self.amounts.cap
+        self._set("mechanism", replace(self.mechanism, cap=cap, with_counts=self.draws_counts))
+
+    @property
+    def draws_counts(self) -> bool:
+        """Whether the counts that are published are those that the draw has decided by."""
+        return isinstance(self.publish_counts, DrawnCounts)
 
     @property
     def max_items(self) -> int:
@@ -249,6 +259,10 @@ class TopK:
         """
         seed = release_seed(release, window, self.parameters(), digest)
         bits = RandomBits.keyed(seed)
+        if self.publish_counts is not None and self.draws_counts:
+            ranks, noisy = self.mechanism.select_counted(histogram, self.max_items, bits.draw())
+            check_ranks(ranks, self.max_items, histogram.items, self.mechanism.about.name)
+            return DrawnRanks(ranks, self._shown(self.publish_counts, noisy), self.noise(len(ranks), histogram.items))
         if listed is None:
             ranks = self.mechanism.prepare(histogram).ranks(self.max_items, bits)
         else:
@@ -258,18 +272,31 @@ class TopK:
             hundredths = self.mechanism.noisy_weights(histogram, ranks, again)
             return DrawnRanks(ranks, noisy_weights=tuple(weight / 100 for weight in hundredths.tolist()))
         budget = self.publish_counts
-        if budget is None:
+        if not isinstance(budget, CountBudget):
             return DrawnRanks(ranks)
         values, places = histogram.ranked(ranks).values, np.arange(len(ranks))
         noisy = publish_counts(values, places, bits, budget.epsilon, budget.delta or None, *self._moves())
         return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)))
 
-    def noise(self, published: int) -> NoiseSize | None:
-        """The noise of so many published counts; None where there are none. Of amounts in their measure."""
-        budget = self.publish_counts
-        if budget is None or not published:
+    def noise(self, published: int, items: int | None = None) -> NoiseSize | None:
+        """The noise of so many published counts; None where there are none. Of amounts in their measure.
+
+        Counts that come with the draw are not chosen before it: those that noise has raised are likelier to come out.
+        So what they are off by at most is what no count of all items is, with that probability.
+
+        Args:
+            items: how many there are to choose from, where it is not all of the domain.
+        """
+        counts = self.publish_counts
+        if counts is None or not published:
             return None
-        noise = noise_size(published, budget, *self._moves())
+        if isinstance(counts, CountBudget):
+            noise = noise_size(published, counts, *self._moves())
+        else:
+            among = items or self.domain.size
+            law = self.mechanism.noise_of_counts(among, self.max_items)
+            width = law.half_width(1 - (1 - _CENTRAL) / among) + counts.round_to // 2
+            noise = NoiseSize(law.stddev(), min(width, _MOST))
         if self.amounts is None:
             return noise
         stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # exactly the six digits it is rounded to
@@ -279,9 +306,9 @@ class TopK:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         return CountMoves(self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move())
 
-    def _shown(self, budget: CountBudget, noisy: np.ndarray) -> tuple[int | float, ...]:
+    def _shown(self, counts: Counts, noisy: np.ndarray) -> tuple[int | float, ...]:
         """Noisy counts as they are published: as amounts where amounts are added up."""
-        rounded = budget.rounded(noisy).tolist()
+        rounded = rounded_to(counts.round_to, noisy).tolist()
         return tuple(rounded if self.amounts is None else map(self.amounts.shown, rounded))
 
 
@@ -304,12 +331,7 @@ def noise_size(
     """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
     delta = budget.delta or None
     noise = noise_of_counts(published, budget.epsilon, delta, max_items_per_user, neighbours, cap, moving)
-    return NoiseSize(noise.stddev(), _as_int64(noise.half_width(_CENTRAL) + budget.round_to // 2))
-
-
-def _as_int64(whole: int) -> int:
-    """The nearest number that a column of integers can hold, as of noisy counts."""
-    return max(-(2**63), min(whole, 2**63 - 1))
+    return NoiseSize(noise.stddev(), min(noise.half_width(_CENTRAL) + budget.round_to // 2, _MOST))
 
 
 def _check_kinds(mechanism: object, amounts: object) -> None:

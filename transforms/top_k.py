@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
@@ -23,7 +23,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import Counts
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.plan import Execution, plan
@@ -60,7 +60,8 @@ class PrivateTopK(beam.PTransform):
             the path of a file, which workers read again; consecutive integers, as a `RangeDomain`; or
             `UnknownDomain()`.
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
-        publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon.
+        publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon. Or
+            "drawn": the counts that the draw decides by, at no epsilon of their own.
         release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
             of this process: workers that are other processes need one that they can read.
         period: the declared windows of event time: every one is published, empty or not, and its ranking is in that
@@ -114,7 +115,7 @@ class PrivateTopK(beam.PTransform):
         mechanism: Mechanism | str = AUTO,
         domain: Domain | Iterable[Any] | Mapping[str, Iterable[Any]] | os.PathLike[str] | None = None,
         max_items_per_user: int | None = None,
-        publish_counts: CountBudget | float | None = None,
+        publish_counts: Counts | float | Literal["drawn"] | None = None,
         release: Release | None = None,
         period: Period | None = None,
         shards: int = DEFAULT_SHARDS,

@@ -27,10 +27,10 @@ from private_topk.pipelines.budget.composition import (
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Cost, Mechanism
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts
 from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
-    from private_topk.transforms.mechanisms.noisy_counts import CountBudget
     from private_topk.transforms.spec import TopK
 
 
@@ -72,7 +72,7 @@ class Shared:
 
     privacy: Privacy
     mechanism: Mechanism
-    counts: CountBudget | None = None
+    counts: Counts | None = None
     shares: Mapping[str, Share] = field(default_factory=dict)
 
 
@@ -124,7 +124,7 @@ class Composition:
 def share_out(
     mechanism: Mechanism,
     k: int,
-    counts: CountBudget | None = None,
+    counts: Counts | None = None,
     spare_delta: float | Fraction | None = None,
     composition: Composition = Composition(),
     held: Total | None = None,
@@ -204,7 +204,7 @@ def windows_of_a_user(
 
 
 def _check_sizes(
-    mechanism: Mechanism, counts: CountBudget | None, spare_delta: float | Fraction | None, held: Total | None = None
+    mechanism: Mechanism, counts: Counts | None, spare_delta: float | Fraction | None, held: Total | None = None
 ) -> None:
     """Raise InvalidArgument for numbers that no arithmetic on budgets should have to bear, or for a delta above a
     ledger's.
@@ -215,7 +215,7 @@ def _check_sizes(
         if not 0 < delta < 1:
             raise InvalidArgument("delta", f"must lie strictly between 0 and 1, got {plain(delta)}")
         check_delta(delta)
-    if counts is not None:
+    if isinstance(counts, CountBudget):
         check_epsilon(counts.epsilon, "publish_counts")
         check_delta(counts.delta, "publish_counts_delta")
     given = Fraction(delta or 0) + Fraction(counts.delta if counts else 0)
@@ -235,7 +235,7 @@ class Split:
     """
 
     def __init__(
-        self, mechanism: Mechanism, k: int, counts: CountBudget | None, spare_delta: float | Fraction | None = None
+        self, mechanism: Mechanism, k: int, counts: Counts | None, spare_delta: float | Fraction | None = None
     ) -> None:
         names = {field.name for field in fields(mechanism)}
         if "epsilon" not in names:
@@ -262,12 +262,12 @@ class Split:
         self._epsilons = [part / self.spendable.epsilon for part in epsilons]
         self._deltas = [part / sum(releases) if part else Fraction(0) for part in releases]
 
-    def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, CountBudget | None]:
+    def window(self, epsilon: Fraction, delta: Fraction) -> tuple[Mechanism, Counts | None]:
         """The mechanism and the counts of a window that may spend an epsilon and a delta."""
         ranking, counted = (float(rounded_down(part * epsilon)) for part in self._epsilons)
         ranking_delta, counted_delta = (float(rounded_down(part * delta)) for part in self._deltas)
         budget: dict[str, Any] = {"epsilon": ranking, **({"delta": ranking_delta} if self._approximate else {})}
-        counts = self._counts and replace(self._counts, epsilon=counted, delta=counted_delta)
+        counts = self._counts and self._counts.share(counted, counted_delta)
         return replace(self._mechanism, **budget), counts
 
     def price(self, epsilon: Fraction, delta: Fraction) -> Cost:
@@ -297,7 +297,7 @@ def over_windows(cost: Cost, windows: int) -> tuple[Fraction, Fraction]:
     return min(added, composed)
 
 
-def _cost(mechanism: Mechanism, k: int, counts: CountBudget | None) -> Cost:
+def _cost(mechanism: Mechanism, k: int, counts: Counts | None) -> Cost:
     cost = mechanism.cost(k)
     return cost if counts is None else cost + counts.cost()
 

@@ -395,6 +395,8 @@ def _print_budget(question: Question) -> None:
     if counts is not None and noise is not None:
         ranking = float(drawn.mechanism.parameter("epsilon"))
         parts = f"epsilon {ranking:.6g}, the counts {float(counts.epsilon):.6g}"
+        if drawn.draws_counts:
+            parts = "all: its counts come with the draw, and are too high on average"
         print(f"\nOf a {what}'s share the ranking has {parts}.")
         print(
             f"{drawn.max_items} published counts have noise of standard deviation {noise.stddev:g}: "

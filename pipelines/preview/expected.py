@@ -513,6 +513,13 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
                 "how far counts are apart",
                 "publish some with {publish_counts}",
             )
+        if manifest.draws_counts:
+            raise InvalidArgument(
+                "like",
+                f"{verbatim(path)} has noisy counts that came with its draw: they are too high, since noise has helped "
+                "what is shown",
+                "publish some with an epsilon of their own, or give a shape",
+            )
         rows = form.decode(content)
         size = items if items is not None else None if manifest.domain is None else manifest.domain.size
     rankings: dict[str, Released] = {}

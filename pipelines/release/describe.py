@@ -113,7 +113,7 @@ def _privacy(question: Question) -> Privacy:
         "epsilon": top_k.epsilon(),
         "delta": top_k.delta(),
         "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
-        "noisy_counts": counts and counts.parameters(),
+        "noisy_counts": counts and counts.describe(),
     }
     promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": UNITS[privacy.unit]}
     if privacy.total is None:

@@ -74,9 +74,14 @@ class Privacy(Budget, frozen=True, kw_only=True):
         return self.unit == UNITS["user"]
 
     @property
-    def publishes_counts(self) -> bool:
+    def counts(self) -> dict[str, Any]:
+        """What is told of the noisy counts; nothing where none are published."""
         share = self.share_of_a_window
-        return bool(self.noisy_counts if share is None else share.noisy_counts)
+        return (self.noisy_counts if share is None else share.noisy_counts) or {}
+
+    @property
+    def publishes_counts(self) -> bool:
+        return bool(self.counts)
 
 
 class ListedItems(Record, frozen=True, kw_only=True):
@@ -281,6 +286,11 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     def is_of(self, ranking: bytes) -> bool:
         """Whether a ranking file is the one that this is the manifest of."""
         return self.ranking_sha256 == hashlib.sha256(ranking).hexdigest()
+
+    @property
+    def draws_counts(self) -> bool:
+        """Whether its noisy counts come with the draw: then they are too high, and their noise has chosen the items."""
+        return self.privacy is not None and self.privacy.counts.get("drawn", False)
 
     def bounds(self) -> set[tuple[datetime | None, datetime | None]]:
         return {(window.start, window.end) for window in self.windows}

@@ -29,11 +29,14 @@ _MIN_COUNTS, _MAX_COUNTS = 5, 1000
 
 
 def drawn_with(manifest: Manifest) -> TopK | None:
-    """What a window was drawn with, over a list of the same length; None where nothing can be said of such draws."""
+    """What a window was drawn with, over a list of the same length; None where nothing can be said of such draws.
+
+    Nor of counts that come with the draw: a forecast from them draws once more, with noise that has helped already.
+    """
     domain, kind, amounts = manifest.domain, MECHANISMS.get(manifest.mechanism), manifest.amounts
     if domain is None or domain.number is None or domain.kind == "unknown" or domain.by_group is not None:
         return None
-    if kind is None or manifest.answer != "sequence" or not manifest.private:
+    if kind is None or manifest.answer != "sequence" or not manifest.private or manifest.draws_counts:
         return None
     known = parameters_of(kind)
     given = {name: value for name, value in manifest.parameters.items() if name in known}

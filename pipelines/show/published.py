@@ -28,6 +28,7 @@ class Listing(NamedTuple):
     Args:
         steps: what noisy counts are multiples of before and after they are rounded; None where no manifest tells.
         drawn: with what; None where its noisy counts do not tell how much was found.
+        helped: its noisy counts come with the draw, and noise has helped what is shown.
     """
 
     start: datetime | None
@@ -37,6 +38,7 @@ class Listing(NamedTuple):
     zone: str = "UTC"
     steps: tuple[float, float] | None = None
     drawn: TopK | None = None
+    helped: bool = False
 
     @property
     def items(self) -> tuple[Any, ...]:
@@ -65,7 +67,16 @@ class Listing(NamedTuple):
         stddev = next((row["noise_stddev"] for row in self.rows if row.get("noise_stddev") is not None), None)
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
             return ""
+        if self.helped:  # the width for all items at once, of which these are the ones that noise has raised
+            return certainty.in_words(counts, max(row["noise_95"] for row in self.rows))
         return certainty.in_words(counts, certainty.half_width(stddev, len(counts), *self.steps))
+
+    @property
+    def bias(self) -> str:
+        """That the counts are too high, where they are."""
+        if not self.helped or not self.counted:
+            return ""
+        return "These counts are too high on average: noise has helped the items shown to be shown."
 
     @property
     def noise(self) -> str:
@@ -166,7 +177,8 @@ class PublishedReport:
             by_window.setdefault(place, []).append(with_item(row, shown(label_in(row, columns_in(row)[1]))))
         few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
-        return [Listing(*place, rows, self._zone, self._steps, drawn) for place, rows in by_window.items()]
+        helped = self.manifest is not None and self.manifest.draws_counts
+        return [Listing(*place, rows, self._zone, self._steps, drawn, helped) for place, rows in by_window.items()]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""
@@ -278,7 +290,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
         lines = [
             f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}" for line, row in zip(lines, rows, strict=True)
         ]
-    below = [line for line in (listing.certainty, listing.noise if newest else "") if line]
+    below = [line for line in (listing.bias, listing.certainty, listing.noise if newest else "") if line]
     return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 
 

@@ -53,7 +53,7 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
         InvalidArgument: none of those that the rule knows is offered.
     """
     by_name = {mechanism.about.name: mechanism for mechanism in offered}
-    reaches = _reaches(by_name, k, items)
+    reaches, counted = _reaches(by_name, k, items), any(each.with_counts for each in by_name.values())
     if not reaches:
         remedy = "name a mechanism that applies"
         raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
@@ -61,11 +61,13 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
     rest = [name for name in reaches if name != least]
     if not rest:
         unlisted = "it finds the most of those that need no list of items and apply here"
-        return Choice(least, unlisted if items is None else "no other mechanism that adds noise to counts applies")
+        adds = "whose counts come with the draw" if counted else "that adds noise to counts"
+        return Choice(least, unlisted if items is None else f"no other mechanism {adds} applies")
     second = min(rest, key=lambda name: reaches[name])
     far, further = _shown(reaches[least]), _shown(reaches[second])
     beside = f"{second}: the same" if far == further else f"{second}: by {further}"
-    return Choice(least, f"it adds the least noise: it raises one count in 1,000 by {far} or more ({beside})")
+    adds = "it adds the least noise of those whose counts come with the draw" if counted else "it adds the least noise"
+    return Choice(least, f"{adds}: it raises one count in 1,000 by {far} or more ({beside})")
 
 
 def _shown(reach: float) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from private_topk.transforms.errors import InvalidArgument, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
+from private_topk.transforms.mechanisms.exact.count_noise import CountNoise
 from private_topk.transforms.mechanisms.exact.histogram import (
     Histogram,
     IndexedCounts,
@@ -64,6 +65,10 @@ class Guarantee:
         publishes_weights: the noisy sums that decide come out with the items, and what is proved is proved of both.
         partition_selection: k may be None: all items above a threshold come out then, at the cost of any k.
         takes_catalogue: items of a public list need no threshold: `select_with` is told which these are.
+        publishes_counts: where they are asked for, the noisy counts that decide come out with the items:
+            `select_counted`. Then what is proved is proved of both, as the class says, which may add more noise for it.
+            A user who is added or removed costs half of one who is replaced only where a bound on the items of a user
+            is given.
     """
 
     privacy: Literal["pure", "approximate", "none"]
@@ -75,6 +80,7 @@ class Guarantee:
     publishes_weights: bool = False
     partition_selection: bool = False
     takes_catalogue: bool = False
+    publishes_counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ class Mechanism(abc.ABC):
     Args:
         cap: the most that one user adds to a count, in units: 1 where users are counted, more where their amounts are
             added up. What a proof says of moves of 0 or 1 it says of moves in [0, cap] with all rates divided by cap.
+        with_counts: the noisy counts that decide come out with the items, and the noise is such that this is covered.
     """
 
     about: ClassVar[About]
@@ -97,6 +104,12 @@ class Mechanism(abc.ABC):
         kw_only=True,
         repr=False,
         metadata={"settled": "by what is counted", "not_in_fingerprint": "the amounts that are asked for say it"},
+    )
+    with_counts: bool = field(
+        default=False,
+        kw_only=True,
+        repr=False,
+        metadata={"settled": "by what is published", "not_in_fingerprint": "the counts that are asked for say it"},
     )
 
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
@@ -149,6 +162,18 @@ class Mechanism(abc.ABC):
         """
         raise NotImplementedError
 
+    def select_counted(self, histogram: Histogram, k: int, draw: Draw) -> tuple[Indices, Indices]:
+        """Of a mechanism `with_counts`: the answer of `select`, and of each item the noisy count that has decided.
+
+        In whole units, int64: the exact rounding of the real number that the item has been ranked by, so that ranks and
+        counts never contradict each other.
+        """
+        raise NotImplementedError
+
+    def noise_of_counts(self, d: int, k: int) -> CountNoise:
+        """Of a mechanism `with_counts`: the noise of one count beforehand, for k of d items, in units."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw an answer of checked arguments, as ranks: `histogram` explains them. Sets may come in any order."""
@@ -183,11 +208,9 @@ class Mechanism(abc.ABC):
 
         Replaced, a user leaves some and enters as many others, in pairs that cost one draw each, or two.
         """
-        return (
-            groups
-            if self.guarantee.replacement_costs_one_draw or self.parameter("neighbours", "add-remove") != "replace-one"
-            else 2 * groups
-        )
+        halves = not self.with_counts or self.parameter("max_items_per_user") is not None
+        one = self.guarantee.replacement_costs_one_draw and halves
+        return groups if one or self.parameter("neighbours", "add-remove") != "replace-one" else 2 * groups
 
     @property
     def sensitivity(self) -> int:
@@ -214,6 +237,14 @@ class Mechanism(abc.ABC):
                 f"{self.about.name} does not rank amounts: it is proved for users counted once "
                 "an item, whom a sum of amounts gives more weight",
                 'rank without amounts, or take a mechanism whose guarantee says metric="amounts"',
+            )
+        if self.with_counts and not self.guarantee.publishes_counts:
+            raise InvalidArgument(
+                "publish_counts",
+                f"drawn does not go with {self.about.name}: what it draws by, if it is noisy counts at all, is not "
+                "proved to hide a user once it is published",
+                ("take laplace or gaussian, or " if self.guarantee.domain == "public" else "")
+                + "give the counts an epsilon of their own, such as 0.5",
             )
         offered, chosen = self.guarantee.neighbours, self.parameter("neighbours", "add-remove")
         if chosen not in offered:

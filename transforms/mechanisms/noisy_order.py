@@ -15,8 +15,16 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     per_round_epsilon,
     squared_order_sensitivity,
 )
-from private_topk.transforms.mechanisms.exact.argmax import Levels, largest_ranks, noisy_ranks
+from private_topk.transforms.mechanisms.exact.argmax import Largest, Levels, largest_ranks, noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.count_noise import (
+    CorrelatedGaussian,
+    CountNoise,
+    Cube,
+    RoundedLaplace,
+    as_int64,
+    rounded,
+)
 from private_topk.transforms.mechanisms.exact.flips import FlipRounds
 from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, rising_cuts
 from private_topk.transforms.mechanisms.exact.noise import check_noise, float_rate, gamma_real
@@ -41,8 +49,19 @@ class NoisyOrder(Mechanism):
         """The name of the noise and its scale in units of the counts, for k of d items."""
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
+        return self._largest(histogram, k, draw).ranks
+
+    def select_counted(self, histogram: Histogram, k: int, draw: Draw) -> tuple[Indices, Indices]:
+        largest, scale = self._largest(histogram, k, draw), self.noise_and_scale(histogram.items, k)[1]
+        return largest.ranks, as_int64([rounded(_times(scale, score)) for score in largest.scores])
+
+    def _largest(self, histogram: Histogram, k: int, draw: Draw) -> Largest:
         noise, scale = self.noise_and_scale(histogram.items, k)
         return noisy_ranks(histogram, scale, noise, k, draw)
+
+
+def _times(scale: Fraction, score: Real) -> Real:
+    return lambda: ball(scale) * score()
 
 
 @dataclass(frozen=True)
@@ -157,6 +176,9 @@ class Laplace(NoisyOrder):
     Scale m / epsilon, where nobody holds more than m = `max_items_per_user` items: one user moves the counts by at most
     m in l_1, so all noisy counts together are epsilon-DP, and their order is post-processing. The caller must have
     enforced m. Under "replace-one" both double: 2k (scores not monotone), 2m (m items given up, m others taken).
+
+    With the noisy counts that decide, it is the second proof whatever k is: scale m / epsilon, and 2m / epsilon under
+    "replace-one". Nobody moves more than all d counts, so without m the scale is d / epsilon under either relation.
     """
 
     about: ClassVar[About] = About(
@@ -165,15 +187,22 @@ class Laplace(NoisyOrder):
         source="Ding et al. 2019; Qiao, Su & Zhang 2021",
         when="pure privacy and far fewer items per user than k",
     )
-    guarantee: ClassVar[Guarantee] = _PURE
+    guarantee: ClassVar[Guarantee] = replace(_PURE, publishes_counts=True)
 
     epsilon: float
     max_items_per_user: int | None = None
     neighbours: Neighbours = "add-remove"
 
     def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
-        moved = min(k, self.max_items_per_user or k)
-        return "laplace", self.sensitivity * moved / Fraction(self.epsilon)
+        items = self.max_items_per_user
+        if not self.with_counts:
+            moved = self.sensitivity * min(k, items or k)
+        else:
+            moved = self.cap * d if items is None else self.sensitivity * items
+        return "laplace", moved / Fraction(self.epsilon)
+
+    def noise_of_counts(self, d: int, k: int) -> CountNoise:
+        return RoundedLaplace(self.noise_and_scale(d, k)[1])
 
     def cost(self, k: int) -> Cost:
         """Where the noise is calibrated to m items, rho adds up over the counts that one user moves.
@@ -181,7 +210,7 @@ class Laplace(NoisyOrder):
         Each of these is published with Laplace noise: `moved` pure releases of epsilon / moved, all others the same.
         """
         moved = sensitivity(self.neighbours) * (self.max_items_per_user or k)
-        if self.max_items_per_user is None or self.max_items_per_user > k:
+        if self.max_items_per_user is None or (self.max_items_per_user > k and not self.with_counts):
             return super().cost(k)
         epsilon = Fraction(self.epsilon)
         return Cost(epsilon, rho=moved * rho_of_pure(epsilon / moved))
@@ -201,6 +230,9 @@ class Gaussian(NoisyOrder):
     standard deviation is the smallest for which that distance is (epsilon, delta)-DP (Balle & Wang 2018, Theorem 8,
     exact), and the answer is post-processing. No calibration to k is proved for Gaussian noise, so none is offered: its
     tail is not Lipschitz, and the arguments for the other noises fail.
+
+    With the noisy counts that decide, all of the noisy counts are covered and not their order alone: the distance is
+    |v|**2 itself, m, under "replace-one" 2m, and d without a bound under either relation.
     """
 
     about: ClassVar[About] = About(
@@ -209,7 +241,7 @@ class Gaussian(NoisyOrder):
         source="Balle & Wang 2018, Theorem 8; the order's sensitivity ours",
         when="a delta is acceptable and far fewer items per user than k",
     )
-    guarantee: ClassVar[Guarantee] = _APPROXIMATE
+    guarantee: ClassVar[Guarantee] = replace(_APPROXIMATE, publishes_counts=True)
 
     epsilon: float
     delta: float
@@ -222,12 +254,19 @@ class Gaussian(NoisyOrder):
 
     def squared_sensitivity(self, d: int) -> Fraction:
         """How far one user can move the order's part of d counts, squared, in units of `cap`; 1 for a single count,
-        whose order is one. The distance is convex in the move, so that moves between 0 and cap reach no further.
+        whose order is one; or all of them, `with_counts`. The distance is convex in the move, so that moves between 0
+        and cap reach no further.
         """
+        if self.with_counts:
+            items = self.max_items_per_user
+            return Fraction(d if items is None else sensitivity(self.neighbours) * min(items, d))
         return squared_order_sensitivity(d, self.max_items_per_user or d, self.neighbours)
 
     def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
         return "gaussian", self.scale(d)
+
+    def noise_of_counts(self, d: int, k: int) -> CountNoise:
+        return CorrelatedGaussian(self.scale(d) ** 2, Fraction(0))
 
     def cost(self, k: int) -> Cost:
         """That of Gaussian noise of the least standard deviation that the budget allows."""
@@ -277,7 +316,8 @@ class Gamma(Mechanism):
     (Steinke & Ullman 2016, Theorem 4.1). An order is the same when all counts move by 1/2, so a user who is added or
     removed moves them as if by at most 1/2 either way: all noisy counts that are moved so are epsilon-DP together, and
     their order is post-processing. Under "replace-one" a user moves counts by up to 1 either way, and the scale is 1 /
-    epsilon, that of the theorem.
+    epsilon, that of the theorem. With the noisy counts that decide, the move by 1/2 cannot be left out, and the scale
+    is 1 / epsilon under either relation.
     Cost: a pass over the counts, then a few times k noises, whatever the counts are.
     """
 
@@ -287,13 +327,31 @@ class Gamma(Mechanism):
         source="Steinke & Ullman 2016, Theorem 4.1; half the radius ours",
         when="k close to d: noise grows with d, but not with k",
     )
-    guarantee: ClassVar[Guarantee] = _PURE
+    guarantee: ClassVar[Guarantee] = replace(_PURE, publishes_counts=True)
 
     epsilon: float
     neighbours: Neighbours = "add-remove"
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
-        epsilon, d = 2 * Fraction(self.epsilon) / self.sensitivity, histogram.items
+        return self._largest(histogram, k, draw)[0].ranks
+
+    def select_counted(self, histogram: Histogram, k: int, draw: Draw) -> tuple[Indices, Indices]:
+        largest, unit = self._largest(histogram, k, draw)
+
+        def count(score: Real) -> Real:
+            return lambda: unit() * (score() - 1)
+
+        return largest.ranks, as_int64([rounded(count(score)) for score in largest.scores])
+
+    def noise_of_counts(self, d: int, k: int) -> CountNoise:
+        return Cube(d, self._rate())
+
+    def _rate(self) -> Fraction:
+        return Fraction(self.epsilon) / self.cap if self.with_counts else 2 * Fraction(self.epsilon) / self.sensitivity
+
+    def _largest(self, histogram: Histogram, k: int, draw: Draw) -> tuple[Largest, Real]:
+        """The largest scores, and their unit in counts: they are moved by 1 of it."""
+        epsilon, d = self._rate(), histogram.items
         radius = gamma_real(d + 1, draw, _RADIUS)
 
         def level(count: int) -> Real:
@@ -310,4 +368,5 @@ class Gamma(Mechanism):
         )
         # The k-th score is about 2 k / d from the highest there is, or more; beyond two radii nobody matters.
         cuts = rising_cuts(k / epsilon / 8, 2 * (d + 1) / epsilon)
-        return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, _DIRECTION)
+        blocks = Blocks.of(histogram, k, cuts, rounded=True)
+        return largest_ranks(histogram, blocks, levels, k, draw, _DIRECTION), lambda: radius() / ball(epsilon)

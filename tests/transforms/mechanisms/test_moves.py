@@ -31,8 +31,8 @@ from private_topk.transforms.mechanisms import (
     noise_of_counts,
 )
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
+from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.mechanisms.mechanism import Guarantee
-from private_topk.transforms.mechanisms.noisy_counts import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.testing import Law, hockey_stick
 from private_topk.transforms.testing.checks import check_pair
 from tests.transforms.mechanisms.pair_laws import SLACK, Kind, pair_of

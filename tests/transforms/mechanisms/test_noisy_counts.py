@@ -16,15 +16,15 @@ import pytest
 
 from private_topk.transforms.mechanisms import RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
-from private_topk.transforms.mechanisms.noisy_counts import (
+from private_topk.transforms.mechanisms.exact.count_noise import (
     CorrelatedGaussian,
-    CountBudget,
     CountNoise,
     Cube,
     IndependentLaplace,
     Spread,
     discrete_laplace,
 )
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.testing import Law, assert_follows, draws_to_see
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)

@@ -107,9 +107,9 @@ class NoisyOrder(ItemByItem):
                 noise, scale = self.noise_and_scale(mechanism, len(counts), k)
                 mine, its, off = (RandomBits.keyed(b"scale") for _ in range(3))
                 for _ in range(10):
-                    drawn = named.items(noisy_ranks(named.histogram, scale, noise, k, its.draw())).tolist()
+                    drawn = named.items(noisy_ranks(named.histogram, scale, noise, k, its.draw()).ranks).tolist()
                     assert mechanism(counts, k, mine).tolist() == drawn, (counts, k)
-                    wider = noisy_ranks(named.histogram, scale * Fraction(101, 100), noise, k, off.draw())
+                    wider = noisy_ranks(named.histogram, scale * Fraction(101, 100), noise, k, off.draw()).ranks
                     apart += drawn != named.items(wider).tolist()
         assert apart > 0
 

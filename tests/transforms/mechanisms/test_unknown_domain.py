@@ -216,7 +216,7 @@ class FrameworkContract(UnknownContract):
 
     def order(self, mechanism: Mechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
         noise, scale = self.noise_and_scale(mechanism, k, drift_of(mechanism))
-        return noisy_ranks(Histogram.of(head), scale, noise, k, draw)
+        return noisy_ranks(Histogram.of(head), scale, noise, k, draw).ranks
 
     def sampler(self, mechanism: Mechanism, head: np.ndarray, k: int, draw: Draw) -> np.ndarray:
         drift = drift_of(mechanism)

@@ -86,7 +86,7 @@ class TestWeightedOrder(Contract):
         histogram = Histogram.of(np.arange(40) * UNIT // 3)
         for number in range(5):
             one, two = (RandomBits.keyed(b"%d" % number) for _ in range(2))
-            noisy = noisy_ranks(histogram, mechanism.scale(40), "gaussian", 7, two.draw())
+            noisy = noisy_ranks(histogram, mechanism.scale(40), "gaussian", 7, two.draw()).ranks
             assert mechanism.prepare(histogram).ranks(7, one).tolist() == noisy.tolist()
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])

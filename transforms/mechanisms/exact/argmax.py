@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cache, partial
 from math import isqrt
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb, ctx
@@ -52,8 +53,15 @@ _OCTAVE = 8  # noises of the octave after the first
 _MIN_NOISES = 256  # noises that take hardly longer than one
 
 
-def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Indices:
-    """The ranks of the k largest count + scale * noise, in decreasing order of that, exactly; shape (k,).
+class Largest(NamedTuple):
+    """The ranks of the k largest scores in decreasing order, shape (k,), and these scores: the reals that decided."""
+
+    ranks: Indices
+    scores: list[Real]
+
+
+def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Largest:
+    """The k largest count + scale * noise, in decreasing order of that, exactly. Their scores are in units of scale.
 
     Args:
         scale: the noise's scale in counts (for the Gaussian: its standard deviation).
@@ -154,8 +162,8 @@ def _pieces() -> list[tuple[float, float, Floats]]:
     return pieces
 
 
-def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Indices:
-    """The ranks of the k largest scores, in decreasing order of these, exactly; shape (k,).
+def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Largest:
+    """The k largest scores, in decreasing order of these, exactly.
 
     Cost: O(k + number of blocks) noises, and the counts of about k ranks. Use a lane of its own for every call on one
     draw.
@@ -258,15 +266,16 @@ class _Descents:
         self._descend(_Readings(np.array([last]), np.zeros(1)), self.k - last)
         self._descend(_Readings(np.arange(last + 1, end), np.zeros(end - last - 1)))
 
-    def winners(self) -> Indices:
-        """The ranks of the k largest scores, in decreasing order."""
+    def winners(self) -> Largest:
+        """The k largest scores, in decreasing order."""
         met = _Met.joined(self.met)
         met = met.at(np.flatnonzero(met.scores + met.errors >= self.cut))
 
         def exact(i: int) -> Real:
             return self._score(*(int(column[i]) for column in (met.places, met.turns, met.counts)))
 
-        return met.ranks[certified_top(met.scores, met.errors, self.k, exact)]
+        top = certified_top(met.scores, met.errors, self.k, exact)
+        return Largest(met.ranks[top], list(map(exact, top.tolist())))
 
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""

@@ -14,6 +14,7 @@ from private_topk.transforms.mechanisms.exact import argmax
 from private_topk.transforms.mechanisms.exact.argmax import (
     _ERROR,
     _FLOATS,
+    Largest,
     Shuffles,
     _Descents,
     noisy_ranks,
@@ -40,7 +41,7 @@ def test_draws_follow_the_law_of_noises_one_by_one(noise: str) -> None:
     assert Blocks.of(table, 2, even_cuts(scale / 2, 50, 4), rounded=True).sizes.tolist() == [1, 1, 3]
     law = laws.noisy_order(counts, k, noise, scale)
     bits, draws = RandomBits.keyed(b"one by one"), draws_to_see(law, 0.08)
-    seen = Counter(tuple(noisy_ranks(table, scale, noise, k, bits.draw()).tolist()) for _ in range(draws))
+    seen = Counter(tuple(noisy_ranks(table, scale, noise, k, bits.draw()).ranks.tolist()) for _ in range(draws))
     assert_follows(seen, law, 0.08)
 
 
@@ -50,7 +51,7 @@ def test_floats_that_leave_everything_open_change_no_answer(noise: str, monkeypa
 
     def answers() -> list[list[int]]:
         bits = RandomBits.keyed(b"open")
-        return [noisy_ranks(CROWDED, Fraction(3), noise, 12, bits.draw()).tolist() for _ in range(6)]
+        return [noisy_ranks(CROWDED, Fraction(3), noise, 12, bits.draw()).ranks.tolist() for _ in range(6)]
 
     before = answers()
     assert all(len(set(answer)) == 12 for answer in before)
@@ -67,12 +68,12 @@ def test_the_t_th_largest_of_many_is_what_it_says(monkeypatch: pytest.MonkeyPatc
     found = []
     original = _Descents.winners
 
-    def winners(self: _Descents) -> np.ndarray:
+    def winners(self: _Descents) -> Largest:
         found.append(self)
         return original(self)
 
     monkeypatch.setattr(_Descents, "winners", winners)
-    ranks = noisy_ranks(table, Fraction(1), "logistic", 40, RandomBits.keyed(b"t").draw())
+    ranks = noisy_ranks(table, Fraction(1), "logistic", 40, RandomBits.keyed(b"t").draw()).ranks
     assert sorted(ranks.tolist()) == list(range(40))
     [descents] = found
     turns, scores, errors = (
@@ -109,7 +110,7 @@ def test_the_number_of_octaves_read_at_once_changes_no_answer(noise: str, monkey
 
     def answers() -> list[list[int]]:
         bits = RandomBits.keyed(b"ahead")
-        return [noisy_ranks(table, scale, noise, k, bits.draw()).tolist() for table, k, scale in cases]
+        return [noisy_ranks(table, scale, noise, k, bits.draw()).ranks.tolist() for table, k, scale in cases]
 
     before = answers()
     for few in (0, 1 << 20):
@@ -119,7 +120,7 @@ def test_the_number_of_octaves_read_at_once_changes_no_answer(noise: str, monkey
 
 def test_lanes_of_one_draw_have_independent_noise() -> None:
     draw = RandomBits.keyed(b"lanes").draw()
-    first, second = (noisy_ranks(CROWDED, Fraction(1000), "gumbel", 30, draw, lane).tolist() for lane in (0, 1))
+    first, second = (noisy_ranks(CROWDED, Fraction(1000), "gumbel", 30, draw, lane).ranks.tolist() for lane in (0, 1))
     assert first != second
 
 
@@ -138,7 +139,7 @@ def test_ties_that_floats_leave_open_cost_no_more_than_one_pass(monkeypatch: pyt
     ranks = noisy_ranks(
         Histogram(np.array([5]), np.array([d])), Fraction(1), "laplace", d, RandomBits.keyed(b"t").draw()
     )
-    assert sorted(ranks.tolist()) == list(range(d))
+    assert sorted(ranks.ranks.tolist()) == list(range(d))
     assert d - 1 <= asked["exponentials"] <= 3 * d, asked
 
 
@@ -183,14 +184,14 @@ def test_noises_of_the_rarest_words_are_ordered_as_real_numbers(noise: str, digi
         place = 0 if count >= 0 else 1
         given = {(0, place, level): word for level, word in enumerate([*second, *[0] * 60])}
         given |= {(0, 1 - place, level): word for level, word in enumerate([*first, *[0] * 60])}
-        winner = noisy_ranks(histogram, Fraction(1), noise, 1, GivenWords(given))
+        winner = noisy_ranks(histogram, Fraction(1), noise, 1, GivenWords(given)).ranks
         assert (winner[0] == place) == (expected == 0), (number, count)
 
 
 def test_extreme_noise_scales_give_a_valid_answer() -> None:
     counts = np.array([2**62, 2**62 - 1, 7, 0, 0])
     for scale in (Fraction(1, 10**300), Fraction(10**300)):
-        answer = noisy_ranks(Histogram.of(counts), scale, "laplace", 3, RandomBits.keyed(b"absurd").draw())
+        answer = noisy_ranks(Histogram.of(counts), scale, "laplace", 3, RandomBits.keyed(b"absurd").draw()).ranks
         assert len(set(answer.tolist())) == 3
         assert scale > 1 or answer[:3].tolist() == [0, 1, 2]
 

@@ -17,7 +17,7 @@ from typing import Any, Optional
 import apache_beam as beam
 
 from private_topk.pipelines.options import OPTIONS, Options, check_unnamed
-from private_topk.pipelines.texts import count, fraction, number
+from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
@@ -51,6 +51,8 @@ class RankRows(beam.PTransform):
         max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
         groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
+        publish_counts: an epsilon of its own for noisy counts of the released items, or drawn: those that the draw
+            decides by, at no epsilon of their own. Rows then have noisy_count, noise_stddev and noise_95 too.
         max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.
 
     Raises:
@@ -71,15 +73,20 @@ class RankRows(beam.PTransform):
             self._rank = _rank({name: value for name, value in given.items() if value is not None})
         except InvalidArgument as refusal:
             raise ValueError(refusal.shown(_shown)) from None
+        self._counted, self._summed = others.get("publish_counts") is not None, others.get("value") is not None
         self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
         for names in self._rank.columns[: 1 + self._grouped]:
             fields += [(name, str) for name in (names if isinstance(names, tuple) else (names,))]
+        if self._counted:
+            number = float if self._summed else int
+            fields += [("noisy_count", number), ("noise_stddev", float), ("noise_95", number)]
         kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
-        as_rows = beam.FlatMap(_rows, [name for name, _ in fields]).with_output_types(kind)
-        # Ranking  ->  Row(window, rank, item), and the group where there are groups; or the columns of either
+        as_rows = beam.FlatMap(_rows, fields).with_output_types(kind)
+        # Ranking  ->  Row(window, rank, item), and the group where there are groups; or the columns of either. And the
+        # noisy count, where counts are published.
         return rows | self._rank | "One row a rank" >> as_rows
 
 
@@ -124,6 +131,7 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         mechanism,
         domain,
         **budget,
+        publish_counts=options.get("publish_counts"),
         max_items_per_user=options.get("max_items_per_user"),
         release=Release.fresh() if key is None else Release(key, options.get("release_id") or fresh_id()),
         period=period_of(options),
@@ -187,11 +195,11 @@ def _signature() -> Signature:
     return explicit.replace(parameters=[*kept, *more])
 
 
-_TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str}
+_TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str, number_or_drawn: float | str}
 RankRows.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
-def _rows(ranking: Ranking, names: Sequence[str]) -> Iterator[beam.Row]:
+def _rows(ranking: Ranking, fields: Sequence[tuple[str, Any]]) -> Iterator[beam.Row]:
     for row in ranking.to_rows():
         row["window"] = ranking.window.label()
-        yield beam.Row(**{name: row[name] for name in names})
+        yield beam.Row(**{name: kind(row[name]) if kind is float else row[name] for name, kind in fields})

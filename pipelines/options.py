@@ -22,7 +22,7 @@ from private_topk.pipelines.texts import (
     mechanism,
     name_and_value,
     number,
-    number_or,
+    number_or_drawn,
     output_template,
     report_name,
     template,
@@ -629,13 +629,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "publish_counts",
-        number_or("drawn"),
+        number_or_drawn,
         "E",
         "also publish noisy counts of the released items from a budget of their "
         "own: this epsilon is added to {epsilon}; or drawn: those that the draw decides by, at no epsilon of their own",
         (*RUN, "preview"),
         _COUNTS,
         field="budget.publish_counts",
+        beam="publish_counts",
     ),
     Option(
         "publish_counts_delta",

@@ -31,16 +31,14 @@ def number(text: str) -> Fraction | float:
     return decimal(text.strip())
 
 
-def number_or(word: str) -> Callable[[str], Fraction | float | str]:
-    """A reader of numbers, and of one word."""
-
-    def read(text: str) -> Fraction | float | str:
-        try:
-            return word if text.strip() == word else number(text)
-        except ValueError as error:
-            raise ValueError(str(error).replace("must be a number", f"must be a number or {word}")) from None
-
-    return read
+def number_or_drawn(text: str) -> Fraction | float | str:
+    """A number, or the word drawn."""
+    if text.strip() == "drawn":
+        return "drawn"
+    try:
+        return number(text)
+    except ValueError as error:
+        raise ValueError(str(error).replace("must be a number", "must be drawn or a number")) from None
 
 
 def whole(text: str) -> int:

@@ -35,7 +35,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "item": (pa.string(), "the item"),
     "noisy_count": (
         pa.int64(),
-        "users who hold the item, or the sum of amounts, with noise, where a budget was set aside for it; else null",
+        "users who hold the item, or the sum of amounts, with noise, where such counts are published; else null",
     ),
     "noise_stddev": (pa.float64(), "standard deviation of that noise; null without a noisy count"),
     "noise_95": (pa.int64(), "at least 95% of the time noise and rounding put the count off by no more; else null"),

@@ -31,6 +31,22 @@ def test_beam_yaml_ranks_rows_with_named_fields() -> None:
         assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "tea")]))
 
 
+def test_beam_yaml_publishes_counts_with_the_draw(tmp_path: Path) -> None:
+    """Beside the items, with types that files know; the same of amounts."""
+    rows = [beam.Row(user="ana", item="tea", price=3.0), beam.Row(user="bo", item="tea", price=4.5)]
+    asked = {"k": 1, "mechanism": "laplace", "epsilon": 1000.0, "domain": ["cake", "tea"], "publish_counts": "drawn"}
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        read = pipeline | beam.Create(rows)
+        counts, sums = read | "counts" >> RankRows(**asked), read | RankRows(**asked, value="price", max_value=5)
+        _ = counts | "write" >> WriteToParquet(str(tmp_path / "counts"), num_shards=1)
+        _ = sums | "write sums" >> WriteToParquet(str(tmp_path / "sums"), num_shards=1)
+    [counted], [summed] = ([*pq.read_table(next(tmp_path.glob(f"{name}*"))).to_pylist()] for name in ("counts", "sums"))
+    assert list(counted) == ["window", "rank", "item", "noisy_count", "noise_stddev", "noise_95"]
+    assert (counted["item"], counted["noisy_count"], counted["noise_95"]) == ("tea", 2, 0)
+    assert summed["noisy_count"] == pytest.approx(7.5, abs=summed["noise_95"] + 0.5)
+    assert isinstance(summed["noise_95"], float)
+
+
 @pytest.mark.parametrize("write", [WriteToParquet, WriteToAvro])
 @pytest.mark.parametrize("mechanism", ["joint", "joint-set"])
 def test_ranked_rows_are_written_by_their_schema(write: type[beam.PTransform], mechanism: str, tmp_path: Path) -> None:

@@ -31,9 +31,10 @@ check: lint
 test: lint
 	$(BIN)/python -m pytest -q $(WITH_SERVERS) -m "not nightly"
 
-# Everything, with all rows of every matrix.
+# Everything, with all rows of every matrix; then half an hour of attacks on the whole path.
 nightly: lint
 	$(BIN)/python -m pytest -q $(WITH_SERVERS)
+	$(BIN)/python -m benchmarks.audit
 
 lint: .venv/tested
 	$(BIN)/ruff check .

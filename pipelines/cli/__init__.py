@@ -33,7 +33,6 @@ COMMANDS = {
     "budget": ("budget", "create a dataset's budget in a ledger, and see what was spent of it"),
     "select": ("show", "run a mechanism on a vector of counts, without Beam"),
     "mechanisms": ("show", "compare the mechanisms: guarantee, domain, answer, cost, source"),
-    "audit": ("examine", "attack the whole path on neighbouring inputs, and bound epsilon from below"),
     "sample": ("show", "write sample data: the plays of a music service"),
     "doctor": ("examine", "check whether this machine has what a run needs"),
     "expansion-service": ("serve", "offer RankRows to Beam pipelines in Java and other languages"),

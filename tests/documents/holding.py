@@ -130,6 +130,7 @@ def parses(line: str) -> None:
     python_, dash, module, *words = shlex.split(line)
     assert (python_, dash) == ("python", "-m") and module.startswith("benchmarks."), line
     found, parse = import_module(module), argparse.ArgumentParser.parse_known_args
+    found = import_module(f"{module}.__main__") if hasattr(found, "__path__") else found  # a folder of modules
 
     def only_parse(parser: argparse.ArgumentParser, *_: object) -> None:
         assert not parse(parser, words)[1], line

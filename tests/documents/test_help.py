@@ -25,8 +25,6 @@ EVERY = [
 ONLY_READ = {
     "stream --input kafka": "needs a broker; tests/pipelines/streaming has one",
     "stream --input 'incoming": "needs a clock that passes; tests/pipelines/streaming runs folders",
-    "audit --mechanism joint": "seconds to minutes; tests/pipelines/cli/test_answering.py calls a short one",
-    "audit --report": "likewise; tests/pipelines/cli/test_audit.py calls a short one",
     "doctor --runner flink": "what it finds is the machine's",
     "doctor --release-key": "what it finds is the machine's",
     "expansion-service": "serves until it is ended; tests/runners/test_expansion.py calls it",

@@ -49,11 +49,9 @@ BY_HAND = {
         "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways",
     ),
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
-    "private-topk audit --report weekly.yaml": "tests/pipelines/cli/test_audit.py",
     "python -m tests.pipelines.budget.test_unknown_domains": "the test itself holds what the table shows",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",
-    "python -m benchmarks.audits --folder audited": "long: tests/transforms/testing/audit/test_table.py runs less",
 }
 OF_JOB_SERVER = set(
     "--checkpointing_interval --execution_mode_for_batch --max_bundle_time_mills --min_pause_between_checkpoints "
@@ -61,7 +59,7 @@ OF_JOB_SERVER = set(
 )
 """Options that Beam's job server for Flink knows, and is asked about when it runs."""
 OF_BENCHMARKS = set(
-    "--cases --cluster --epsilons --exponent --job --large --minutes --results --rows --seeds --shapes --sorts".split()
+    "--cases --cluster --confidence --epsilons --exponent --job --large --minutes --results --rows --seeds --shapes --sorts".split()
 )
 
 

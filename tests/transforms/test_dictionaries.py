@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.audit.paths import Path, count_blocks, rankings_of
 from private_topk.transforms import user_shards
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
@@ -24,7 +25,6 @@ from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing.audit.paths import Path, count_blocks, rankings_of
 from tests.examples import examples
 
 USERS, ITEMS, GROUPS = ("u", "v", "5", ""), ("a", "b", "c"), ("north", "south", "west")

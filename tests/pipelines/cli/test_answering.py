@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from private_topk.pipelines.audit import Audit, audit
 from private_topk.pipelines.cli.output import print_json
 from private_topk.transforms.mechanisms import MECHANISMS
 from tests.pipelines.support import command, write
@@ -166,14 +165,6 @@ def test_commands_without_rows_answer_in_json(folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_check_of_an_audit() -> None:
-    """One of them: all take long. tests/pipelines/cli/test_audit.py runs whole audits."""
-    check = next(audit(Audit(mechanisms=("joint",), draws=25, beam_draws=0, confidence=0.5)))
-    found = json.loads(json.dumps(check.as_json()))
-    assert found["holds"] and found["mechanism"] == "joint" and found["bound_through_beam"] is None
-    assert set(found) <= named("audit")
-
-
 @pytest.mark.long
 def test_the_sample_answers_in_json_with_its_files(folder: Path) -> None:
     found = answer("sample", "--folder", "sample")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from benchmarks.audit.datasets import cases_of
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import (
     MECHANISMS,
@@ -21,7 +22,6 @@ from private_topk.transforms.mechanisms import (
     RandomBits,
 )
 from private_topk.transforms.mechanisms.mechanism import check_k, check_ranks, sensitivity
-from private_topk.transforms.testing.audit.datasets import cases_of
 
 
 def test_a_mechanism_is_frozen_and_its_parameters_are_json() -> None:

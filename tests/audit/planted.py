@@ -1,7 +1,7 @@
 """Defects of the kind that an audit is for, each planted in the product itself, at the seam where it would be.
 
-    python -m tests.transforms.testing.audit.planted --seeds 20                          # every defect and mechanism
-    python -m tests.transforms.testing.audit.planted --seeds 20 --mechanism laplace --draws 2000
+    python -m tests.audit.planted --seeds 20                          # every defect and mechanism
+    python -m tests.audit.planted --seeds 20 --mechanism laplace --draws 2000
 
 This prints for how many of the seeds an audit finds each defect, at the risk that each bound has in an audit of all
 mechanisms, which is the least: what is found here is found there.
@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from benchmarks.audit.audit import Sampler, audit_case, dependence, wrong_counts
+from benchmarks.audit.datasets import Case, cases_of
 from private_topk.transforms import assign_windows, select, spec, user_shards
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
-from private_topk.transforms.testing.audit.audit import Sampler, audit_case, dependence, wrong_counts
-from private_topk.transforms.testing.audit.datasets import Case, cases_of
 
 Plant = Callable[[pytest.MonkeyPatch], object]
 

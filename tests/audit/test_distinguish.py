@@ -11,7 +11,7 @@ import random
 import pytest
 from scipy.special import betaincinv
 
-from private_topk.transforms.testing.audit.distinguish import (
+from benchmarks.audit.distinguish import (
     Answer,
     Drawn,
     Guess,
@@ -23,6 +23,8 @@ from private_topk.transforms.testing.audit.distinguish import (
     probability_at_least,
     probability_at_most,
 )
+
+pytestmark = pytest.mark.nightly  # what the audit itself is worth; by day it has to find two planted defects
 
 
 def answers(seed: int, chance: float, draws: int = 400) -> Drawn:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -253,73 +254,69 @@ class Case:
         return str(self.spec.mechanism.parameter("neighbours", "add-remove"))
 
 
-class Asked(NamedTuple):
-    """The question whose audit is asked for.
-
-    Args:
-        parameters: of the mechanism, by their names; those that decide how large an audit's question is do not count.
-        of: users, amounts or groups.
-        counted: noisy counts are published.
-    """
-
-    mechanism: str
-    parameters: Mapping[str, object]
-    neighbours: str
-    of: str
-    counted: bool
-
-
 def cases_of(names: Iterable[str] = ()) -> list[Case]:
     """The cases of some mechanisms, by default of all built-in ones. Raises InvalidArgument for a name that is none."""
-    return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name), {})]
+    return [case for name in (tuple(names) or MECHANISMS) for case in _cases(mechanism_by_name(name), None)]
 
 
-def cases_for(asked: Asked) -> list[Case]:
-    """The cases that attack what one question depends on."""
-    cases = _cases(mechanism_by_name(asked.mechanism), asked.parameters)
+def cases_for(asked: TopK) -> list[Case]:
+    """The cases that attack what one question depends on, at its own epsilon and delta, with its own parameters."""
+    whole = Case(asked, 1)
     return [
         case
-        for case in cases
-        if case.neighbours == asked.neighbours and case.of in ("users", asked.of) and case.counted <= asked.counted
+        for case in _cases(type(asked.mechanism), asked)
+        if case.neighbours == whole.neighbours and case.of in ("users", whole.of) and case.counted <= whole.counted
     ]
 
 
-def _cases(kind: type[Mechanism], own: Mapping[str, object]) -> Iterator[Case]:
+def _cases(kind: type[Mechanism], asked: TopK | None) -> Iterator[Case]:
     for neighbours in kind.guarantee.neighbours:
         for counted in (False,) if kind.guarantee.metric == "weights" else (False, True):
-            spec = _spec(kind, neighbours, counted, own)
+            spec = _spec(kind, neighbours, counted, asked)
             yield Case(spec, 1)
             if neighbours == "add-remove":
                 yield Case(spec, 2)
     for neighbours in kind.guarantee.neighbours:
         if kind.guarantee.metric == "amounts":
-            yield Case(_spec(kind, neighbours, False, own, amounts=_AMOUNTS), 1)
-            yield Case(_spec(kind, neighbours, True, own, amounts=_AMOUNTS), 1)
-        yield Case(_spec(kind, neighbours, False, own, groups=Groups.of(GROUPS)), 1)
+            yield Case(_spec(kind, neighbours, False, asked, amounts=_AMOUNTS), 1)
+            yield Case(_spec(kind, neighbours, True, asked, amounts=_AMOUNTS), 1)
+        yield Case(_spec(kind, neighbours, False, asked, groups=Groups.of(GROUPS)), 1)
 
 
 def _spec(
     kind: type[Mechanism],
     neighbours: str,
     counted: bool,
-    own: Mapping[str, object],
+    asked: TopK | None,
     amounts: Amounts | None = None,
     groups: Groups | None = None,
     share: int = 1,
 ) -> TopK:
     """The specification that is audited. Without counts: one item of a public domain, at a large epsilon, since few
     draws then show a larger bound. With counts: nearly all of many items, at a small epsilon. One user then moves all
-    their counts, so noise made for fewer would show. A bound on items is set only where the mechanism needs one.
+    their counts, so noise made for fewer would show. A bound on items is set only where the mechanism needs one, or
+    the question that is asked has one; that question's budget, k and parameters stand in place of these.
     """
     public = kind.guarantee.domain == "public"
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
-    epsilon, delta = (0.25 if counted else 2.0) / share, _DELTA / share
+    epsilon: Any = Fraction("0.25") if counted else Fraction(2)
+    delta: Any = Fraction(_DELTA)
+    most, k = unknown_size // 2 if counted else 1, (size - 1 if public else size - 2) if counted else 1 if public else 2
+    own, counts, bounded = {}, CountBudget(1.0 / share, float(delta / share)), False
+    if asked is not None:
+        mechanism = asked.mechanism
+        own = {name: getattr(mechanism, name) for name in mechanism.parameters()}
+        epsilon, delta = mechanism.parameter("epsilon"), mechanism.parameter("delta", 0)
+        counts = asked.publish_counts or counts
+        k = min(asked.max_items, size - 1 if public else size - 2)
+        if asked.max_items_per_user is not None:
+            bounded, most = True, min(asked.max_items_per_user, unknown_size // 2)
     arguments: dict[str, Any] = {
         **own,
-        "epsilon": epsilon,
-        "delta": delta,
+        "epsilon": epsilon / share,
+        "delta": delta / share,
         "neighbours": neighbours,
-        "max_items_per_user": unknown_size // 2 if counted else 1,
+        "max_items_per_user": most,
         "kbar": unknown_size - 2,
     }
     parameters = parameters_of(kind)
@@ -331,15 +328,16 @@ def _spec(
             "give that parameter a default",
         )
     bound = parameters.get("max_items_per_user")
-    if bound is None or not bound.required:
+    if not bounded and (bound is None or not bound.required):
         del arguments["max_items_per_user"]
     mechanism = kind(**{name: value for name, value in arguments.items() if name in parameters})
-    budget = CountBudget(1.0 / share, delta if mechanism.parameter("delta", 0) else 0.0) if counted else None
+    budget = counts if counted else None
+    if budget is not None and not mechanism.parameter("delta", 0):
+        budget = replace(budget, delta=0.0)
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
-    k = (size - 1 if public else size - 2) if counted else 1 if public else 2
     spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), budget, amounts, groups)
     rankings = spec.rankings_of_a_user()
-    return spec if rankings == share else _spec(kind, neighbours, counted, own, amounts, groups, rankings)
+    return spec if rankings == share else _spec(kind, neighbours, counted, asked, amounts, groups, rankings)
 
 
 def threshold_of(spec: TopK) -> int:

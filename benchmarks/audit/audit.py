@@ -13,16 +13,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
-from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import LimitDomain
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.metric import Amounts
-from private_topk.transforms.release import Release, ReleaseKey
-from private_topk.transforms.select import RankingKey, WindowCounts, rank
-from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing.audit.datasets import GROUPS, LABELS, RESOLUTION, Case, Dataset, Neighbours
-from private_topk.transforms.testing.audit.distinguish import (
+from benchmarks.audit.datasets import GROUPS, LABELS, RESOLUTION, Case, Dataset, Neighbours
+from benchmarks.audit.distinguish import (
     Answer,
     Drawn,
     Guess,
@@ -31,7 +23,15 @@ from private_topk.transforms.testing.audit.distinguish import (
     epsilon_at_least,
     epsilon_of,
 )
-from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts, rankings_of
+from benchmarks.audit.paths import PATHS, Path, prepared_counts, rankings_of
+from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
+from private_topk.transforms.groups import Groups
+from private_topk.transforms.mechanisms import LimitDomain
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.release import Release, ReleaseKey
+from private_topk.transforms.select import RankingKey, WindowCounts, rank
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
 
 _FINALISTS = 3

@@ -6,13 +6,8 @@ from collections import Counter
 
 import pytest
 
-from private_topk.transforms import user_shards
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.mechanisms import MECHANISMS, LimitDomain
-from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing.audit.audit import Sampler, wrong_counts
-from private_topk.transforms.testing.audit.datasets import (
+from benchmarks.audit.audit import Sampler, wrong_counts
+from benchmarks.audit.datasets import (
     GROUPS,
     LABELS,
     RESOLUTION,
@@ -25,7 +20,14 @@ from private_topk.transforms.testing.audit.datasets import (
     two_release_neighbours,
     unknown_neighbours,
 )
-from private_topk.transforms.testing.audit.paths import PATHS, Path, prepared_counts
+from benchmarks.audit.paths import PATHS, Path, prepared_counts
+from private_topk.transforms import user_shards
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.mechanisms import MECHANISMS, LimitDomain
+from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.spec import TopK
+
+pytestmark = pytest.mark.nightly  # what the audit itself is worth; by day it has to find two planted defects
 
 
 @pytest.mark.parametrize("swap", [False, True])

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
+from benchmarks.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
 from private_topk.transforms import assign_windows
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.combine import Combiner, PartialCounts
@@ -19,7 +20,6 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.select import WindowCounts, by_window
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing.audit.datasets import GROUPS, TARGET, Dataset, Row, rows_of
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, SlidingWindows
 

@@ -59,7 +59,8 @@ OF_JOB_SERVER = set(
 )
 """Options that Beam's job server for Flink knows, and is asked about when it runs."""
 OF_BENCHMARKS = set(
-    "--cases --cluster --confidence --epsilons --exponent --job --large --minutes --results --rows --seeds --shapes --sorts".split()
+    "--cases --cluster --confidence --epsilons --exponent --job --large "
+    "--minutes --results --rows --seeds --shapes --sorts".split()
 )
 
 

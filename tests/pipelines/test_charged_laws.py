@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from private_topk.transforms.testing import max_log_ratio
+from tests.laws import max_log_ratio
 from tests.pipelines.support import command, options, write
 from tests.transforms.mechanisms import laws
 

@@ -232,7 +232,3 @@ def test_a_report_file_without_a_mechanism(named: str) -> None:
     Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named + "  skew: 0.6\n"))
     refused = command("report", "r.yaml", *week, "--dry-run")
     assert refused.status == 2 and "mechanism.skew needs mechanism.name: " in refused.err
-    audited = WEEKLY.replace("  name: joint\n", named)
-    Path("r.yaml").write_text(audited)
-    attacked = command("audit", "--report", "r.yaml", "--draws=20", "--beam-draws=0")
-    assert attacked.status == 0 and "\noneshot " in attacked.out, attacked.err

@@ -33,9 +33,9 @@ from private_topk.transforms.mechanisms import Guarantee, Joint, Laplace, Restri
 from private_topk.transforms.mechanisms.mechanism import Neighbours
 from private_topk.transforms.select import RankingKey
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples
+from tests.laws import max_log_ratio
 from tests.transforms.mechanisms.stated import contract_of
 from tests.transforms.pipelines import outcome
 

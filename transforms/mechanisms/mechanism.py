@@ -327,5 +327,5 @@ def check_ranks(ranks: Any, k: int, items: int, name: str, fewer: bool = False) 
     raise InvalidArgument(
         "mechanism",
         f"{name} must answer with {many} different ranks, an array of integers from 0 up to the number of items",
-        "private_topk.transforms.testing.check_contract shows what else it owes",
+        "private_topk.transforms.testing.check_mechanism shows what else it owes",
     )

@@ -16,8 +16,8 @@ from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing import max_log_ratio
 from private_topk.transforms.windows import Period
+from tests.laws import max_log_ratio
 from tests.pipelines.support import question_of
 from tests.transforms.mechanisms import laws
 

@@ -19,7 +19,7 @@ from private_topk.pipelines.budget import Budget, Composition, Cost, Total, shar
 from private_topk.pipelines.budget.composition import rho_within, share_under
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
-from private_topk.transforms.testing import neighbours
+from tests.laws import neighbours
 from tests.nightly import nightly, nightly_but
 from tests.transforms.mechanisms.stated import contract_of
 

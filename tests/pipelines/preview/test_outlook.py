@@ -14,7 +14,7 @@ from private_topk.pipelines.preview.outlook import Outlook
 from private_topk.pipelines.preview.words import reasons, short
 from private_topk.transforms.mechanisms import Canonical, Joint, Mechanism, TopStable
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.testing import Law
+from tests.laws import Law
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.laws import HALF
 

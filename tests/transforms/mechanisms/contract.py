@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism
-from private_topk.transforms.testing import check_contract
+from private_topk.transforms.testing import check_mechanism
 
 
 class Contract:
@@ -20,5 +20,5 @@ class Contract:
             metafunc.parametrize("mechanism", self.mechanisms, ids=repr)
 
     def test_the_mechanism_meets_its_contract(self, mechanism: Mechanism) -> None:
-        check_contract(mechanism)
+        check_mechanism(mechanism)
         assert MECHANISMS[mechanism.about.name] is type(mechanism)

@@ -19,7 +19,7 @@ from private_topk.transforms.mechanisms import (
     Mechanism,
     PnfPeeling,
 )
-from private_topk.transforms.testing import Law, total
+from tests.laws import Law, total
 from tests.transforms.mechanisms import laws
 
 SLACK = 1e-7

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism, parameters_of
-from private_topk.transforms.testing import Law
+from tests.laws import Law
 from tests.transforms.mechanisms import test_noisy_order, test_sequences, test_sets, test_unknown_domain
 
 CAP = 3

@@ -25,8 +25,8 @@ from private_topk.transforms.mechanisms import (
     publish_counts,
 )
 from private_topk.transforms.mechanisms.restricted import RestrictedMechanism
-from private_topk.transforms.testing import check_neighbours
-from private_topk.transforms.testing.checks import check_pair
+from tests.laws import check_neighbours
+from tests.laws.checks import check_pair
 from tests.transforms.mechanisms.stated import CAP, PUBLIC, UNKNOWN, law_of, mechanism_of
 
 

@@ -30,8 +30,8 @@ from private_topk.transforms.mechanisms import (
     PnfPeeling,
 )
 from private_topk.transforms.mechanisms.cost import rho_of_exponential, rho_of_pure
-from private_topk.transforms.testing import log_ratio_range
-from private_topk.transforms.testing.checks import check_pair
+from tests.laws import log_ratio_range
+from tests.laws.checks import check_pair
 from tests.transforms.mechanisms.pair_laws import SLACK, Kind, Kinds, pair_of
 
 

@@ -27,7 +27,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.noisy_counts import DrawnCounts
 from private_topk.transforms.mechanisms.parameters import parameters_of
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.testing import (
+from tests.laws import (
     Law,
     assert_follows,
     draws_to_see,

@@ -33,8 +33,8 @@ from private_topk.transforms.mechanisms import (
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
 from private_topk.transforms.mechanisms.mechanism import Guarantee
-from private_topk.transforms.testing import Law, hockey_stick
-from private_topk.transforms.testing.checks import check_pair
+from tests.laws import Law, hockey_stick
+from tests.laws.checks import check_pair
 from tests.transforms.mechanisms.pair_laws import SLACK, Kind, pair_of
 from tests.transforms.mechanisms.weighted_laws import law_of, sums
 

@@ -25,7 +25,7 @@ from private_topk.transforms.mechanisms.exact.count_noise import (
     discrete_laplace,
 )
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.testing import Law, assert_follows, draws_to_see
+from tests.laws import Law, assert_follows, draws_to_see
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 SIZES = [(1, None), (5, None), (5, 1), (5, 4), (8, 3), (8, 7)]

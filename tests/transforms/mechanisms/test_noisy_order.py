@@ -32,7 +32,7 @@ from private_topk.transforms.mechanisms.noisy_order import (
     Peeling,
     PnfPeeling,
 )
-from private_topk.transforms.testing import (
+from tests.laws import (
     SMALL_COUNTS,
     Law,
     assert_follows,

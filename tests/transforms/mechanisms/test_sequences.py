@@ -13,7 +13,7 @@ import pytest
 
 from private_topk.transforms.mechanisms import Joint, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.whole_answers import FastJoint
-from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours
+from tests.laws import SMALL_COUNTS, Law, check_law, check_neighbours
 from tests.nightly import nightly
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract

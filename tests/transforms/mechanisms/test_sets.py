@@ -25,15 +25,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indexe
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import Region
 from private_topk.transforms.mechanisms.whole_answers import Canonical, JointSet
-from private_topk.transforms.testing import (
-    SMALL_COUNTS,
-    Law,
-    assert_follows,
-    check_law,
-    check_neighbours,
-    draws_to_see,
-    frequencies,
-)
+from tests.laws import SMALL_COUNTS, Law, assert_follows, check_law, check_neighbours, draws_to_see, frequencies
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 

@@ -34,9 +34,9 @@ from private_topk.transforms.mechanisms.unknown_domain import (
     TopStable,
     UnknownDomainMechanism,
 )
-from private_topk.transforms.testing import neighbours, renyi
-from private_topk.transforms.testing.checks import ORDERS
-from private_topk.transforms.testing.laws import permitted_neighbours
+from tests.laws import neighbours, renyi
+from tests.laws.checks import ORDERS
+from tests.laws.laws import permitted_neighbours
 from tests.nightly import nightly
 from tests.transforms.mechanisms.stated import contract_of
 from tests.transforms.mechanisms.unknown_laws import GRID, RELATIONS, Counts, passes, phantoms, top

@@ -58,7 +58,7 @@ from private_topk.transforms.mechanisms.restricted import (
 )
 from private_topk.transforms.mechanisms.unknown_domain import LaplaceLimitDomain, TopStable, UnknownDomainMechanism
 from private_topk.transforms.mechanisms.weighted import UNIT
-from private_topk.transforms.testing import SMALL_COUNTS, Law, check_law, check_neighbours, max_log_ratio, neighbours
+from tests.laws import SMALL_COUNTS, Law, check_law, check_neighbours, max_log_ratio, neighbours
 from tests.nightly import nightly_but
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract

@@ -32,7 +32,7 @@ from private_topk.transforms.mechanisms.exact.noise import noise_real, noisy_sco
 from private_topk.transforms.mechanisms.mechanism import ALL
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.mechanisms.weighted_sums import Weighted
-from private_topk.transforms.testing import Law, assert_follows, draws_to_see, hockey_stick, renyi
+from tests.laws import Law, assert_follows, draws_to_see, hockey_stick, renyi
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.laws import delta_of

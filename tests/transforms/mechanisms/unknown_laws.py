@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.testing import SMALL_COUNTS
+from tests.laws import SMALL_COUNTS
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.laws import NOISE_LAWS
 

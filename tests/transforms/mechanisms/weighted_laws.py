@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from private_topk.transforms.mechanisms import WeightedGaussian
 from private_topk.transforms.mechanisms.weighted import UNIT
-from private_topk.transforms.testing import Law
+from tests.laws import Law
 from tests.transforms.mechanisms.laws import NOISE_LAWS
 
 User = tuple[int, ...]

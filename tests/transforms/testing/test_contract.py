@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from private_topk.transforms.mechanisms import About, Cost, Guarantee, Mechanism, Peeling, RandomBits
-from private_topk.transforms.testing import check_contract
+from private_topk.transforms.testing import check_mechanism
 
 
 def broken(name: str, **methods: object) -> Mechanism:
@@ -53,8 +53,8 @@ class Turned(Peeling):
 )
 def test_a_broken_mechanism_is_caught(mechanism: Mechanism, said: str) -> None:
     with pytest.raises((AssertionError, ValueError, AttributeError), match=said):
-        check_contract(mechanism)
+        check_mechanism(mechanism)
 
 
 def test_a_sound_mechanism_passes_the_contract() -> None:
-    check_contract(Peeling(1.0))
+    check_mechanism(Peeling(1.0))

@@ -23,7 +23,7 @@ from private_topk.transforms.mechanisms.exact.argmax import (
 from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, even_cuts
 from private_topk.transforms.mechanisms.exact.noise import NOISES, of_exponential
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.testing import assert_follows, draws_to_see
+from tests.laws import assert_follows, draws_to_see
 from tests.nightly import nightly_but
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.given_words import GivenWords

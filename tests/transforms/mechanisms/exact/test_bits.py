@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import below, uniform_subset
-from private_topk.transforms.testing import assert_follows, draws_to_see
+from tests.laws import assert_follows, draws_to_see
 
 
 def test_words_are_a_function_of_their_address() -> None:

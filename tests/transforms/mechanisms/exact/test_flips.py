@@ -12,7 +12,7 @@ from private_topk.transforms.mechanisms.exact import flips
 from private_topk.transforms.mechanisms.exact.flips import FlipRounds, _powers
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.reals import ball, precision
-from private_topk.transforms.testing import assert_follows, draws_to_see
+from tests.laws import assert_follows, draws_to_see
 from tests.transforms.mechanisms.given_words import SEQUENTIAL, GivenWords
 from tests.transforms.mechanisms.laws import flip_round
 

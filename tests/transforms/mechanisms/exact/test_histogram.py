@@ -14,7 +14,7 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     even_cuts,
     rising_cuts,
 )
-from private_topk.transforms.testing import SMALL_COUNTS
+from tests.laws import SMALL_COUNTS
 
 VECTORS = [
     *map(np.array, SMALL_COUNTS),

@@ -28,7 +28,7 @@ from private_topk.transforms.mechanisms.exact.noise import (
     standard_noise,
 )
 from private_topk.transforms.mechanisms.exact.reals import precision, relative_float
-from private_topk.transforms.testing import assert_follows, draws_to_see
+from tests.laws import assert_follows, draws_to_see
 from tests.transforms.mechanisms.laws import NOISE_LAWS
 from tests.transforms.mechanisms.unknown_laws import above_bottom as law_above_bottom
 from tests.transforms.mechanisms.unknown_laws import passes

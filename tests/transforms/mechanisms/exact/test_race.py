@@ -13,7 +13,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
 from private_topk.transforms.mechanisms.exact.race import Race, _Uniform
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.testing import assert_follows, draws_to_see
+from tests.laws import assert_follows, draws_to_see
 from tests.transforms.mechanisms.laws import least_loss
 
 

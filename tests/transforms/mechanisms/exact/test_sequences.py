@@ -14,7 +14,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.race import LossInterval, Race
 from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.mechanisms.exact.sequences import SequenceLosses
-from private_topk.transforms.testing import SMALL_COUNTS, assert_follows, draws_to_see
+from tests.laws import SMALL_COUNTS, assert_follows, draws_to_see
 from tests.transforms.mechanisms import laws
 
 SKEWS = [Fraction(1, 2), Fraction(5, 9), Fraction(1)]

@@ -15,7 +15,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.race import LossInterval
 from private_topk.transforms.mechanisms.exact.reals import precision, uniform
 from private_topk.transforms.mechanisms.exact.sets import SetLosses, SetsBetween, number_in_band
-from private_topk.transforms.testing import assert_follows
+from tests.laws import assert_follows
 from tests.transforms.mechanisms.laws import set_losses
 
 STAIRCASES = [

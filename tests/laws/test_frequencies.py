@@ -13,8 +13,8 @@ from private_topk.transforms.mechanisms import Guarantee, Peeling
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Indices
-from private_topk.transforms.testing import assert_follows, frequencies
-from private_topk.transforms.testing.frequencies import chi_square_tail, noncentral_tail
+from tests.laws import assert_follows, frequencies
+from tests.laws.frequencies import chi_square_tail, noncentral_tail
 
 EVEN = {(i,): Fraction(1, 4) for i in range(4)}
 

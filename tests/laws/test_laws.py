@@ -7,8 +7,8 @@ import pytest
 from flint import arb
 
 from private_topk.transforms.mechanisms import Laplace
-from private_topk.transforms.testing import hockey_stick, log_ratio_range, max_log_ratio, neighbours, renyi, total
-from private_topk.transforms.testing.laws import permitted_neighbours
+from tests.laws import hockey_stick, log_ratio_range, max_log_ratio, neighbours, renyi, total
+from tests.laws.laws import permitted_neighbours
 
 P = {(0,): Fraction(1, 2), (1,): Fraction(1, 4), (2,): Fraction(1, 4)}
 Q = {(0,): arb(1) / 4, (1,): 0.25, (2,): Fraction(1, 2)}

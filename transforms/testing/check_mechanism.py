@@ -24,7 +24,7 @@ CASES = {
 }
 
 
-def check_contract(mechanism: Mechanism) -> None:
+def check_mechanism(mechanism: Mechanism) -> None:
     """Make all `CHECKS`: answers, repetition, integer types, winners, refusals, parameters. Cost: tens of draws."""
     for check in CHECKS:
         check(mechanism)

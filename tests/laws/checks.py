@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from private_topk.transforms.mechanisms import Cost, Mechanism
-from private_topk.transforms.testing.frequencies import assert_follows, draws_to_see, frequencies
-from private_topk.transforms.testing.laws import (
+from tests.laws.frequencies import assert_follows, draws_to_see, frequencies
+from tests.laws.laws import (
     SMALL_COUNTS,
     Law,
     LogLaw,
@@ -35,7 +35,7 @@ def check_law(
     """The law sums to one, and seeded draws follow it by a chi-square test.
 
     Args:
-        law: see `private_topk.transforms.testing`.
+        law: see `tests.laws`.
         counts, ks: what is drawn from, and how many items.
         draws: the calls for each k; None for as many as it takes.
         smallest_error: a total variation distance that the test has to be able to see, with power 0.99.
@@ -60,7 +60,7 @@ def check_neighbours(
     has no `zcdp_delta`.
 
     Args:
-        law: see `private_topk.transforms.testing`.
+        law: see `tests.laws`.
         grid: count vectors; every neighbour of each, in the mechanism's own sense, is compared with it.
         ks: those above a vector's length are left out.
         slack: of the law's own rounding.

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from private_topk.transforms.mechanisms import CdpPeeling, Cost, Peeling
-from private_topk.transforms.testing import Law, check_law, check_neighbours
-from private_topk.transforms.testing.checks import check_pair
+from tests.laws import Law, check_law, check_neighbours
+from tests.laws.checks import check_pair
 from tests.transforms.mechanisms import laws
 
 
@@ -26,7 +26,7 @@ def test_a_right_law_passes_and_a_wrong_one_fails() -> None:
         check_law(Peeling(1.0), lambda counts, k: {(i,): 0.3 for i in range(4)}, ks=(1,))
 
 
-@pytest.mark.parametrize(("times", "smallest_error"), [(1.3, 0.08), pytest.param(1.1, 0.03, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("times", "smallest_error"), [(1.3, 0.08), pytest.param(1.1, 0.03, marks=pytest.mark.nightly)])
 def test_check_law_catches_the_documented_error(times: float, smallest_error: float) -> None:
     """Of docs/own-mechanism.md: a mechanism that spends a little more than its epsilon."""
     with pytest.raises(AssertionError, match="chi-square"):

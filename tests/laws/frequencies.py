@@ -11,7 +11,7 @@ from flint import arb
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
-from private_topk.transforms.testing.laws import Law, as_ball
+from tests.laws.laws import Law, as_ball
 
 FALSE_ALARM = 1e-6
 """A frequency test of a correct sampler fails once in a million seeds; the seeds are fixed, so it never does twice."""

@@ -63,14 +63,14 @@ def _line(check: Check) -> str:
     if case is None:
         return f"WRONG counts: {check.fault}"
     epsilon, delta = check.declared
-    mechanism, counts, releases = case.spec.mechanism, "yes" if case.counted else "no", case.releases
+    mechanism, releases = case.spec.mechanism, case.releases
     bounds = ("-" if bound is None else f"{bound:.2f}" for bound in (check.bound, check.through_beam))
     return _ROW.format(
         mechanism.about.name,
         mechanism.guarantee.domain,
         case.neighbours,
         case.of,
-        counts,
+        case.counts,
         "one" if releases == 1 else "two",
         f"{epsilon:g}",
         f"{delta:g}",

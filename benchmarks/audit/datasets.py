@@ -15,7 +15,7 @@ from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, DrawnCounts
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
@@ -235,6 +235,11 @@ class Case:
         return self.spec.publish_counts is not None
 
     @property
+    def counts(self) -> str:
+        """no; yes, with a budget of their own; or drawn with the items."""
+        return "drawn" if self.spec.draws_counts else "yes" if self.counted else "no"
+
+    @property
     def epsilon(self) -> float:
         """The declared epsilon for one user in one window, over all groups."""
         return self.spec.epsilon() * self.spec.rankings_of_a_user()
@@ -265,28 +270,32 @@ def cases_for(asked: TopK) -> list[Case]:
     return [
         case
         for case in _cases(type(asked.mechanism), asked)
-        if case.neighbours == whole.neighbours and case.of in ("users", whole.of) and case.counted <= whole.counted
+        if case.neighbours == whole.neighbours
+        and case.of in ("users", whole.of)
+        and case.counts in ("no", whole.counts)
     ]
 
 
 def _cases(kind: type[Mechanism], asked: TopK | None) -> Iterator[Case]:
     for neighbours in kind.guarantee.neighbours:
-        for counted in (False,) if kind.guarantee.metric == "weights" else (False, True):
-            spec = _spec(kind, neighbours, counted, asked)
+        for counts in ("no",) if kind.guarantee.metric == "weights" else ("no", "yes"):
+            spec = _spec(kind, neighbours, counts, asked)
             yield Case(spec, 1)
             if neighbours == "add-remove":
                 yield Case(spec, 2)
+        if kind.guarantee.publishes_counts:
+            yield Case(_spec(kind, neighbours, "drawn", asked), 1)
     for neighbours in kind.guarantee.neighbours:
         if kind.guarantee.metric == "amounts":
-            yield Case(_spec(kind, neighbours, False, asked, amounts=_AMOUNTS), 1)
-            yield Case(_spec(kind, neighbours, True, asked, amounts=_AMOUNTS), 1)
-        yield Case(_spec(kind, neighbours, False, asked, groups=Groups.of(GROUPS)), 1)
+            yield Case(_spec(kind, neighbours, "no", asked, amounts=_AMOUNTS), 1)
+            yield Case(_spec(kind, neighbours, "yes", asked, amounts=_AMOUNTS), 1)
+        yield Case(_spec(kind, neighbours, "no", asked, groups=Groups.of(GROUPS)), 1)
 
 
 def _spec(
     kind: type[Mechanism],
     neighbours: str,
-    counted: bool,
+    counts: str,
     asked: TopK | None,
     amounts: Amounts | None = None,
     groups: Groups | None = None,
@@ -297,17 +306,19 @@ def _spec(
     their counts, so noise made for fewer would show. A bound on items is set only where the mechanism needs one, or
     the question that is asked has one; that question's budget, k and parameters stand in place of these.
     """
-    public = kind.guarantee.domain == "public"
+    public, counted = kind.guarantee.domain == "public", counts != "no"
     unknown_size, size = _UNKNOWN[counted], (_PUBLIC if public else _UNKNOWN)[counted]
     epsilon: Any = Fraction("0.25") if counted else Fraction(2)
     delta: Any = Fraction(_DELTA)
     most, k = unknown_size // 2 if counted else 1, (size - 1 if public else size - 2) if counted else 1 if public else 2
-    own, counts, bounded = {}, CountBudget(1.0 / share, float(delta / share)), False
+    own: dict[str, Any] = {}
+    budget, bounded = CountBudget(1.0 / share, float(delta / share)), False
     if asked is not None:
         mechanism = asked.mechanism
         own = {name: getattr(mechanism, name) for name in mechanism.parameters()}
         epsilon, delta = mechanism.parameter("epsilon"), mechanism.parameter("delta", 0)
-        counts = asked.publish_counts or counts
+        if isinstance(asked.publish_counts, CountBudget):
+            budget = asked.publish_counts
         k = min(asked.max_items, size - 1 if public else size - 2)
         if asked.max_items_per_user is not None:
             bounded, most = True, min(asked.max_items_per_user, unknown_size // 2)
@@ -331,13 +342,13 @@ def _spec(
     if not bounded and (bound is None or not bound.required):
         del arguments["max_items_per_user"]
     mechanism = kind(**{name: value for name, value in arguments.items() if name in parameters})
-    budget = counts if counted else None
-    if budget is not None and not mechanism.parameter("delta", 0):
+    if not mechanism.parameter("delta", 0):
         budget = replace(budget, delta=0.0)
+    published = {"no": None, "yes": budget, "drawn": DrawnCounts()}[counts]
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
-    spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), budget, amounts, groups)
+    spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), published, amounts, groups)
     rankings = spec.rankings_of_a_user()
-    return spec if rankings == share else _spec(kind, neighbours, counted, asked, amounts, groups, rankings)
+    return spec if rankings == share else _spec(kind, neighbours, counts, asked, amounts, groups, rankings)
 
 
 def threshold_of(spec: TopK) -> int:

@@ -101,7 +101,7 @@ def audit(cases: Sequence[Case], how: Audit) -> Iterator[Check]:
     of_noise = [
         case
         for case in cases
-        if case.counted and (case.neighbours, case.of, case.releases) == ("add-remove", "users", 1)
+        if (case.counts, case.neighbours, case.of, case.releases) == ("yes", "add-remove", "users", 1)
     ]
     beam_cases = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
     risk = (1 - how.confidence) / (len(cases) + len(of_noise) + len(beam_cases))

@@ -116,9 +116,9 @@ class Defect(NamedTuple):
 
     def case(self, mechanism: str) -> Case | None:
         """The case of a mechanism that sees this defect; None where the defect does not touch the mechanism."""
-        asked = ("add-remove", self.releases, self.counted, self.of)
+        asked = ("add-remove", self.releases, "yes" if self.counted else "no", self.of)
         found = [
-            case for case in cases_of([mechanism]) if (case.neighbours, case.releases, case.counted, case.of) == asked
+            case for case in cases_of([mechanism]) if (case.neighbours, case.releases, case.counts, case.of) == asked
         ]
         if not found:
             return None

@@ -63,12 +63,13 @@ def test_of_two_releases_the_target_is_in_the_second_alone(unknown: bool) -> Non
 
 def test_every_mechanism_domain_relation_and_kind_of_release_is_a_case() -> None:
     cases = cases_of()
-    seen = {(case.spec.mechanism.about.name, case.neighbours, case.counted, case.releases, case.of) for case in cases}
+    seen = {(case.spec.mechanism.about.name, case.neighbours, case.counts, case.releases, case.of) for case in cases}
     uncounted = sum(kind.guarantee.metric == "weights" for kind in MECHANISMS.values())
-    assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted
+    drawn = 2 * sum(kind.guarantee.publishes_counts for kind in MECHANISMS.values())
+    assert len(seen) == len(cases) == (6 + 4 + 2) * len(MECHANISMS) - (3 + 4) * uncounted + drawn
     for case in cases:
         approximate = case.spec.mechanism.guarantee.privacy == "approximate"
-        assert (case.delta > 0) == approximate and case.epsilon in (1.25, 2.0)
+        assert (case.delta > 0) == approximate and case.epsilon in (0.25, 1.25, 2.0)
     hidden = cases_of(["limit-domain"])[0]
     threshold = threshold_of(hidden.spec)
     assert 3 <= threshold <= 20 and {pair.one[0].others[0] for pair in hidden.pairs} > {0, threshold}

@@ -52,7 +52,7 @@ def test_the_audit_passes_a_correct_mechanism_through_beam(
     out = capsys.readouterr().out
     assert "4 checks, 0 that do not hold" in out, out
     lines = [line for line in out.splitlines() if line.startswith("laplace")]
-    assert [line.split()[3] for line in lines] == ["users", "users", "amounts", "groups"] and len(whole) == 12
+    assert [line.split()[3] for line in lines] == ["users", "users", "amounts", "groups"] and len(whole) == 14
     assert all(line.split()[8] == "0.00" for line in lines[1:]), "bounds of so few draws"
 
 

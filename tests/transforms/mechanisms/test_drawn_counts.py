@@ -134,7 +134,7 @@ def test_items_and_counts_have_the_stated_law_together(mechanism: Mechanism, cou
     histogram, seen = Histogram.of(np.array(counts)[order]), Counter[tuple]()
     for _ in range(draws):
         ranks, noisy = its.select_counted(histogram, k, bits.draw())
-        key = (tuple(order[ranks].tolist()), tuple(noisy.tolist()))
+        key: Any = (tuple(order[ranks].tolist()), tuple(noisy.tolist()))
         seen[key if key in law else REST] += 1
     assert_follows(seen, law, 0.1)
 
@@ -241,8 +241,8 @@ def test_what_is_published_lies_within_noise_95_of_the_truth(spec: TopK) -> None
 def test_noise_95_is_the_least_width_for_all_items(spec: TopK) -> None:
     """Of a single count it would be several times less."""
     d, law, noise = 2000, spec.mechanism.noise_of_counts(2000, 20), spec.noise(20)
-    kinds = {"laplace": lambda w: stats.laplace.sf(w, scale=20), "gaussian": lambda w: stats.norm.sf(w, scale=sigma)}
     sigma = math.sqrt(law.variance())
+    kinds = {"laplace": lambda w: stats.laplace.sf(w, scale=20), "gaussian": lambda w: stats.norm.sf(w, scale=sigma)}
     beyond = 2 * kinds[spec.mechanism.about.name](noise.within_95 + 0.5) if spec.mechanism.about.name in kinds else None
     if beyond is not None:
         assert d * beyond <= 0.05 < d * 2 * kinds[spec.mechanism.about.name](noise.within_95 - 0.5)

@@ -16,14 +16,11 @@ from typing import Any, Optional
 
 import apache_beam as beam
 
-from private_topk.pipelines.options import OPTIONS, Options, check_unnamed
+from private_topk.pipelines.options import OPTIONS
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
-from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.asked import Asked, amounts_of
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
-from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
@@ -93,6 +90,8 @@ class RankRows(beam.PTransform):
 _RANK: Any = Optional[int]  # noqa: UP045 - Beam's schemas know `int | None` as any object of Python, and no int
 _ROWS = {option.beam: option for option in OPTIONS if option.beam}
 _PERIOD = "period."
+_COLUMNS = ("user_column", "item_column", "value_column", "group_column")
+_ASKED = ("k", "mechanism", "domain", *Asked.__annotations__)
 _OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any], "reveal_active_windows": bool}
 """Parameters that are no options of their own: some go into each other, one is Beam's alone."""
 
@@ -108,52 +107,24 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
             raise ValueError(_unknown(name))
     if "release_id" in options and "release_key" not in options:
         raise InvalidArgument("release_id", "needs {release_key}", "an id repeats a release only under the same key")
-    if "domain" in options and "domain_range" in options:
-        raise InvalidArgument("", "give {domain} or {domain_range}: one of the two")
-    domain = options.get("domain", UnknownDomain())
-    if "domain_range" in options:
-        domain = RangeDomain.parse(options["domain_range"])
+    if not {"domain", "domain_range"} & options.keys():
+        options["unknown_domain"] = True
+    if "value_column" not in options and {"max_value", "value_resolution"} & options.keys():
+        raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
+    amounts_of(options)
     key = ReleaseKey.parse(options["release_key"]) if "release_key" in options else None
-    named = {
-        field: options[f"{field}_column"]
-        for field in ("user", "item", "value", "group")
-        if f"{field}_column" in options
-    }
-    parameters, mechanism = dict(given.get("parameters", {})), options["mechanism"]
-    budget = {}
-    if mechanism == AUTO:
-        check_unnamed(parameters.keys() - {"delta"})
-        budget = {"epsilon": options["epsilon"], "delta": parameters.get("delta")}
-    else:
-        mechanism = make_mechanism(mechanism, epsilon=options["epsilon"], **parameters)
+    columns = {name.removesuffix("_column"): value for name, value in options.items() if name in _COLUMNS}
+    parameters = dict(given.get("parameters", {}))
+    asked = {name: parameters.pop(name) for name in ("delta", "neighbours") if name in parameters}
+    asked |= {name: value for name, value in options.items() if name in _ASKED}
     return PrivateTopK(
-        options.get("k"),
-        mechanism,
-        domain,
-        **budget,
-        publish_counts=options.get("publish_counts"),
-        max_items_per_user=options.get("max_items_per_user"),
-        release=Release.fresh() if key is None else Release(key, options.get("release_id") or fresh_id()),
+        **{"k": None, **asked},
+        parameters=parameters or None,
+        release=None if key is None else Release(key, options.get("release_id") or fresh_id()),
         period=period_of(options),
         reveal_active_windows=given.get("reveal_active_windows", False),
-        amounts=_amounts(options),
-        groups=Groups.of(options["groups"], options.get("groups_per_user", 1)) if "groups" in options else None,
-        max_windows_per_user=options.get("max_windows_per_user"),
-        **named,
+        **columns,
     )
-
-
-def _amounts(options: Options) -> Amounts | None:
-    if "value_column" in options and "max_value" in options:
-        return Amounts.of(options["max_value"], options.get("value_resolution"))
-    if "value_column" in options:
-        raise InvalidArgument(
-            "value_column",
-            "needs {max_value}: the most that one user adds to an item, chosen without looking at the data",
-        )
-    if "max_value" in options or "value_resolution" in options:
-        raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
-    return None
 
 
 def _read(name: str, value: object) -> object:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from private_topk.pipelines.texts import (
@@ -31,7 +30,6 @@ from private_topk.pipelines.texts import (
 )
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.windows.period import delay, duration, moment, window_length
 
 Options = Mapping[str, Any]
@@ -1058,21 +1056,3 @@ def require(options: Options, *names: str) -> None:
 def names_a_file(like: object) -> bool:
     """Whether a value of `like` is the path of a ranking, and not "sample" or the numbers of a shape."""
     return like != "sample" and "=" not in str(like)
-
-
-def check_unnamed(parameters: Iterable[str]) -> None:
-    """Raise InvalidArgument for parameters of mechanisms where none is named, and one is chosen."""
-    for name in parameters:
-        raise InvalidArgument(name, "needs {mechanism}: it is a parameter of some, and without a name one is chosen")
-
-
-def mechanism_from_options(options: Options) -> tuple[Mechanism, Fraction | float | None]:
-    """The mechanism with the whole budget, and the delta if it has no use for one itself. Raises InvalidArgument."""
-    return with_budget(
-        options["mechanism"],
-        options["epsilon"],
-        options.get("delta"),
-        options.get("max_items_per_user"),
-        neighbours=options.get("neighbours"),
-        **options.get("parameters", {}),
-    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from private_topk.pipelines.budget.composition import Share, Total, check_delta, check_epsilon
 from private_topk.pipelines.budget.ledger import Request
@@ -19,14 +19,14 @@ from private_topk.pipelines.budget.sharing import (
     windows_of_a_user,
 )
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.options import Options, check_unnamed, mechanism_from_options, require
+from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
+from private_topk.transforms.asked import Asked, amounts_of, answer
+from private_topk.transforms.composite import Names
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.mechanisms import make_mechanism, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.choice import AUTO, chosen
-from private_topk.transforms.mechanisms.noisy_counts import DRAWN, CountBudget, Counts, DrawnCounts
+from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.parameters import as_written
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import DRAWS, Release, ReleaseKey, fresh_id
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
@@ -34,7 +34,13 @@ from private_topk.transforms.windows.period import period_of
 
 if TYPE_CHECKING:
     from private_topk.pipelines.sources.lists import Lists
-    from private_topk.transforms.domain import Domain
+
+_FIELDS = (
+    *("k", "mechanism", "epsilon", "delta", "neighbours", "parameters", "max_items_per_user", "max_windows_per_user"),
+    *("publish_counts", "publish_counts_delta", "round_counts", "max_value", "value_resolution"),
+    *("privacy_unit", "horizon"),
+)
+"""The fields of a question that options give as they are."""
 
 
 @dataclass(frozen=True)
@@ -113,27 +119,11 @@ class Question:
                 "rank it in one run, and leave {horizon} out",
             )
 
-    @property
-    def _composition(self) -> Composition:
-        top_k, period = self.asked, self.period
-        windows = len(period) if period else 1
-        return Composition(
-            unit=self.privacy_unit,
-            windows=windows,
-            horizon=self.horizon,
-            overlap=1 if period is None else period.overlap,
-            most=top_k.max_windows_per_user,
-            rankings=top_k.rankings_of_a_user(),
-            groups_if_added=top_k.rankings_of_a_newcomer(),
-            bounded=top_k.bounds_a_user(),
-        )
-
     @cached_property
     def _shared(self) -> Shared:
-        asked = self.asked
-        return share_out(
-            asked.mechanism, asked.max_items, asked.publish_counts, self.spare_delta, self._composition, self.held
-        )
+        asked, spare = self.asked, self.spare_delta
+        composition = _composition(asked, self.period, self.privacy_unit, self.horizon)
+        return share_out(asked.mechanism, asked.max_items, asked.publish_counts, spare, composition, self.held)
 
     @cached_property
     def top_k(self) -> TopK:
@@ -209,92 +199,86 @@ class Question:
         offered |= {each: value for each in shared if (value := own.parameter(each)) is not None} | parameters
         offered |= {} if delta is None else {"delta": delta}
         mechanism = make_mechanism(name, **{each: value for each, value in offered.items() if each in known})
-        spare = None if "delta" in known else offered["delta"]
+        spare, other = None if "delta" in known else offered["delta"], replace(asked, mechanism=mechanism)
         if spare is not None:
             check_delta(spare)
-        other = replace(self, asked=replace(asked, mechanism=mechanism), spare_delta=None, reason=None)
-        composes = self.privacy_unit == "user" or other._composition.paid_for(mechanism) > 1
-        return replace(other, spare_delta=spare) if composes and spare is not None else other
+        spare = spare if _composes(other, self.period, self.privacy_unit, self.horizon) else None
+        return replace(self, asked=other, spare_delta=spare, reason=None)
 
     @classmethod
-    def of(cls, options: Options, held: Total | None = None, lists: Lists | None = None) -> Question:
-        """The question that options ask, of the mechanism that they name or of a chosen one. Raises InvalidArgument.
+    def of(
+        cls,
+        k: int | None = None,
+        mechanism: Mechanism | str | Iterable[str] = AUTO,
+        domain: Any = None,  # noqa: ANN401 - all that `as_domain` takes
+        *,
+        items: Names | None = None,
+        period: Period | None = None,
+        release: Release | None = None,
+        privacy_unit: str = "user-window",
+        horizon: int | None = None,
+        held: Total | None = None,
+        **asked: Unpack[Asked],
+    ) -> Question:
+        """The question that fields ask: the one way in which doors make one. Raises InvalidArgument.
 
         Args:
-            lists: in place of those that the options name, whose files are read otherwise.
+            mechanism: as `answer` takes it; where none is named, one is chosen by public facts alone, with the reason.
+            items: the columns of a list of items, where these are several.
+            asked: all other fields; a delta is for the mechanism, or for composing. Where it is not said of a named
+                mechanism and nothing needs it, it is not spent.
+
+        Cost: that of a question, for each of some mechanisms where one is chosen.
         """
-        from private_topk.pipelines.sources.lists import load_lists  # loads Beam
+        check_kinds(period=period, release=release)
 
-        require(options, "epsilon")
-        check_epsilon(options["epsilon"])
-        if options.get("mechanism", AUTO) == AUTO:
-            check_unnamed(options.get("parameters", {}))
-            lists = load_lists(options) if lists is None else lists
-            unspent = {name: value for name, value in options.items() if name != "delta"}
+        def settled(top_k: TopK, delta: Fraction | float | None, aside: bool) -> Question:
+            if delta is not None and aside:
+                check_delta(delta)
+                delta = delta if _composes(top_k, period, privacy_unit, horizon) else None
+            return cls(top_k, period, release or Release.fresh(), privacy_unit, horizon, delta, held)
 
-            def ask(name: str) -> Question:
-                own = "delta" in parameters_of(mechanism_by_name(name))
-                return cls.of({**(options if own else unspent), "mechanism": name}, held, lists)
-
-            return chosen_question(ask, lists.domain, options.get("k"), options["epsilon"], options.get("delta"))
-        mechanism, spare_delta = mechanism_from_options(options)
-        counts, period, release = counts_of(options), declared_period(options), _release_of(options)
-        domain, groups = load_lists(options) if lists is None else lists
-        asked = TopK(
-            options.get("k"),
-            mechanism,
-            domain,
-            options.get("max_items_per_user"),
-            counts,
-            amounts_of(options),
-            groups,
-            options.get("max_windows_per_user"),
+        question, reason = answer(
+            settled, lambda question: question.top_k.mechanism, k, mechanism, domain, items, **asked
         )
-        unit, horizon = options.get("privacy_unit", "user-window"), options.get("horizon")
-        return cls(asked, period, release, unit, horizon, spare_delta, held)
+        if reason is None:
+            return question
+        spent = asked.get("delta") is None or question.asked.mechanism.parameter("delta", question.spare_delta)
+        return replace(question, reason=reason if spent is not None else f"{reason}; no delta is spent")
 
 
-def chosen_question(
-    ask: Callable[[str], Question],
-    domain: Domain,
-    k: int | None,
-    epsilon: float | Fraction | None,
-    delta: float | Fraction | None,
-) -> Question:
-    """The question of a mechanism that is chosen by public facts alone, with the reason: as if it had been named.
+def _composition(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> Composition:
+    return Composition(
+        unit=unit,
+        windows=len(period) if period else 1,
+        horizon=horizon,
+        overlap=1 if period is None else period.overlap,
+        most=top_k.max_windows_per_user,
+        rankings=top_k.rankings_of_a_user(),
+        groups_if_added=top_k.rankings_of_a_newcomer(),
+        bounded=top_k.bounds_a_user(),
+    )
+
+
+def _composes(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> bool:
+    """Whether several rankings share the budget, so that a delta can pay for composing them."""
+    return unit == "user" or _composition(top_k, period, unit, horizon).paid_for(top_k.mechanism) > 1
+
+
+def asked_by(options: Options, lists: Lists | None = None) -> dict[str, Any]:
+    """The fields of `Question.of` that options give. Raises InvalidArgument.
 
     Args:
-        ask: the question of a mechanism, by its name, without a delta where the mechanism has none of its own.
-        delta: is for the mechanism, or for composing; where nothing needs it, it is not spent.
-
-    Raises:
-        InvalidArgument: something is missing, or no mechanism applies.
-
-    Cost: that of a question for each of some mechanisms.
+        lists: in place of those that the options name, whose files are read otherwise.
     """
+    from private_topk.pipelines.sources.lists import load_lists  # loads Beam
 
-    def offered(name: str) -> Question:
-        question = ask(name)
-        return question if delta is None else question.with_mechanism(name, delta)
-
-    items = domain.size if domain.is_public else None
-    question, choice = chosen(offered, lambda question: question.top_k.mechanism, k, items, epsilon, delta)
-    spent = delta is None or question.asked.mechanism.parameter("delta", question.spare_delta) is not None
-    return replace(question, reason=choice.reason + ("" if spent else "; no delta is spent"))
-
-
-def amounts_of(options: Options) -> Amounts | None:
-    """The amounts that are added up, or None where users are counted. Raises InvalidArgument."""
-    if "max_value" not in options:
-        for name in ("value_column", "value_resolution"):
-            if name in options:
-                raise InvalidArgument(
-                    name,
-                    "needs {max_value}: the most that one user adds to an item",
-                    "choose it without looking at the data: docs/amounts.md says how",
-                )
-        return None
-    return Amounts.of(options["max_value"], options.get("value_resolution"))
+    require(options, "epsilon")
+    check_epsilon(options["epsilon"])
+    amounts_of(options)
+    fields = {name: options[name] for name in _FIELDS if name in options}
+    fields |= {"period": declared_period(options), "release": _release_of(options)}
+    return fields | (load_lists(options) if lists is None else lists)._asdict()
 
 
 def _release_of(options: Options) -> Release:
@@ -309,34 +293,6 @@ def _release_of(options: Options) -> Release:
     if not key.is_remote:
         key.secret()
     return Release(key, options["release_id"] if "release_id" in options else fresh_id())
-
-
-def counts_of(options: Options) -> Counts | None:
-    """The noisy counts with their budget, if they have one; None if none are published. Raises InvalidArgument."""
-    epsilon, delta = options.get("publish_counts"), options.get("publish_counts_delta")
-    if epsilon is None:
-        for name in ("publish_counts_delta", "round_counts"):
-            if name in options:
-                raise InvalidArgument(name, "needs {publish_counts}: the epsilon of the noisy counts")
-        return None
-    if epsilon == DRAWN:
-        if delta is not None:
-            rule = "does not go with {publish_counts} drawn: such counts have no budget of their own"
-            raise InvalidArgument("publish_counts_delta", rule, "leave it out")
-        return DrawnCounts(options.get("round_counts", 1))
-    check_epsilon(epsilon, "publish_counts")
-    if delta is not None and not delta:
-        raise InvalidArgument(
-            "publish_counts_delta", "must lie strictly between 0 and 1", "without it the noise needs none"
-        )
-    try:
-        return CountBudget(epsilon, delta or 0.0, options.get("round_counts", 1))
-    except InvalidArgument as error:
-        if error.field == "round_counts":
-            raise
-        raise InvalidArgument(
-            "publish_counts" if error.field == "epsilon" else "publish_counts_delta", error.rule
-        ) from None
 
 
 def declared_period(options: Options) -> Period | None:

@@ -7,9 +7,8 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
-from private_topk.pipelines.question import Question, chosen_question
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.formats import RankingSchema, format_of, rankings_in
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import pair_at
@@ -33,17 +32,14 @@ from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
+from private_topk.transforms.asked import Asked
 from private_topk.transforms.composite import names_of
-from private_topk.transforms.domain import Domain, as_domain, check_digits
+from private_topk.transforms.domain import Domain, check_digits
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.mechanisms.noisy_counts import Counts
-from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Ranking, Release
-from private_topk.transforms.spec import TopK, check_kinds
+from private_topk.transforms.spec import check_kinds
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import named_as_arguments
 from private_topk.transforms.windows import Period
@@ -60,26 +56,20 @@ def rank(
     mechanism: Mechanism | str = AUTO,
     domain: Domain | Iterable[Any] | Mapping[str, Iterable[Any]] | str | os.PathLike[str] | None = None,
     *,
-    epsilon: Fraction | float | None = None,
     user: str = "user",
     item: str | Sequence[str] = "item",
     time: str | None = None,
     time_unit: str | None = None,
+    value: str | None = None,
+    group: str | Sequence[str] | None = None,
     period: Period | None = None,
-    max_items_per_user: int | None = None,
-    publish_counts: Counts | float | Literal["drawn"] | None = None,
     release: Release | None = None,
     privacy_unit: str = "user-window",
     horizon: int | None = None,
-    delta: Fraction | float | None = None,
-    amounts: Amounts | None = None,
-    value: str | None = None,
-    groups: Groups | Iterable[Any] | None = None,
-    group: str | Sequence[str] | None = None,
-    max_windows_per_user: int | None = None,
     ledger: str | None = None,
     dataset: str | None = None,
     show_dropped_rows: bool | None = None,
+    **asked: Unpack[Asked],
 ) -> Rankings:
     """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
 
@@ -118,6 +108,9 @@ def rank(
         groups: a ranking for every group of a public list, such as countries: the list, or `Groups(list, per_user=2)`
             where a user counts in several: docs/groups.md. A `domain` that is a dict of lists names them itself.
         group: with groups: the name of their column, by default "group", or a list of names.
+        neighbours, parameters: with a mechanism's name: "add-remove" or "replace-one", and its other parameters.
+        unknown_domain, domain_range, max_value, value_resolution, groups_per_user, publish_counts_delta, round_counts:
+            the fields of the command line, in place of objects.
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows.md.
         ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
@@ -150,32 +143,26 @@ def rank(
             "must have a key and an id that stay, or calling again is charged again",
             'give Release(ReleaseKey.parse("file:key"), "an id")',
         )
-    if isinstance(mechanism, Mechanism) and epsilon is not None:
-        raise not_beside_an_object("epsilon", mechanism)
-    listed = as_domain(domain, names_of("item", "item", item))
-    groups = None if groups is None else Groups.of(groups)
-    settled = period, release or Release.fresh(), privacy_unit, horizon
-    held = None if account is None else account.budget(privacy_unit).total
-
-    def ask(drawn: Mechanism, spare: Fraction | float | None) -> Question:
-        fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user
-        return Question(TopK(k, *fields), *settled, spare, held)  # type: ignore[arg-type]  # a number stands for a budget
-
-    def ask_by_name(name: str) -> Question:
-        drawn, spare = with_budget(name, epsilon, delta, max_items_per_user)
-        return ask(drawn, None if mechanism == AUTO else spare)
-
-    if mechanism == AUTO:
-        question = chosen_question(ask_by_name, listed, k, epsilon, delta)
-    else:
-        question = ask_by_name(mechanism) if isinstance(mechanism, str) else ask(mechanism, delta)
+    items = names_of("item", "item", item)
+    question = Question.of(
+        k,
+        mechanism,
+        domain,
+        items=items,
+        period=period,
+        release=release,
+        privacy_unit=privacy_unit,
+        horizon=horizon,
+        held=None if account is None else account.budget(privacy_unit).total,
+        **asked,
+    )
     groups = question.asked.groups
     columns = Columns(
         user,
-        names_of("item", "item", item),
+        items,
         _column("time", time, "period", period),
         time_unit,
-        value=_column("value", value, "amounts", amounts),
+        value=_column("value", value, "amounts", question.asked.amounts),
         group=_column("group", group, "groups", groups),
     )
     columns.check_apart(period)

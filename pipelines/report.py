@@ -13,7 +13,7 @@ from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
 from private_topk.pipelines.options import Options, require
-from private_topk.pipelines.question import Question, counts_of, declared_period
+from private_topk.pipelines.question import Question, asked_by, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import fingerprint
@@ -23,6 +23,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
+from private_topk.transforms.asked import counts_asked
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
 from private_topk.transforms.stated import number
@@ -234,7 +235,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
     """
     require(options, "input", "output", "epsilon")
     sink, account = sink_for(options, watch=watch), account or account_of(options)
-    question = Question.of(options, _held(account, options) if account else None)
+    question = Question.of(**asked_by(options), held=_held(account, options) if account else None)
     return Report(
         question,
         source_for(options, watch=watch),
@@ -253,7 +254,7 @@ def _held(account: Account, options: Options) -> Total:
     try:
         return account.budget(unit).total
     except NoBudget as error:
-        counts = counts_of(options)
+        counts = counts_asked(options)
         budgets = {"epsilon": counts and counts.epsilon, "delta": counts and counts.delta}
         epsilon, delta = (Fraction(options.get(name, 0)) + Fraction(more or 0) for name, more in budgets.items())
         words = {

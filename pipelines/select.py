@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from private_topk.pipelines.budget.composition import check_epsilon
-from private_topk.pipelines.options import Options, mechanism_from_options
+from private_topk.pipelines.options import Options
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import check_counts
+from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 
@@ -32,7 +33,14 @@ class Drawn(NamedTuple):
 def select(counts: Counts, options: Options) -> Drawn:
     """One draw of the mechanism that the options name. Raises InvalidArgument."""
     check_epsilon(options["epsilon"])
-    mechanism, spare_delta = mechanism_from_options(options)
+    mechanism, spare_delta = with_budget(
+        options["mechanism"],
+        options["epsilon"],
+        options.get("delta"),
+        options.get("max_items_per_user"),
+        neighbours=options.get("neighbours"),
+        **options.get("parameters", {}),
+    )
     name, k = mechanism.about.name, options["k"]
     if spare_delta is not None:
         raise InvalidArgument("delta", f"does not apply to {name}", "leave it out")

@@ -5,27 +5,25 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from fractions import Fraction
+from typing import Any, Unpack
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
+from private_topk.transforms.asked import Asked, answer
 from private_topk.transforms.assign_windows import AssignWindows, DropLateBlocks, EveryWindow
 from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.composite import names_of, published
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.counters import warnings_of_workers
-from private_topk.transforms.domain import Domain, as_domain, check_columns, check_digits
+from private_topk.transforms.domain import Domain, check_columns, check_digits
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism
-from private_topk.transforms.mechanisms.choice import AUTO, chosen
-from private_topk.transforms.mechanisms.noisy_counts import Counts
-from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
@@ -88,6 +86,9 @@ class PrivateTopK(beam.PTransform):
             they are active in (docs/windows.md). Bounded input only.
         epsilon, delta: with a mechanism's name, or without one; a chosen one that needs no delta spends none. The
             choice and its reason are logged at the level INFO, and shown on the runner's page of the transform.
+        neighbours, parameters: with a mechanism's name, likewise.
+        unknown_domain, domain_range, max_value, value_resolution, groups_per_user, publish_counts_delta, round_counts:
+            the fields of the command line, in place of objects.
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:
@@ -114,8 +115,7 @@ class PrivateTopK(beam.PTransform):
         k: int | None,
         mechanism: Mechanism | str = AUTO,
         domain: Domain | Iterable[Any] | Mapping[str, Iterable[Any]] | os.PathLike[str] | None = None,
-        max_items_per_user: int | None = None,
-        publish_counts: Counts | float | Literal["drawn"] | None = None,
+        *,
         release: Release | None = None,
         period: Period | None = None,
         shards: int = DEFAULT_SHARDS,
@@ -123,19 +123,13 @@ class PrivateTopK(beam.PTransform):
         reveal_active_windows: bool = False,
         user: str | None = None,
         item: str | Sequence[str] | None = None,
-        amounts: Amounts | None = None,
         value: str | None = None,
-        groups: Groups | Iterable[Any] | None = None,
         group: str | Sequence[str] | None = None,
-        max_windows_per_user: int | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
         exact_counters: bool = False,
+        **asked: Unpack[Asked],
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
-        if isinstance(mechanism, Mechanism) and (epsilon, delta) != (None, None):
-            raise not_beside_an_object("delta" if epsilon is None else "epsilon", mechanism)
         for name, flag in (
             ("waits_for_timers", waits_for_timers),
             ("reveal_active_windows", reveal_active_windows),
@@ -149,32 +143,15 @@ class PrivateTopK(beam.PTransform):
             )
         items = "item" if item is None else names_of("item", "item", item, "field")
         in_groups = "group" if group is None else names_of("group", "group", group, "field")
-        listed, groups = as_domain(domain, items), None if groups is None else Groups.of(groups)
-
-        def ask(drawn: Mechanism) -> TopK:
-            fields = drawn, listed, max_items_per_user, publish_counts, amounts, groups, max_windows_per_user
-            return TopK(k, *fields)  # type: ignore[arg-type]  # lists may stand for a domain and for groups
-
-        def ask_by_name(name: str) -> TopK:
-            drawn, unused = with_budget(name, epsilon, delta, max_items_per_user)
-            if unused is not None and mechanism != AUTO:
-                raise InvalidArgument(
-                    "delta", f"does not apply to {drawn.about.name}, which needs none", "leave it out"
-                )
-            return ask(drawn)
-
-        self._reason: str | None = None
-        if mechanism == AUTO:
-            size = listed.size if listed.is_public else None
-            spec, (name, self._reason) = chosen(ask_by_name, lambda spec: spec.mechanism, k, size, epsilon, delta)
+        spec, self._reason = answer(_settled, lambda spec: spec.mechanism, k, mechanism, domain, items, **asked)
+        if self._reason is not None:
+            name = spec.mechanism.about.name
             logging.getLogger(__name__).info("mechanism: %s, chosen because %s", name, self._reason)
-        else:
-            spec = ask_by_name(mechanism) if isinstance(mechanism, str) else ask(mechanism)
         check_columns("domain", items, spec.domain)
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)
         self.columns = published("item", items), published("group", in_groups)
-        schema = ElementSchema(user, item, value, amounts is not None, group, spec.groups is not None)
+        schema = ElementSchema(user, item, value, spec.amounts is not None, group, spec.groups is not None)
         self._spec, self._period, self._schema, self._exact = spec, period, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
         self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
@@ -194,6 +171,14 @@ class PrivateTopK(beam.PTransform):
             return rankings
         # Ranking of composites  ->  Ranking in columns
         return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self.columns).with_output_types(Ranking)
+
+
+def _settled(spec: TopK, delta: float | Fraction | None, aside: bool) -> TopK:
+    """The specification, whose every window has the whole budget. Raises InvalidArgument for a delta without a use."""
+    if delta is not None and not aside:
+        name = spec.mechanism.about.name
+        raise InvalidArgument("delta", f"does not apply to {name}, which needs none", "leave it out")
+    return spec
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)

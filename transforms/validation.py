@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import ParamSpec, TypeVar
 
 import apache_beam as beam
@@ -11,7 +12,8 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.asked import Asked
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -19,21 +21,39 @@ from private_topk.transforms.windows import Period
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _LOCAL = ("SwitchingDirectRunner", "FnApiRunner")
-_ARGUMENTS = {"period_from": "period"}
+_ARGUMENTS = {
+    **dict.fromkeys(("period_from", "period_to", "window", "slide", "time_zone"), "period"),
+    **dict.fromkeys(("release_key", "release_id"), "release"),
+}
+"""The arguments of Python that stand for options which have other names."""
 
 
 def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same call; its refusals name arguments and not options, and do not show the way to where they arose."""
+    """The same call; its refusals name arguments and not options, and do not show the way to where they arose.
+
+    One that it does not have is refused, with the nearest that it has.
+    """
+    own = [*(name for name in signature(call).parameters if name not in ("self", "asked")), *Asked.__annotations__]
 
     @wraps(call)
     def refusing(*args: _P.args, **given: _P.kwargs) -> _T:
         try:
+            for name in sorted(given.keys() - own):
+                raise InvalidArgument(
+                    "",
+                    f"there is no argument {verbatim(name)}",
+                    did_you_mean(_argument(name), own, f"there are {', '.join(own)}"),
+                )
             return call(*args, **given)
         except InvalidArgument as refusal:
-            told = refusal.renamed(lambda name: _ARGUMENTS.get(name, name.removesuffix("_column")))
+            told = refusal.renamed(_argument)
         raise told  # outside the handler, so that it has no context
 
     return refusing
+
+
+def _argument(field: str) -> str:
+    return _ARGUMENTS.get(field, field.removesuffix("_column"))
 
 
 def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:

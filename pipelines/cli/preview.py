@@ -14,7 +14,7 @@ from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
 from private_topk.pipelines.options import Option, Options, require
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.stated import number
@@ -140,7 +140,6 @@ def _question(
     held: Total | None = None,
 ) -> Question:
     """The question of the first mechanism that answers it, of no release and of lists of which the sizes are known."""
-    from private_topk.pipelines.preview.compare import first_answering
     from private_topk.transforms.domain import RangeDomain
 
     if domain is None or domain.is_public:
@@ -148,14 +147,7 @@ def _question(
         domain = RangeDomain(0, largest.histogram(options.get("max_items_per_user"), False).items)
     lists = _lists(options, domain, None if list(by_group) == [""] else len(by_group))
 
-    def ask(name: str) -> Question:
-        known = parameters_of(mechanism_by_name(name))
-        parameters = {each: value for each, value in options.get("parameters", {}).items() if each in known}
-        others = ("parameters",) if "delta" in known else ("parameters", "delta")
-        offered = {each: value for each, value in options.items() if each not in others}
-        return _asked_of(name, {**offered, "parameters": parameters}, held, lists)
-
-    return first_answering(ask, names)
+    return _asked_of(names, options, held, lists)
 
 
 def _lists(options: Options, domain: Domain | None, groups: int | None = None) -> Lists:
@@ -171,11 +163,11 @@ def _lists(options: Options, domain: Domain | None, groups: int | None = None) -
     )
 
 
-def _asked_of(name: str, options: Options, held: Total | None, lists: Lists) -> Question:
-    from private_topk.pipelines.question import Question
+def _asked_of(mechanism: str | Iterable[str], options: Options, held: Total | None, lists: Lists) -> Question:
+    from private_topk.pipelines.question import Question, asked_by
 
-    asked = {each: value for each, value in options.items() if each != "release_key"}
-    return Question.of({**asked, "mechanism": name}, held, lists)
+    asked = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
+    return Question.of(**{**asked_by(asked, lists), "mechanism": mechanism}, held=held)
 
 
 def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:

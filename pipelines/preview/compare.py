@@ -17,9 +17,9 @@ from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
-from private_topk.transforms.mechanisms.registry import name_of, not_beside_an_object, with_budget
+from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.spec import TopK
 
 if TYPE_CHECKING:
@@ -343,50 +343,16 @@ def _question(
         if name not in ("k", "epsilon", "delta", *ASKED):
             raise InvalidArgument(name, "is no argument of preview", did_you_mean(name, [*ASKED, "mechanism", "draws"]))
     given = {name: value for name, value in asked.items() if value is not None}
-    own = mechanism if isinstance(mechanism, Mechanism) else None
-    if own is not None:
-        _check_own(own, given)
-    elif "epsilon" not in given:
-        raise InvalidArgument("epsilon", "must be given")
     largest = next(iter(expected.values())) if isinstance(expected, Mapping) else expected
-    most, groups = given.get("max_items_per_user"), given.get("groups_per_user")
-    if isinstance(expected, Mapping) or groups is not None:
+    per_user = given.pop("groups_per_user", None)
+    if isinstance(expected, Mapping) or per_user is not None:
         number = len(expected) if isinstance(expected, Mapping) else None
-        groups = Groups.numbered(number, 1 if groups is None else groups)
-    domain = UnknownDomain() if given.get("unknown_domain") else RangeDomain(0, largest.histogram(most, False).items)
-
-    def ask(name: str) -> Question:
-        known = parameters_of(mechanism_by_name(name))
-        named = {each: value for each, value in given.get("parameters", {}).items() if each in known}
-        budget = given.get("epsilon"), given.get("delta"), most
-        made = own or with_budget(name, *budget, neighbours=given.get("neighbours"), **named)[0]
-        bounds = given.get("amounts"), groups, given.get("max_windows_per_user")
-        top_k = TopK(given.get("k"), made, domain, most, given.get("publish_counts"), *bounds)
-        unit, horizon = given.get("privacy_unit", "user-window"), given.get("horizon")
-        return Question(top_k, given.get("period"), privacy_unit=unit, horizon=horizon)
-
-    return first_answering(ask, names)
-
-
-def _check_own(mechanism: Mechanism, given: Mapping[str, Any]) -> None:
-    """Raise InvalidArgument where a value is given beside the mechanism that is made of another."""
-    for name in ("epsilon", "delta", "neighbours", "max_items_per_user"):
-        own = mechanism.parameter(name)
-        if own is not None and given.get(name, own) != own:
-            raise not_beside_an_object(name, mechanism)
-    if "parameters" in given:
-        raise not_beside_an_object("parameters", mechanism)
-
-
-def first_answering(ask: Callable[[str], Question], names: Iterable[str]) -> Question:
-    """The question of the first mechanism that answers it. Raises the first InvalidArgument where none does."""
-    refusals: list[InvalidArgument] = []
-    for name in names:
-        try:
-            return ask(name)
-        except InvalidArgument as refusal:
-            refusals.append(refusal)
-    raise refusals[0]
+        given["groups"] = Groups.numbered(number, 1 if per_user is None else per_user)
+    if not given.pop("unknown_domain", False):
+        given["domain"] = RangeDomain(0, largest.histogram(given.get("max_items_per_user"), False).items)
+    else:
+        given["domain"] = UnknownDomain()
+    return Question.of(mechanism=mechanism if isinstance(mechanism, Mechanism) else tuple(names), **given)
 
 
 def alternatives(

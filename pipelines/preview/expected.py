@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from private_topk.pipelines.files import as_path, exists, open_content, why
 from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.outlook import pooled
-from private_topk.pipelines.question import amounts_of, declared_period
+from private_topk.pipelines.question import declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.texts import listed, number, share, whole_or_power
+from private_topk.transforms.asked import amounts_of
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts

@@ -12,7 +12,7 @@ from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed, level
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import check_adopted
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Publication, series_difference
@@ -66,7 +66,7 @@ class ScheduledReport(Periods):
             ReleaseKey.parse(options["release_key"])
             source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
             unread = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
-            Question.of(unread, lists=stand_ins(options)).asked.check_windows(period_of(options), not watch)
+            Question.of(**asked_by(unread, stand_ins(options))).asked.check_windows(period_of(options), not watch)
             check_shards(options.get("shards"))
 
     def publish(self, number: int, exact_counters: bool = False) -> Done | None:
@@ -115,7 +115,7 @@ class ScheduledReport(Periods):
         """What every period is asked, as of the first. Reads the lists and the ledger, and no key."""
         unread = {name: value for name, value in self.options(0).items() if name not in ("release_key", "release_id")}
         unit = unread.get("privacy_unit", "user-window")
-        return Question.of(unread, None if self.account is None else self.account.budget(unit).total)
+        return Question.of(**asked_by(unread), held=None if self.account is None else self.account.budget(unit).total)
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()

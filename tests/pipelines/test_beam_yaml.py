@@ -101,6 +101,19 @@ def test_a_domain_of_consecutive_integers() -> None:
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=330)
 
 
+def test_a_bound_on_items_is_the_mechanism_s_own_where_it_has_one() -> None:
+    parameters = {"delta": 1e-6}
+    made = RankRows(mechanism="weighted-gaussian", epsilon=1.0, max_items_per_user=3, parameters=parameters)
+    assert made._rank.display_data()["mechanism"] == "weighted-gaussian"
+    with pytest.raises(ValueError, match="must be the mechanism's own bound, got 3 and 4"):
+        RankRows(
+            mechanism="weighted-gaussian",
+            epsilon=1.0,
+            max_items_per_user=3,
+            parameters=parameters | {"max_items_per_user": 4},
+        )
+
+
 def at(day: int) -> float:
     return datetime(2026, 1, day, tzinfo=UTC).timestamp()
 

@@ -100,8 +100,8 @@ def test_beam_yaml_chooses_the_same(asked: dict[str, Any], name: str) -> None:
     for more in ({}, {"mechanism": "auto"}):
         made = RankRows(**given, **domain, **more, parameters=parameters)
         assert made._rank.display_data()["mechanism"] == name
-    with pytest.raises(ValueError, match="neighbours needs mechanism"):
-        RankRows(**given, **domain, parameters=parameters | {"neighbours": "replace-one"})
+    with pytest.raises(ValueError, match="kbar needs mechanism"):
+        RankRows(**given, **domain, parameters=parameters | {"kbar": 9})
 
 
 WEEKS = {"window": "7d", "from": "2026-01-05", "to": "2026-02-16"}

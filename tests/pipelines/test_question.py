@@ -10,7 +10,7 @@ import pytest
 
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.manifest import Budget
 from private_topk.pipelines.report import Report, sink_for, source_for
@@ -113,7 +113,7 @@ ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": 
 )
 def test_fields_that_do_not_go_together(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        Question.of({**ASKED, "unknown_domain": True, **changes})
+        Question.of(**asked_by({**ASKED, "unknown_domain": True, **changes}))
     assert caught.value.field == field
 
 

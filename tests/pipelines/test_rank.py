@@ -382,8 +382,44 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
     with pytest.raises(InvalidArgument) as caught:
         rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
     assert len(caught.traceback) == 2 and caught.value.__context__ is None
-    with pytest.raises(TypeError, match="mechanism must be a Mechanism such as Joint"):
-        rank(ROWS, "joint", 10, ITEMS, epsilon=1, **NAMES)
+    for swapped in (("joint", 10), (5, 1.0)):
+        with pytest.raises(
+            InvalidArgument, match="mechanism must be a name such as joint.*: a budget is given as epsil"
+        ):
+            rank(ROWS, *swapped, ITEMS, **NAMES)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"max_value": 60}, None),
+        ({"domain_range": "0:9"}, None),
+        ({"max_value": 60, "amounts": Amounts(60)}, "max_value must be left out: amounts have their own"),
+        ({"value_resolution": 5}, "value_resolution needs max_value"),
+        ({"round_counts": 10}, "round_counts needs publish_counts"),
+        ({"publish_counts": 1, "publish_counts_delta": 2}, "publish_counts_delta must lie strictly between 0 and 1"),
+        ({"groups_per_user": 2}, "groups_per_user needs groups"),
+        ({"domain": ITEMS, "domain_range": "0:9"}, "give domain or domain_range: one of the two"),
+        ({"mechanism": Joint(1.0), "parameters": {"kbar": 9}}, "must be left out: Joint"),
+        ({"mechanism": "joint", "parameters": {"kbar": 9}}, "kbar does not apply to joint"),
+        ({"mechanism": LimitDomain(1.0, 1e-2, max_items_per_user=3), "delta": 1e-2}, "delta must be left out"),
+        ({"item_column": "title"}, "there is no argument item_column: did you mean item?"),
+        ({"release_key": "file:key"}, "there is no argument release_key: did you mean release?"),
+        ({"epsilonn": 1}, "there is no argument epsilonn: did you mean epsilon?"),
+    ],
+)
+def test_python_s_doors_take_the_fields_of_the_command_line(given: dict[str, Any], told: str | None) -> None:
+    """With the same refusals, in words of arguments."""
+    asked = {"k": 1, "epsilon": 1.0, **({} if "domain_range" in given else {"domain": ["7"]}), **given}
+    asked = {name: value for name, value in asked.items() if name != "epsilon" or "mechanism" not in given}
+    asked |= {"epsilon": 1.0} if given.get("mechanism") == "joint" else {}
+    rows = pl.DataFrame({"user": [1], "item": [7], "value": [3.5]})
+    for door in (lambda: rank(rows, **asked), lambda: PrivateTopK(**asked)):
+        if told is None:
+            door()
+            continue
+        with pytest.raises(InvalidArgument, match=told):
+            door()
 
 
 def test_floats_are_the_decimals_that_they_print() -> None:

@@ -16,7 +16,7 @@ from private_topk.pipelines.budget import Budget, Ledger, Windows
 from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.cli import main, parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import entries_of
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.manifest import Manifest
@@ -44,7 +44,7 @@ ASKED = {
 def asked(**more: object) -> Question:
     words = options(**{**ASKED, **more})
     arguments, _ = parser_of("run", *words).read(words)
-    return Question.of(options_of(arguments))
+    return Question.of(**asked_by(options_of(arguments)))
 
 
 def published(question: Question, **facts: object) -> Manifest:

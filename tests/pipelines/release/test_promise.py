@@ -21,7 +21,7 @@ from private_topk import Period, UnknownDomain
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.budget.sharing import cost_of, over_windows
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.question import Question
+from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
 from private_topk.pipelines.release.manifest import Manifest, Publication
@@ -76,7 +76,7 @@ class Case(NamedTuple):
         return options(**asked, input="rows.csv", output="new.csv")
 
     def question(self, name: str, days: tuple[str, str], horizon: int | None = None) -> Question:
-        return replace(Question.of(self.asked(days, horizon)), release=Release(KEY, name))
+        return replace(Question.of(**asked_by(self.asked(days, horizon))), release=Release(KEY, name))
 
     def release(self, name: str, days: tuple[str, str], horizon: int | None = None) -> Manifest:
         question = self.question(name, days, horizon)

@@ -52,6 +52,7 @@ class SetContract(Contract):
             answer = mechanism(named.vector, 3, RandomBits.keyed(b"%d" % number))
             assert answer.tolist() == sorted(named.items(ranks).tolist())
 
+    @pytest.mark.nightly
     def test_drawn_sets_follow_the_law(self) -> None:
         mechanism, counts, k = self.small
         check_law(mechanism, partial(self.law, mechanism), counts, [1, k], smallest_error=0.1)
@@ -114,6 +115,7 @@ class TestJointSet(SetContract):
     def regions(self, mechanism: JointSet, histogram: Histogram, k: int) -> tuple[Fraction, list[Region]]:
         return self.rate(mechanism, k), [race.LossInterval.of_all(sets.SetLosses(histogram, k))]
 
+    @pytest.mark.nightly
     def test_drawn_sets_follow_the_law_on_a_larger_domain(self) -> None:
         """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
         counts = (20, 9, 31, 17, 26, 20, 40, 4, 30)
@@ -177,6 +179,7 @@ class TestCanonical(SetContract):
         rate = Fraction(mechanism.epsilon) / (sensitivity * mechanism.gamma.denominator)
         return rate, [TopK(k), Classes(histogram, k, mechanism.gamma, rate).everything()]
 
+    @pytest.mark.nightly
     def test_drawn_classes_follow_the_law_on_a_larger_domain(self) -> None:
         """All (h, t) of 10 ranks, so that rectangles are cut many times and sets drawn inside them."""
         counts = (20, 9, 31, 17, 26, 20, 40, 4, 20, 15)

@@ -33,6 +33,7 @@ from benchmarks.regret import (
     SETS,
     UNLISTED,
     UNLISTED_OF_BOUNDED,
+    WITH_COUNTS,
     Cell,
     OfBounded,
     by_rule,
@@ -292,6 +293,11 @@ def of_rows(draws: int, ours_draws: int) -> None:
             "PipelineDP": partial(pipeline_dp, public=public, draws=draws),
             "**auto**": lambda cell: recalls.of(cell, chosen(cell)),  # noqa: B023 - called at once
             **{f"`{name}`": partial(_of_name, recalls, name) for name in names},
+            **{
+                f"`{name}`{WITH_COUNTS}": partial(_of_name, recalls, f"{name}{WITH_COUNTS}")
+                for name in ("laplace", "gaussian")
+                if public
+            },
         }
         print(f"\n| {title} items | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " | mean |")
         print("|" + "---|" * (len(epsilons) + 2))

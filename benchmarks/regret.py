@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -48,6 +49,8 @@ PURE = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot")
 LISTED = (*PURE, "cdp-peeling")
 UNLISTED = ("limit-domain", "top-stable", "restricted-gumbel", "restricted-pnf", "restricted-laplace")
 OF_BOUNDED = ("oneshot", "laplace", "cdp-peeling", "gaussian", "weighted-order")
+WITH_COUNTS = " with its counts"
+"""Behind the name of a mechanism: the counts that it draws by come out too."""
 UNLISTED_OF_BOUNDED = (
     "limit-domain",
     "laplace-limit-domain",
@@ -90,8 +93,10 @@ class OfBounded:
         self.of, self._drawer = cache(self._of), cache(self._prepared)
 
     def make(self, name: str, epsilon: float) -> Mechanism:
+        name, counted, _ = name.partition(WITH_COUNTS)
         knows = "max_items_per_user" in parameters_of(MECHANISMS[name])
-        return make(name, epsilon, **({"max_items_per_user": self.most} if knows else {}))
+        made = make(name, epsilon, **({"max_items_per_user": self.most} if knows else {}))
+        return replace(made, with_counts=bool(counted))
 
     def chosen(self, names: tuple[str, ...]) -> Chosen:
         items = self.size if names == OF_BOUNDED else None

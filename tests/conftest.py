@@ -111,7 +111,7 @@ def _remember_signatures() -> None:
     @wraps(asked)
     def signature(obj: object, **how: object) -> inspect.Signature:
         function = obj.__func__ if isinstance(obj, MethodType) else obj
-        if how or not isinstance(function, FunctionType):
+        if how or not isinstance(function, FunctionType) or hasattr(function, "__signature__"):
             return asked(obj, **how)
         found, bound = known.setdefault(function, {}), function is not obj  # bound, it lacks its first parameter
         if bound not in found:

@@ -23,7 +23,7 @@ from private_topk import Period, Release, ReleaseKey, rank
 from private_topk.pipelines.budget import Ledger
 from private_topk.pipelines.options import rows
 from private_topk.transforms.errors import InvalidArgument
-from tests.nightly import nightly_but
+from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import Done, command, kill_when_charged, options, write
 
 MONDAY = 1_767_571_200  # 2026-01-05
@@ -512,8 +512,10 @@ cli.main(sys.argv[1:])"""
 @pytest.mark.parametrize(
     ("url", "door", "moment"),
     [
-        *(("sqlite", "run", moment) for moment in MOMENTS),
-        ("postgresql", "run", "when charged"),
+        nightly("sqlite", "run", "when charged"),
+        ("sqlite", "run", "between the renames"),
+        nightly("sqlite", "run", "before the ledger is told"),
+        nightly("postgresql", "run", "when charged"),
         ("sqlite", "report", "when charged"),
     ],
     indirect=["url"],

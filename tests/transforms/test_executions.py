@@ -190,12 +190,12 @@ EXECUTIONS: dict[str, Callable[[str], Published]] = {
 }
 
 BY_DAY = {
-    "batch": ("one window", "fixed", "hours", "large", "groups, lists"),
-    "by reference": ("whole", "sliding, some listed", "weights", "unknown"),
-    "first window": ("sliding", "weights, large", "unknown, bounded"),
+    "batch": ("one window", "fixed", "hours", "groups, lists"),
+    "by reference": ("whole", "sliding, some listed", "weights"),
+    "first window": ("unknown, bounded",),
     "windows of the input": ("hours",),
     "stream": ("hours", "day", "weights, sliding", "groups", "unknown, bounded"),
-    "prism": ("sliding, some listed", "counts", "amounts", "weights, large", "groups, unknown"),
+    "prism": ("counts", "amounts", "weights, large", "groups, unknown"),
 }
 
 

@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,7 @@ from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.spec import TopK
+from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import WEEKLY, command, write
 
 ROWS = [{"user": f"secret user {n}", "item": "abc"[n % 3], "time": f"2026-01-{5 + n % 14:02}"} for n in range(60)]
@@ -87,7 +89,7 @@ def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: s
     assert {path.name for path in folder.iterdir()} - {"out"} == before and not list(folder.glob("out/[!.]*"))
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", nightly_but([">&-", "2>&-", "<&- >&- 2>&-"], "<&- >&- 2>&-"))
 def test_a_run_publishes_the_same_with_closed_standard_streams(folder: Path, closed: str) -> None:
     """As below some services: what is printed goes nowhere, and not into a file that has got the stream's number."""
     asked = "--input in/rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --release-key file:key"
@@ -107,7 +109,7 @@ PUBLISHING = {
 }
 """Commands that publish two windows, and print to stderr which mechanism is chosen, before the charge and after it."""
 CHARGED = "--ledger=sqlite:///b.db", "--dataset=d"
-full = pytest.param("full", marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full"))
+HOWS = ["gone", "full"] if Path("/dev/full").exists() else ["gone"]
 
 
 @contextlib.contextmanager
@@ -123,9 +125,10 @@ def that_fails(how: str) -> Iterator[int]:
     os.close(writing)
 
 
-@pytest.mark.parametrize("how", ["gone", full])
-@pytest.mark.parametrize("log_format", ["text", "json"])
-@pytest.mark.parametrize("name", PUBLISHING)
+@pytest.mark.parametrize(
+    ("name", "log_format", "how"),
+    nightly_but(product(PUBLISHING, ("text", "json"), HOWS), ("run", "text", "gone"), ("stream", "json", HOWS[-1])),
+)
 def test_messages_that_cannot_be_written_decide_nothing(folder: Path, name: str, log_format: str, how: str) -> None:
     charged = how == "gone"
     report = WEEKLY.replace("rows.csv", "in/rows.csv").replace("name: joint", "name: auto")
@@ -140,17 +143,18 @@ def test_messages_that_cannot_be_written_decide_nothing(folder: Path, name: str,
     assert outcomes == ({"released"} if charged else set())
 
 
-@pytest.mark.parametrize("how", ["gone", full])
+@pytest.mark.parametrize("how", HOWS)
 def test_a_refusal_that_cannot_be_written_keeps_its_status(how: str) -> None:
-    for words, status in ((["run"], 2), (["show", "none.csv"], 2), (["mechanisms"], 0)):
+    for words, status in ((["run"], 2), (["mechanisms"], 0)):
         with that_fails(how) as stream:
             assert subprocess.run([sys.executable, "-m", "private_topk", *words], stderr=stream).returncode == status
 
 
-@pytest.mark.parametrize(("how", "status"), [("gone", 0), pytest.param("full", 1, marks=full.marks)])
-def test_output_is_lost_in_silence_only_if_its_reader_has_left(how: str, status: int) -> None:
+@pytest.mark.parametrize("how", HOWS)
+def test_output_is_lost_in_silence_only_if_its_reader_has_left(how: str) -> None:
     """As in `private-topk mechanisms | head`. For who reads a file, less than all is a failure."""
-    for words in (["mechanisms"], ["completion", "bash"], ["--help"], ["mechanisms", "--json"]):
+    status = int(how == "full")
+    for words in (["completion", "bash"], ["--help"]):
         with that_fails(how) as stream:
             command = [sys.executable, "-m", "private_topk", *words]
             done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True)
@@ -158,16 +162,16 @@ def test_output_is_lost_in_silence_only_if_its_reader_has_left(how: str, status:
         assert (done.returncode, done.stderr) == (status, lost if status else ""), words
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
-def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Path) -> None:
+@pytest.mark.skipif("full" not in HOWS, reason="this system has no device that is full")
+@pytest.mark.parametrize("more", [[], nightly(["--json"])])
+def test_a_ranking_that_cannot_be_printed_is_published_and_said_to_be(folder: Path, more: list[str]) -> None:
     """Standard output is a file on a full disk. To run again would be another release, which costs once more."""
-    for more in ([], ["--json"]):
-        words = [sys.executable, "-m", "private_topk", *PUBLISHING["run"], "--overwrite", *more]
-        with open("/dev/full", "w") as full:
-            done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
-        assert done.returncode == 0 and (folder / "out" / "r.jsonl").exists()
-        lost = "private-topk: done, but standard output cannot be written: No space left on device\n"
-        assert done.stderr.endswith(lost), done.stderr
+    words = [sys.executable, "-m", "private_topk", *PUBLISHING["run"], *more]
+    with that_fails("full") as stream:
+        done = subprocess.run(words, stdout=stream, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and (folder / "out" / "r.jsonl").exists()
+    lost = "private-topk: done, but standard output cannot be written: No space left on device\n"
+    assert done.stderr.endswith(lost), done.stderr
 
 
 def test_characters_that_a_stream_cannot_show_are_escaped(folder: Path) -> None:

@@ -61,6 +61,7 @@ class ItemByItem(Contract):
         """P(answer) for every sequence of k indices, from the definition and the papers' formulas."""
         raise NotImplementedError
 
+    @pytest.mark.nightly
     def test_the_order_follows_its_law(self) -> None:
         first = self.mechanisms[0]
         check_law(first, partial(self.law, first), COUNTS, self.drawn, smallest_error=0.08)
@@ -254,6 +255,7 @@ class TestGamma(ItemByItem):
                 worst = max(worst, max_log_ratio(*(self.law(mechanism, of, 1) for of in (counts, moved))))
         assert 0.7 < worst <= 1 + 1e-9
 
+    @pytest.mark.nightly
     def test_different_counts_of_one_block_follow_the_law(self) -> None:
         """Cuts lie 3 and more below the second count at this epsilon: 3 and 1 are read as one block."""
         mechanism = Gamma(0.05)
@@ -283,6 +285,7 @@ class TestPnfPeeling(ItemByItem):
             counts, k, Fraction(mechanism.epsilon) / (k if mechanism.neighbours == "add-remove" else 2 * k)
         )
 
+    @pytest.mark.nightly
     def test_permute_and_flip_follows_its_law_among_many_equal_scores(self) -> None:
         """The trap: as an alternating sum the law of permute-and-flip is garbage beyond 40 equal scores."""
         equal, p = 60, math.exp(-2)

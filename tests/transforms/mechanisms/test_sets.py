@@ -46,12 +46,13 @@ class SetContract(Contract):
     def test_draws_are_those_of_the_race_at_the_rate_of_the_law(self, mechanism: Mechanism) -> None:
         named = IndexedCounts.of(np.array([5, 3, 3, 1, 0, 9, 4, 4]))
         for number in range(15):
-            draw = RandomBits.keyed(b"%d" % number).draw()
-            rate, regions = self.regions(mechanism, named.histogram, 3)
+            k, draw = number % 3 + 1, RandomBits.keyed(b"%d" % number).draw()
+            rate, regions = self.regions(mechanism, named.histogram, k)
             ranks = race.Race(regions, rate, mechanism.noise, draw).winner().draw_ranks(draw)
-            answer = mechanism(named.vector, 3, RandomBits.keyed(b"%d" % number))
+            answer = mechanism(named.vector, k, RandomBits.keyed(b"%d" % number))
             assert answer.tolist() == sorted(named.items(ranks).tolist())
 
+    @pytest.mark.nightly
     def test_drawn_sets_follow_the_law(self) -> None:
         mechanism, counts, k = self.small
         check_law(mechanism, partial(self.law, mechanism), counts, [1, k], smallest_error=0.1)
@@ -114,6 +115,7 @@ class TestJointSet(SetContract):
     def regions(self, mechanism: JointSet, histogram: Histogram, k: int) -> tuple[Fraction, list[Region]]:
         return self.rate(mechanism, k), [race.LossInterval.of_all(sets.SetLosses(histogram, k))]
 
+    @pytest.mark.nightly
     def test_drawn_sets_follow_the_law_on_a_larger_domain(self) -> None:
         """126 sets: many cuts of the losses, and sets drawn between two staircases; by loss and smallest count."""
         counts = (20, 9, 31, 17, 26, 20, 40, 4, 30)
@@ -174,9 +176,11 @@ class TestCanonical(SetContract):
     def regions(self, mechanism: Canonical, histogram: Histogram, k: int) -> tuple[Fraction, list[race.Region]]:
         """Losses are counted in units of 1 / the denominator of gamma."""
         sensitivity = 2 if mechanism.neighbours == "replace-one" else 1
-        rate = Fraction(mechanism.epsilon) / (sensitivity * mechanism.gamma.denominator)
-        return rate, [TopK(k), Classes(histogram, k, mechanism.gamma, rate).everything()]
+        gamma = Fraction(1) if k == 1 else mechanism.gamma
+        rate = Fraction(mechanism.epsilon) / (sensitivity * gamma.denominator)
+        return rate, [TopK(k), Classes(histogram, k, gamma, rate).everything()]
 
+    @pytest.mark.nightly
     def test_drawn_classes_follow_the_law_on_a_larger_domain(self) -> None:
         """All (h, t) of 10 ranks, so that rectangles are cut many times and sets drawn inside them."""
         counts = (20, 9, 31, 17, 26, 20, 40, 4, 20, 15)

@@ -147,6 +147,7 @@ class UnknownContract(Contract):
             worst = max(worst, met / mechanism.delta)
         assert worst >= self.tight
 
+    @pytest.mark.nightly
     def test_draws_follow_the_law(self) -> None:
         for mechanism, counts, k in self.followed:
             check_law(mechanism, partial(self.law, mechanism), counts, [k], smallest_error=0.07)

@@ -35,11 +35,11 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[
 
 def told(differing: Differences) -> str:
     """What was otherwise, such as `k 3 (now 4), another domain`, for a message."""
-    some = [_told(name, *values) for name, values in list(differing.items())[:_SOME]]
+    some = [_difference(name, *values) for name, values in list(differing.items())[:_SOME]]
     return ", ".join(some) + (", and more" if len(differing) > _SOME else "")
 
 
-def _told(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
+def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"another {name}"
     return f"{setting(name, was)} (now {'none' if now is None else now})"

@@ -74,7 +74,7 @@ class Announcer:
         """How many windows are published."""
         return len(self._published)
 
-    def look(self, published: Mapping[str, float]) -> None:
+    def announce(self, published: Mapping[str, float]) -> None:
         """Announce what is new.
 
         Args:
@@ -133,7 +133,7 @@ class Announcer:
             )
 
 
-def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[], dict[str, float]]:
+def _whole(read_back: Callable[[], Mapping[str, float]], groups: int) -> Callable[[], dict[str, float]]:
     """A function that looks for published windows, from one that looks for the rankings of single groups: a window is
     published when the rankings of all of its groups are.
     """
@@ -141,7 +141,7 @@ def _whole(look: Callable[[], Mapping[str, float]], groups: int) -> Callable[[],
 
     def look_at_windows() -> dict[str, float]:
         published = {}
-        for label, at in look().items():
+        for label, at in read_back().items():
             window, bar, group = label.partition("|")
             of_it = known.setdefault(window, set())
             if bar and (group in of_it or len(of_it) == groups):
@@ -193,8 +193,8 @@ def followed(
     announcer.start_after(published(), _own_windows(report, period))
     announcer.say_what_is_next()
 
-    def look() -> None:
-        announcer.look(published())
+    def announce_new() -> None:
+        announcer.announce(published())
         if health_file is not None:
             announcer.write_health(health_file)
         if announcer.has_all:
@@ -204,18 +204,18 @@ def followed(
 
     def look_on(done: threading.Event) -> None:
         while not done.wait(every):
-            look()
+            announce_new()
 
     try:
         with _meanwhile(look_on):
             yield
     finally:
-        look()
+        announce_new()
     if sink.files(period) is None and (following or announcer.size):
         deadline = time.monotonic() + _LAST_LOOKS  # what was published may become readable a little later
         while not announcer.has_all and time.monotonic() < deadline:
             time.sleep(0.1)
-            look()
+            announce_new()
         if not announcer.has_all:
             raise IncompleteDataError(
                 f"the job ended without an error, but of {len(period):,} windows "

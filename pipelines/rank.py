@@ -220,7 +220,7 @@ class Rankings:
         return isinstance(other, Rankings) and self.table.equals(other.table)
 
     def __hash__(self) -> int:
-        return hash(self.manifest.report)
+        return hash(self.manifest.release_id)
 
     @cached_property
     def windows(self) -> list[Ranking]:
@@ -242,7 +242,7 @@ class Rankings:
         return self.table.to_pylist()
 
     def __repr__(self) -> str:
-        return f"Rankings(release={self.manifest.report!r}, windows={len(self)}, k={self.manifest.k})"
+        return f"Rankings(release={self.manifest.release_id!r}, windows={len(self)}, k={self.manifest.k})"
 
     def to_arrow(self) -> pa.Table:
         return self.table

@@ -218,7 +218,7 @@ class _PlaceDoFn(beam.DoFn):
         dropped = {reason: int(rows.sum()) for reason, rows in zip(self._dropped, (outside, late), strict=True)}
         for reason, rows in dropped.items():
             self._dropped[reason].inc(rows)
-        self._start.look(len(outside) - sum(dropped.values()), dropped)
+        self._start.note(len(outside) - sum(dropped.values()), dropped)
 
 
 @crosses

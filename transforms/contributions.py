@@ -204,9 +204,9 @@ class CountOnArrivalDoFn(beam.DoFn):
         state = held.read()
         if state == _CLOSED:  # counted once already: a second count would be a second contribution
             self._dropped.inc(rows)
-            self._start.look(0, {"late": rows})
+            self._start.note(0, {"late": rows})
             return
-        self._start.look(rows, {})
+        self._start.note(rows, {})
         if state is None:
             end.set(window.max_timestamp())
         distinct, added, received = state or _Held(0, 0, NOTHING)

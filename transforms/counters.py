@@ -99,7 +99,7 @@ class BundleStart:
         self._dropped.clear()
         self.watched = self._warns
 
-    def look(self, kept: int, dropped: Mapping[str, int]) -> None:
+    def note(self, kept: int, dropped: Mapping[str, int]) -> None:
         """Note how many rows were kept, and how many dropped, by a reason of the counters or in words."""
         if not self.watched:
             return

@@ -108,7 +108,7 @@ class _GatherDoFn(beam.DoFn):
         if isinstance(row, str):
             self._dropped[row].inc()
             if self._start.watched:
-                self._start.look(0, {self._schema.fault(element): 1})
+                self._start.note(0, {self._schema.fault(element): 1})
             return
         self._start.watched = False
         self._letters += sum(len(part) for part in row if isinstance(part, str))
@@ -348,7 +348,7 @@ class _ShardDoFn(ThreadPoolDoFn):
     def emit(self, result: _Split) -> list[UserRows]:
         for reason, rows in result.dropped.items():
             self._dropped[reason].inc(rows)
-        self._start.look(sum(len(piece) for _, piece in result.rows), result.dropped)
+        self._start.note(sum(len(piece) for _, piece in result.rows), result.dropped)
         return result.rows
 
 

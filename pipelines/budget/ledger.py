@@ -135,7 +135,7 @@ class Ledger:
             if any(other.unit == budget.unit for other in connection.books(budget.dataset).budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
-            connection.add(replace(budget, created=_told(connection.now())))
+            connection.add(replace(budget, created=_stamp(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:
         """The budget of one unit. Raises InvalidArgument, naming what there is, if it was never created."""
@@ -163,7 +163,7 @@ class Ledger:
             found = _settled(connection, request)
             if isinstance(found, ChargeReceipt):
                 return found
-            (entry, used), now = found, _told(connection.now())
+            (entry, used), now = found, _stamp(connection.now())
             connection.add(replace(entry, charged=now))
             return ChargeReceipt(entry.id, None, now, used)
 
@@ -193,7 +193,7 @@ class Ledger:
             for entry in published:
                 if _is_held(connection, entry):
                     continue
-                books, now = connection.books(entry.dataset), _told(connection.now())
+                books, now = connection.books(entry.dataset), _stamp(connection.now())
                 _own(connection, books, entry.dataset, entry.unit)
                 _check_neighbours(books.budgets, entry.neighbours)
                 _check_rows(entry, books.charges)
@@ -220,12 +220,12 @@ class Ledger:
                 rule = f"is not over: it began on {last.since} and lasts {said}"
                 raise InvalidArgument("period", rule, "earlier a period would hold more than one budget")
             last_charge = connection.next_id(Entry) - 1
-            connection.add(Renewal(dataset, unit, _told(now), length, last_charge, connection.next_id(Renewal)))
+            connection.add(Renewal(dataset, unit, _stamp(now), length, last_charge, connection.next_id(Renewal)))
 
     def finish(self, entry: int, outcome: str) -> None:
         """Note how a charged release ended. One that was released stays so."""
         with self._database.locked() as connection:
-            connection.finish(entry, outcome, _told(connection.now()))
+            connection.finish(entry, outcome, _stamp(connection.now()))
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budge
     return found[unit]
 
 
-def _told(now: datetime) -> str:
+def _stamp(now: datetime) -> str:
     return utc_text(now, "seconds")
 
 
@@ -398,7 +398,7 @@ def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
             noted, what = max(each.charged, each.finished or each.charged, key=moment), each.release_id
         if moment(noted) > now + _APART:
             what = f"when it noted {verbatim(what)} of {verbatim(each.dataset)}"
-            rule = f"has a clock that stands at {_told(now)}, and stood at {noted} {what}"
+            rule = f"has a clock that stands at {_stamp(now)}, and stood at {noted} {what}"
             raise InvalidArgument(
                 "ledger", rule, "set the database's clock right; if it was ahead then, wait for that time"
             )

@@ -56,7 +56,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     if not arguments.json:
         print(f"{arguments.file}: {report.name} is well described", flush=True)
     for number in numbers:
-        report.look(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
+        report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
     if arguments.json:
         print_json(document)
 
@@ -103,7 +103,7 @@ def _number(periods: Periods, arguments: Namespace) -> int:
 def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> None:
     published = _publish(report, number, arguments)
     if arguments.json:
-        print_json({"report": report.name, "periods": [_told(report, number, _BEFORE[not published])]})
+        print_json({"report": report.name, "periods": [_as_json(report, number, _BEFORE[not published])]})
     elif not published:
         print(f"{report.name}, {report.words(number)}: published before, in {printable(report.uri(number))}")
 
@@ -112,7 +112,7 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
     """List or publish every missed period in turn: a failure does not keep later ones from being published."""
     went = [_went(report, number, arguments) for number in numbers]
     if arguments.json:
-        print_json({"report": report.name, "periods": [_told(report, *each) for each in enumerate(went)]})
+        print_json({"report": report.name, "periods": [_as_json(report, *each) for each in enumerate(went)]})
     elif set(went) <= {"published before"}:
         print(f"{report.name}: nothing was missed")
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
@@ -146,10 +146,10 @@ def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
         return "not yet" if status == NOT_YET else "failed"
 
 
-def _told(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
+def _as_json(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
     """A period as JSON."""
     from private_topk.pipelines.cli.show import empty_of
-    from private_topk.pipelines.show.reading import read_report as read_published
+    from private_topk.pipelines.show.reading import read_published
 
     period, place = report.schedule.period(number), report.uri(number)
     facts = {

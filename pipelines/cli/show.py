@@ -60,7 +60,7 @@ _NEEDS = {
 
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print a ranking with its manifest, or write them as a page."""
-    from private_topk.pipelines.show.reading import read_report
+    from private_topk.pipelines.show.reading import read_published
 
     asked = [name for name in _FORMS if getattr(arguments, name, None)]
     if len(asked) > 1:
@@ -70,7 +70,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
             raise InvalidArgument(
                 name, f"needs {' or '.join(f'{{{owner}}}' for owner in owners)}", "give it too, or leave this out"
             )
-    report = replace(read_report(*arguments.ranking), heading=arguments.title or "")
+    report = replace(read_published(*arguments.ranking), heading=arguments.title or "")
     report = _titled(report, arguments) if arguments.item_titles else report
     report = report if arguments.group is None else _of_group(report, arguments.group)
     _FORMS[(*asked, "")[0]](report, arguments)
@@ -141,7 +141,7 @@ def _books(report: PublishedReport, url: str | None) -> str:
             "give the ledger that was charged",
         )
     known = {(entry.release_id, entry.key_id) for entry in books.charges}
-    for release in {row["release_id"] for row in report.rows} | {manifest.report} - {None}:
+    for release in {row["release_id"] for row in report.rows} | {manifest.release_id} - {None}:
         if (release, manifest.key_id) not in known:
             raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
     return " ".join(sentence(budget, books) for budget in books.budgets)
@@ -208,20 +208,20 @@ def show_rows(sink: Sink) -> None:
     """Print what was published, one table per window and group, and which have none; or its place, if it cannot be
     read back.
     """
-    from private_topk.pipelines.show.reading import read_report
+    from private_topk.pipelines.show.reading import read_published
 
     if sink.published() is None:
         print(f"published to {printable(sink.uri)}")
         return
-    print(*_lines(read_report(sink.uri), sink), sep="\n")
+    print(*_lines(read_published(sink.uri), sink), sep="\n")
 
 
 def print_published(sink: Sink) -> None:
     """Print what was published as `show --json` does, with its place; rows and manifest are null if unreadable."""
-    from private_topk.pipelines.show.reading import read_report
+    from private_topk.pipelines.show.reading import read_published
 
     rows = sink.published()
-    report = None if rows is None else read_report(sink.uri)
+    report = None if rows is None else read_published(sink.uri)
     if report is None:
         print_json({"output": sink.uri, "manifest": None, "rows": None, "empty": None})
         return

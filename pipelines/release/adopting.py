@@ -54,16 +54,16 @@ def entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
     manifests = list(manifests)
     for manifest in manifests:
         if manifest.dataset not in (None, dataset):
-            rule = f"of {verbatim(manifest.report)} is {verbatim(manifest.dataset)}, got {verbatim(dataset)}"
+            rule = f"of {verbatim(manifest.release_id)} is {verbatim(manifest.dataset)}, got {verbatim(dataset)}"
             raise InvalidArgument("dataset", rule, "adopt the releases of each dataset apart")
     return _entries_of(manifests, dataset)
 
 
 def _entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
     found: dict[tuple[str | None, str | None], Entry] = {}
-    for manifest in sorted(manifests, key=lambda each: (each.released or "", each.report or "")):
+    for manifest in sorted(manifests, key=lambda each: (each.released or "", each.release_id or "")):
         if manifest.private:
-            found.setdefault((manifest.report, manifest.key_id), _entry_of(manifest, dataset))
+            found.setdefault((manifest.release_id, manifest.key_id), _entry_of(manifest, dataset))
     return list(found.values())
 
 
@@ -73,7 +73,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
         **(msgspec.structs.asdict(manifest.charge) if manifest.charge is not None else {}),
         "id": 0,
         "dataset": dataset,
-        "release_id": manifest.report,
+        "release_id": manifest.release_id,
         "key_id": manifest.key_id,
         "fingerprint": "",
         "question": "",
@@ -90,7 +90,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
     try:
         return record_in(Entry, SimpleNamespace(**row))
     except (*BROKEN, InvalidArgument):
-        rule = f"the manifest of {verbatim(manifest.report)} does not tell what a ledger is charged"
+        rule = f"the manifest of {verbatim(manifest.release_id)} does not tell what a ledger is charged"
         raise InvalidArgument("", rule, "only manifests that this version has written can be adopted") from None
 
 

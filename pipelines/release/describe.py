@@ -15,14 +15,14 @@ from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import (
-    Amounts,
-    Charge,
+    AmountsFacts,
+    ChargeFacts,
     ListedItems,
     Manifest,
-    Privacy,
+    PrivacyFacts,
     Publication,
     RankedGroups,
-    Share,
+    ShareFacts,
     Weights,
     Zcdp,
 )
@@ -72,10 +72,10 @@ def manifest_of(
         k=top_k.k,
         max_items_per_user=top_k.max_items_per_user,
         max_windows_per_user=top_k.max_windows_per_user,
-        amounts=_as(Amounts, top_k.amounts),
+        amounts=_as(AmountsFacts, top_k.amounts),
         weights=_weights(top_k),
         privacy=_privacy(question) if private else None,
-        report=release.id,
+        release_id=release.id,
         key_id=None,
         groups=_as(RankedGroups, groups, rankings_of_a_user=top_k.rankings_of_a_user()),
         counts_rounded_to=None if counts is None else counts.round_to,
@@ -105,7 +105,7 @@ def _as(kind: type[_Record], value: Any, **more: object) -> _Record | None:  # n
     return None if value is None else msgspec.convert(value.describe() | more, kind)
 
 
-def _privacy(question: Question) -> Privacy:
+def _privacy(question: Question) -> PrivacyFacts:
     """Unit, total and share."""
     top_k, privacy = question.top_k, question.privacy
     parameters, counts = top_k.mechanism.parameters(), top_k.publish_counts
@@ -117,10 +117,10 @@ def _privacy(question: Question) -> Privacy:
     }
     promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": UNITS[privacy.unit]}
     if privacy.total is None:
-        return Privacy(**window, **promise, guarantee="approximate" if window["delta"] else "pure")
+        return PrivacyFacts(**window, **promise, guarantee="approximate" if window["delta"] else "pure")
     pure = privacy.accounting == "basic" and not window["delta"]
     each = privacy.windows // (privacy.each or 1)
-    return Privacy(
+    return PrivacyFacts(
         epsilon=stated(privacy.total.epsilon),
         delta=0.0 if pure else stated(privacy.total.delta),
         **promise,
@@ -129,13 +129,13 @@ def _privacy(question: Question) -> Privacy:
         windows_of_a_user=None if privacy.of is None else each,
         rankings_of_a_user_in_a_window=privacy.each,
         accounting=privacy.accounting,
-        share_of_a_window=Share(**window),
+        share_of_a_window=ShareFacts(**window),
     )
 
 
-def _charge(question: Question) -> Charge:
+def _charge(question: Question) -> ChargeFacts:
     row = row_of(question.request(dataset="", key_id="", fingerprint="").entry())
-    return Charge(**{each.name: row[each.name] for each in msgspec.structs.fields(Charge)})
+    return ChargeFacts(**{each.name: row[each.name] for each in msgspec.structs.fields(ChargeFacts)})
 
 
 def _weights(spec: TopK) -> Weights | None:

@@ -43,7 +43,9 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        members = {field.name: identity_of(_told(field, value)) for field in fields(value) if _is_told(field, value)}
+        members = {
+            field.name: identity_of(_compared(field, value)) for field in fields(value) if _is_told(field, value)
+        }
         return {"kind": _kind(value), **members}
     if isinstance(value, Mapping):
         return {str(name): identity_of(member) for name, member in sorted(value.items())}
@@ -73,7 +75,7 @@ def _is_told(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the datac
     return NOT_IN_FINGERPRINT not in field.metadata
 
 
-def _told(field: Field[Any], value: Any) -> Any:  # noqa: ANN401
+def _compared(field: Field[Any], value: Any) -> Any:  # noqa: ANN401
     given = getattr(value, field.name)
     return field.metadata.get(NONE_MEANS) if given is None else given
 

@@ -33,24 +33,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a manifest."""
 
 
-class Budget(Record, frozen=True, kw_only=True):
+class BudgetFacts(Record, frozen=True, kw_only=True):
     epsilon: Annotated[float, Meta(gt=0)]
     delta: Annotated[float, Meta(ge=0)]
 
 
-class Share(Budget, frozen=True, kw_only=True):
+class ShareFacts(BudgetFacts, frozen=True, kw_only=True):
     """What one window has spent, and of it the ranking and the noisy counts."""
 
     ranking: dict[str, Any]
     noisy_counts: dict[str, Any] | None
 
 
-class Privacy(Budget, frozen=True, kw_only=True):
+class PrivacyFacts(BudgetFacts, frozen=True, kw_only=True):
     """The promise: of every window, or where `windows` is given, of so many together.
 
     Args:
         windows_of_a_user: in how many of them a user counts, where that is not in all.
-        ranking, noisy_counts: as of a `Share`, where the promise is of every window.
+        ranking, noisy_counts: as of a `ShareFacts`, where the promise is of every window.
     """
 
     neighbours: Literal["add-remove", "replace-one"]
@@ -62,7 +62,7 @@ class Privacy(Budget, frozen=True, kw_only=True):
     windows_of_a_user: Positive | None = None
     rankings_of_a_user_in_a_window: Positive | None = None
     accounting: str | None = None
-    share_of_a_window: Share | None = None
+    share_of_a_window: ShareFacts | None = None
 
     def __post_init__(self) -> None:
         if (self.windows is None) != (self.share_of_a_window is None):
@@ -117,7 +117,7 @@ class RankedGroups(ListedItems, frozen=True, kw_only=True):
     rankings_of_a_user: Positive
 
 
-class Amounts(Record, frozen=True, kw_only=True):
+class AmountsFacts(Record, frozen=True, kw_only=True):
     max_value: Exact
     value_resolution: Exact
 
@@ -143,7 +143,7 @@ class Zcdp(Record, frozen=True, kw_only=True):
     gdp: bool = False
 
 
-class Charge(Record, frozen=True, kw_only=True):
+class ChargeFacts(Record, frozen=True, kw_only=True):
     """What a ledger is charged for the whole release, in the words and exact numbers of its table (docs/budget.md):
     what one window costs, and which windows are paid for.
     """
@@ -177,7 +177,7 @@ class Window(Record, frozen=True, kw_only=True):
 class Publication(Record, frozen=True, kw_only=True):
     """A ranking of the same windows that was published before, and what each of them has cost a user."""
 
-    report: str
+    release_id: str = msgspec.field(name="report")
     epsilon: Annotated[float, Meta(gt=0)]
     delta: Annotated[float, Meta(ge=0)]
 
@@ -192,9 +192,9 @@ class SeriesFacts(Record, frozen=True, kw_only=True):
     k: Positive | None
     max_items_per_user: Positive | None
     max_windows_per_user: Positive | None = None
-    amounts: Amounts | None = None
+    amounts: AmountsFacts | None = None
     weights: Weights | None = None
-    privacy: Privacy | None = None
+    privacy: PrivacyFacts | None = None
 
     def __post_init__(self) -> None:
         if self.private == (self.privacy is None):
@@ -206,7 +206,7 @@ class QuestionFacts(SeriesFacts, frozen=True, kw_only=True):
     compared apart, as a folder may have more.
     """
 
-    report: str | None
+    release_id: str | None = msgspec.field(name="report")
     key_id: str | None
     groups: RankedGroups | None = None
     counts_rounded_to: Positive | None = None
@@ -225,8 +225,8 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
 
     delta_of_a_shared_hash: float | None = None
     zcdp_of_a_window: Zcdp | None = None
-    all_windows: Budget | None = None
-    charge: Charge | None = None
+    all_windows: BudgetFacts | None = None
+    charge: ChargeFacts | None = None
     time_zone: str | None = None
     dataset: str | None = None
     found: tuple[str, ...] | None = None
@@ -301,7 +301,7 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 def question_difference(was: Manifest, now: Manifest, of: type[SeriesFacts], but: Collection[str] = ()) -> Differences:
     """The settings by which two manifests differ in a kind of facts."""
-    names = [field.name for field in msgspec.structs.fields(of) if field.name not in but]
+    names = [field.encode_name for field in msgspec.structs.fields(of) if field.name not in but]
     one, other = ({name: facts.get(name) for name in names} for facts in (was.to_json(), now.to_json()))
     return differences(one, other)
 

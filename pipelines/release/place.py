@@ -103,7 +103,7 @@ def what_lies(
         return Lying(path, "another release", pair=pair, why=why)
     if manifest is None and _id_in(path, ranking) == release_id:
         return Lying(path, "this release", release_id, 0, pair)
-    if manifest is None or manifest.report != release_id:
+    if manifest is None or manifest.release_id != release_id:
         there = next(filter(exists, (path, manifest_path(path))), None)
         if there is None:
             return Lying(path, "nothing")
@@ -125,7 +125,7 @@ def what_lies(
 
 def _in_the_way(path: str, pair: Pair, rule: str) -> Lying:
     why = InvalidArgument("output", rule, "give another path, or {overwrite}")
-    whose = "" if pair.manifest is None else str(pair.manifest.report)
+    whose = "" if pair.manifest is None else str(pair.manifest.release_id)
     return Lying(path, "another release", whose, 0, pair, why, replaceable=True)
 
 

@@ -16,14 +16,14 @@ import msgspec
 from private_topk.pipelines.budget.accounting import Charge, most
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
 _ONE = Cost(Fraction(1))
 
 
-def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Budget | None]:
+def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFacts, BudgetFacts | None]:
     """The promise for the privacy unit, and that for a user who is in every window, where this is not the unit.
 
     A unit is protected by the budget that was declared, as long as it is in no more windows than that was declared
@@ -36,7 +36,7 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Bu
     """
     releases: dict[tuple[str | None, str | None], tuple[Manifest, list[Windows]]] = {}
     for manifest, windows in published:
-        releases.setdefault((manifest.report, manifest.key_id), (manifest, []))[1].append(windows)
+        releases.setdefault((manifest.release_id, manifest.key_id), (manifest, []))[1].append(windows)
     parts = [(manifest, Windows.union(each)) for manifest, each in releases.values()]
     first, everything = parts[0][0], Windows.union([each for _, each in parts])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
@@ -57,21 +57,21 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[Privacy, Bu
 
 def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
     """What publications cost that are corrected, and are not among the parts themselves."""
-    shown, found = {manifest.report for manifest, _ in parts}, dict[str, tuple[Cost, list[Windows]]]()
+    shown, found = {manifest.release_id for manifest, _ in parts}, dict[str, tuple[Cost, list[Windows]]]()
     for manifest, windows in parts:
         for each in manifest.corrects:
-            if each.report not in shown:
+            if each.release_id not in shown:
                 cost = Cost(_decimal(each.epsilon), _decimal(each.delta))
-                found.setdefault(each.report, (cost, []))[1].append(windows)
+                found.setdefault(each.release_id, (cost, []))[1].append(windows)
     return [Charge(Windows.union(windows), cost) for cost, windows in found.values()]
 
 
-def promise_of(manifests: Iterable[Manifest]) -> tuple[Privacy, Budget | None]:
+def promise_of(manifests: Iterable[Manifest]) -> tuple[PrivacyFacts, BudgetFacts | None]:
     """`promised`, of the windows that manifests list."""
     return promised((manifest, Windows.at(manifest.bounds())) for manifest in manifests)
 
 
-def _declared(manifest: Manifest) -> Privacy:
+def _declared(manifest: Manifest) -> PrivacyFacts:
     assert manifest.privacy is not None
     return manifest.privacy
 
@@ -106,7 +106,7 @@ def _decimal(value: float) -> Fraction:
     return Fraction(str(value))
 
 
-def _restated(declared: Privacy, spent: Cost, windows: int, reached: int) -> Privacy:
+def _restated(declared: PrivacyFacts, spent: Cost, windows: int, reached: int) -> PrivacyFacts:
     """The promise of a unit that is in more windows than its budget was declared for."""
     epsilon, delta = over_windows(spent, 1)
     pure = declared.guarantee == "pure" and not delta
@@ -120,8 +120,8 @@ def _restated(declared: Privacy, spent: Cost, windows: int, reached: int) -> Pri
     return msgspec.structs.replace(declared, **facts)
 
 
-def _budget(epsilon: Fraction, delta: Fraction) -> Budget:
-    return Budget(epsilon=_rounded(epsilon), delta=_rounded(delta))
+def _budget(epsilon: Fraction, delta: Fraction) -> BudgetFacts:
+    return BudgetFacts(epsilon=_rounded(epsilon), delta=_rounded(delta))
 
 
 def _rounded(value: Fraction) -> float:

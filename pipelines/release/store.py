@@ -55,7 +55,7 @@ def publish(
     """
     manifest = manifest.at(path, ranking)
     with nullcontext() if live is None else live.publishing(), _alone_with(path) as alone:
-        lying = what_lies(path, str(manifest.report), manifest.key_id, manifest, manifest.bounds())
+        lying = what_lies(path, str(manifest.release_id), manifest.key_id, manifest, manifest.bounds())
         if lying.windows and (keep or lying.pair.ranking == ranking):
             return
         refusal = lying.obstacle(overwrite) or _second_answer(lying, ranking)

@@ -95,7 +95,7 @@ class ScheduledReport(Periods):
         with self._pointing():
             return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
 
-    def look(self, number: int, tell: Callable[[Report, Launch, Callable[[], Iterable[Fact]]], None]) -> None:
+    def dry_run(self, number: int, tell: Callable[[Report, Launch, Callable[[], Iterable[Fact]]], None]) -> None:
         """Pass a period's report, and what gives further facts of it, to a function that checks whether it is ready.
 
         Raises InvalidArgument as `publish` does.
@@ -162,8 +162,8 @@ class ScheduledReport(Periods):
         differing = None if last is None else series_difference(last, report.manifest)
         if last is not None and differing is not None:
             yield (
-                f"{last.report} was published with {differing}, so `show` makes no series of it and this period. Give "
-                "a changed report another name and folder"
+                f"{last.release_id} was published with {differing}, so `show` makes no series of it and this period. "
+                "Give a changed report another name and folder"
             )
 
     def _files(self, number: int) -> list[str]:
@@ -219,7 +219,7 @@ class ScheduledReport(Periods):
         if not costs:
             rule = f"{{correction}} corrects {verbatim(base)}, and nothing tells that it was published"
             raise InvalidArgument("", rule, "publish that period first, or bring its manifest back from a copy")
-        return tuple(Publication(report=name, epsilon=e, delta=d) for name, (e, d) in sorted(costs.items()))
+        return tuple(Publication(release_id=name, epsilon=e, delta=d) for name, (e, d) in sorted(costs.items()))
 
     def _places_of_publications(self, number: int) -> list[Lying]:
         """What lies at the places of a period's first publication and of all of its corrections."""

@@ -132,7 +132,7 @@ class PublishedReport:
     def name(self) -> str:
         """The release id, or how many there are in a series."""
         ids = list(dict.fromkeys(str(row["release_id"]) for row in self.rows))
-        report = None if self.manifest is None else self.manifest.report
+        report = None if self.manifest is None else self.manifest.release_id
         if report is None and len(ids) > 1:
             return f"{len(ids)} releases, {ids[0]} to {ids[-1]}"
         return report or (ids[0] if ids else "a ranking")

@@ -25,7 +25,7 @@ CORRECTIONS = "correction-*"
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
-def read_report(*places: str) -> PublishedReport:
+def read_published(*places: str) -> PublishedReport:
     """The report in ranking files, or in the files of folders, with their manifests: one release, or a series. Of a
     ranking and its correction the correction is shown.
 
@@ -45,9 +45,13 @@ def read_report(*places: str) -> PublishedReport:
 
 def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
     """All but what a correction among them corrects. What that has cost stands in the correction's manifest."""
-    corrected = {one.report for _, manifest in contents.values() if manifest is not None for one in manifest.corrects}
+    corrected = {
+        one.release_id for _, manifest in contents.values() if manifest is not None for one in manifest.corrects
+    }
     return {
-        file: content for file, content in contents.items() if content[1] is None or content[1].report not in corrected
+        file: content
+        for file, content in contents.items()
+        if content[1] is None or content[1].release_id not in corrected
     }
 
 
@@ -59,9 +63,9 @@ def _merged(manifests: Sequence[Manifest]) -> Manifest:
     names = {each.name for each in msgspec.structs.fields(Manifest)}
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
-    shown = {each.report for each in manifests}
+    shown = {each.release_id for each in manifests}
     facts["corrects"] = tuple(
-        dict.fromkeys(one for each in manifests for one in each.corrects if one.report not in shown)
+        dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
     )
     if first.privacy is not None:
         facts["privacy"], facts["all_windows"] = promise_of(manifests)

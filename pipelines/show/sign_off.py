@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from private_topk.pipelines.release.manifest import Budget, Manifest, Privacy
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_symbols, parameters, shared_by, what_is_ranked, who_counts
 from private_topk.transforms.errors import InvalidArgument, printable
@@ -122,7 +122,7 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
     return head + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=_WIDTH)
 
 
-def _promise(report: PublishedReport) -> tuple[Manifest, Privacy]:
+def _promise(report: PublishedReport) -> tuple[Manifest, PrivacyFacts]:
     manifest = report.manifest
     if manifest is None or manifest.privacy is None:
         raise InvalidArgument(
@@ -140,7 +140,7 @@ def _entries(entries: Any) -> Iterator[str]:  # noqa: ANN401 - pairs of texts
         )
 
 
-def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Privacy) -> Iterator[tuple[str, str]]:
+def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: PrivacyFacts) -> Iterator[tuple[str, str]]:
     yield "what is published", what_is_ranked(manifest)
     yield "who is protected", privacy.unit
     yield "from whom", "everybody who reads the ranking and its manifest, whatever else they know"
@@ -161,7 +161,7 @@ def _of_the_manifest(report: PublishedReport, manifest: Manifest, privacy: Priva
     yield "not protected", _NOT_PROTECTED
 
 
-def _over_time(manifest: Manifest, privacy: Privacy) -> Iterator[str]:
+def _over_time(manifest: Manifest, privacy: PrivacyFacts) -> Iterator[str]:
     """What several windows of a person cost, where each has a budget of its own."""
     if manifest.all_windows is not None:
         yield f"A person in all windows: {_numbers(manifest.all_windows)}."
@@ -169,11 +169,11 @@ def _over_time(manifest: Manifest, privacy: Privacy) -> Iterator[str]:
         yield f"A person over a year: {_OVER_A_YEAR}."
 
 
-def _numbers(budget: Budget) -> str:
+def _numbers(budget: BudgetFacts) -> str:
     return f"epsilon {number(budget.epsilon)}, delta {number(budget.delta)}"
 
 
-def _composed(privacy: Privacy) -> str:
+def _composed(privacy: PrivacyFacts) -> str:
     shared = shared_by(privacy)
     return f"{shared}." if shared else ""
 
@@ -210,7 +210,7 @@ def _releases(manifest: Manifest) -> str:
     return f"One ranking{each} in each of {windows:,} windows, from {start} to {end}."
 
 
-def _known(report: PublishedReport, manifest: Manifest, privacy: Privacy, books: str) -> dict[str, Any]:
+def _known(report: PublishedReport, manifest: Manifest, privacy: PrivacyFacts, books: str) -> dict[str, Any]:
     """What the manifest says, by the registry's fields."""
     by = f", by Beam's runner {manifest.runner}" if manifest.runner else ""
     how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.release.manifest import Budget, ListedItems, Manifest, Privacy
+from private_topk.pipelines.release.manifest import BudgetFacts, ListedItems, Manifest, PrivacyFacts
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.composite import shown
 from private_topk.transforms.stated import number
@@ -33,7 +33,7 @@ def in_words(report: PublishedReport) -> list[str]:
     privacy, windows = manifest.privacy, len(manifest.bounds())
     sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
     if corrected := manifest.corrects:
-        names = ", ".join(each.report for each in corrected)
+        names = ", ".join(each.release_id for each in corrected)
         sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
     if everything := manifest.all_windows:
         sentences.append(
@@ -53,19 +53,19 @@ def in_words(report: PublishedReport) -> list[str]:
     return sentences
 
 
-def in_numbers(budget: Budget) -> str:
+def in_numbers(budget: BudgetFacts) -> str:
     """A budget; without a delta where it is pure."""
     delta = f" and delta {number(budget.delta)}" if budget.delta else ""
     return f"epsilon {number(budget.epsilon)}{delta}"
 
 
-def _reach(privacy: Privacy, windows: int) -> str:
+def _reach(privacy: PrivacyFacts, windows: int) -> str:
     if privacy.of_all_windows:
         return f"in all {privacy.windows} windows together"
     return "in the data" if windows <= 1 else "within one window"
 
 
-def _change(privacy: Privacy, reach: str) -> str:
+def _change(privacy: PrivacyFacts, reach: str) -> str:
     if privacy.neighbours == "replace-one":
         return f"If any one person had done something else {reach}, the same ranking could have come out:"
     return (
@@ -74,7 +74,7 @@ def _change(privacy: Privacy, reach: str) -> str:
     )
 
 
-def _bound(privacy: Privacy) -> str:
+def _bound(privacy: PrivacyFacts) -> str:
     more = f", but for a probability of at most {number(privacy.delta)}" if privacy.delta else ""
     cases = (
         "in either case as in the other"
@@ -118,7 +118,7 @@ def in_symbols(manifest: Manifest | None) -> str:
     return said + "".join(f"; {_inequality(budget)} if they differ by {how} {rows}" for budget, rows in more)
 
 
-def _budgets(manifest: Manifest) -> Iterator[tuple[Budget, str]]:
+def _budgets(manifest: Manifest) -> Iterator[tuple[BudgetFacts, str]]:
     """Every budget of the promise, with the rows that it protects."""
     if manifest.privacy is not None:
         yield manifest.privacy, manifest.privacy.unit
@@ -126,7 +126,7 @@ def _budgets(manifest: Manifest) -> Iterator[tuple[Budget, str]]:
         yield manifest.all_windows, UNITS["user"]
 
 
-def _inequality(budget: Budget) -> str:
+def _inequality(budget: BudgetFacts) -> str:
     delta = f" + {number(budget.delta)}" if budget.delta else ""
     return f"P(A(D) ∈ S) ≤ e^{number(budget.epsilon)} · P(A(D′) ∈ S){delta}"
 
@@ -179,7 +179,7 @@ def promise(manifest: Manifest | None) -> str:
     return "" if manifest is None else "; ".join(f"{in_numbers(each)} for {rows}" for each, rows in _budgets(manifest))
 
 
-def shared_by(privacy: Privacy) -> str:
+def shared_by(privacy: PrivacyFacts) -> str:
     """How the budget adds up over windows, or nothing where each has its own."""
     if privacy.windows is None:
         return ""

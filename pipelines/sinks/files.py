@@ -154,14 +154,14 @@ class ToFolder(Sink):
         return InputRecord(self._root, release)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
-        def look() -> dict[str, float]:
+        def published() -> dict[str, float]:
             try:
                 files = match_any(f"{self._root}/*{self._ending}")
             except Exception:  # the report itself tells what is wrong with its folder
                 return {}
             return {_name(file.path).removesuffix(self._ending): file.written / 1e6 for file in files}
 
-        return look
+        return published
 
     def local_paths(self) -> tuple[str, ...]:
         return (self.uri,) if is_local(self.uri) else ()
@@ -272,7 +272,7 @@ class _PublishDoFn(beam.DoFn):
 
     def process(self, rankings: list[Ranking]) -> Iterator[str]:
         path, schema = self._sink.path(rankings), RankingSchema.of(self._manifest)
-        rows = format_of(path).encode(ranking_rows(rankings, str(self._manifest.report), schema), schema)
+        rows = format_of(path).encode(ranking_rows(rankings, str(self._manifest.release_id), schema), schema)
         manifest = msgspec.structs.replace(self._manifest.with_answer(rankings), key_id=self._key.key_id())
         publish(path, rows, manifest, self._sink.overwrite, self.keep, self._live)
         yield path

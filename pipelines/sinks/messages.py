@@ -70,7 +70,7 @@ class ToKafka(Sink):
         return _WriteKafka(self.topic, manifest)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
-        return _Follower(self.topic, release.id).look
+        return _Follower(self.topic, release.id).published
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Follower:
             [TopicPartition(uri.topic, uri.partition, end) for uri, end in zip(places, ends, strict=True)]
         )
 
-    def look(self) -> dict[str, float]:
+    def published(self) -> dict[str, float]:
         """The labels of rankings whose messages have come since the last call, with the broker's timestamps."""
         published = {}
         for message in self._consumer.consume(_AT_ONCE, 0.1):
@@ -234,4 +234,4 @@ def attributes_of(ranking: Ranking) -> dict[str, str]:
 
 
 def _published(ranking: Ranking, manifest: Manifest) -> bytes:
-    return message_of(manifest.in_columns(ranking), str(manifest.report))
+    return message_of(manifest.in_columns(ranking), str(manifest.release_id))

@@ -47,9 +47,9 @@ FIRST_CLOSES = START.timestamp() + 3900
 def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     said: list[Line] = []
     announcer = Announcer(PERIOD, "out", True, said.append)
-    announcer.look({})
-    announcer.look({LABELS[0]: FIRST_CLOSES + 2.25, "no window": 1.0})
-    announcer.look({LABELS[0]: FIRST_CLOSES + 2.25})
+    announcer.announce({})
+    announcer.announce({LABELS[0]: FIRST_CLOSES + 2.25, "no window": 1.0})
+    announcer.announce({LABELS[0]: FIRST_CLOSES + 2.25})
     assert said == [
         "published 20260101T000000Z--20260101T010000Z to out, 2.2 s after it closed",
         "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00Z",
@@ -58,7 +58,7 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
         {"event": "published", "window": LABELS[0], "output": "out", "lag_seconds": 2.2},
         {"event": "waiting", "next_window": LABELS[1], "closes": "2026-01-01T02:05:00Z", "left": 7, "of": 8},
     ]
-    announcer.look({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
+    announcer.announce({label: FIRST_CLOSES + 9e4 for label in LABELS[1:]})
     lags = [9e4 - 3600 * number for number in range(1, 8)]
     assert said[2:] == [
         f"published {label} to out, {lag:.1f} s after it closed" for label, lag in zip(LABELS[1:], lags, strict=True)
@@ -70,7 +70,7 @@ def test_a_window_of_an_earlier_run_is_announced_only_if_rewritten() -> None:
     said: list[str] = []
     announcer = Announcer(PERIOD, "out", False, said.append)
     announcer.start_after({LABELS[0]: 5.0, LABELS[1]: 5.0})
-    announcer.look({LABELS[0]: 5.0, LABELS[1]: 6.0})
+    announcer.announce({LABELS[0]: 5.0, LABELS[1]: 6.0})
     assert said == [
         f"published {LABELS[1]} to out",
         "6 of 8 windows are left; the next closes at 2026-01-01T03:05:00Z by the clock of the source",

@@ -12,7 +12,7 @@ from private_topk import Period, UnknownDomain
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.release.manifest import Budget
+from private_topk.pipelines.release.manifest import BudgetFacts
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
@@ -39,10 +39,10 @@ def test_a_question_has_one_window_s_share() -> None:
 def test_the_cost_over_all_windows_is_stated_where_the_unit_is_one_window() -> None:
     """Of a total there is nothing more to say."""
 
-    def over_all_windows(question: Question) -> Budget | None:
+    def over_all_windows(question: Question) -> BudgetFacts | None:
         return manifest_of(question).all_windows
 
-    assert over_all_windows(asked(period=WEEKS)) == Budget(epsilon=4, delta=0)
+    assert over_all_windows(asked(period=WEEKS)) == BudgetFacts(epsilon=4, delta=0)
     assert over_all_windows(asked()) is over_all_windows(asked(period=WEEKS, privacy_unit="user")) is None
     many = over_all_windows(asked(period=Period(START, START + timedelta(28), timedelta(1))))
     assert many is not None and 4 < many.epsilon < 28 and many.delta == 1e-6

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from private_topk.pipelines.show.page import snippet
-from private_topk.pipelines.show.reading import read_report
+from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.words import in_text
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import command
@@ -41,14 +41,16 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_format_tells_the_same(published: Path) -> None:
-    told = [read_report(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")]
+    told = [
+        read_published(f"{published}/{kind}/ranking.{kind}") for kind in ("avro", "csv", "jsonl", "ndjson", "parquet")
+    ]
     texts = {"\n".join(in_text(its)) for its in told}
     [text] = texts
     assert text.startswith("1970-01-01 00:00 to 1970-01-02 00:00 UTC\n  1  ") and "e^1.5" in text
 
 
 def test_a_folder_of_windows_is_one_ranking(published: Path) -> None:
-    whole, parts = (list(in_text(read_report(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
+    whole, parts = (list(in_text(read_published(f"{published}/{place}"))) for place in ("csv/ranking.csv", "weeks"))
     assert whole == parts
     assert command("show", f"{published}/weeks/").out == "\n".join(whole) + "\n"
 
@@ -117,7 +119,7 @@ def test_json_holds_rows_and_manifest(published: Path) -> None:
 
 def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Path) -> None:
     (tmp_path / "ranking.csv").write_bytes((published / "csv" / "ranking.csv").read_bytes())
-    told = read_report(f"{tmp_path}/ranking.csv")
+    told = read_published(f"{tmp_path}/ranking.csv")
     assert told.manifest is None and "What it promises" not in "\n".join(in_text(told))
 
 
@@ -194,7 +196,7 @@ def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:
         for content in (b"", b"\x00" * 50, b"{}", b"\xff"):
             (tmp_path / f"x.{ending}").write_bytes(content)
             try:
-                assert not read_report(f"{tmp_path}/x.{ending}").rows
+                assert not read_published(f"{tmp_path}/x.{ending}").rows
             except InvalidArgument as refusal:
                 assert str(refusal).startswith(str(tmp_path))
 
@@ -236,7 +238,7 @@ def test_empty_answers_are_named_with_the_reason_and_what_helps(
         assert [each["group"] for each in as_json["empty"]] == empty and "All rows" not in str(as_json["empty"])
         assert command("show", f"{name}.csv", f"--html={name}.html").status == 0
         assert reason in (tmp_path / f"{name}.html").read_text()
-        assert reason in snippet(read_report(f"{name}.csv"), "x")
+        assert reason in snippet(read_published(f"{name}.csv"), "x")
     (tmp_path / "rows.csv").write_text("\n".join(["user,item,land", *rows]) + "\n")
     public = [word for word in base if not word.startswith(("--unknown", "--mechanism", "--delta"))]
     (tmp_path / "items.txt").write_text("i0\ni1\ni2\ni3\ni4\n")

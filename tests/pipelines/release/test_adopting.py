@@ -166,17 +166,17 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
     question = asked()
     privacy, charge = published(question).privacy, published(question).charge
     for name, facts in {
-        "good": {"report": "good"},
-        "other": {"report": "other", "dataset": "songs"},
-        "old": {"report": "old", "charge": None},
-        "keyless": {"report": "keyless", "key_id": None},
+        "good": {"release_id": "good"},
+        "other": {"release_id": "other", "dataset": "songs"},
+        "old": {"release_id": "old", "charge": None},
+        "keyless": {"release_id": "keyless", "key_id": None},
         "swapped": {
-            "report": "swapped",
+            "release_id": "swapped",
             "privacy": msgspec.structs.replace(privacy, neighbours="replace-one"),
         },
-        "user": {"report": "user", "charge": msgspec.structs.replace(charge, unit="user")},
-        "less": {"report": "less", "charge": msgspec.structs.replace(charge, epsilon="-1")},
-        "when": {"report": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},
+        "user": {"release_id": "user", "charge": msgspec.structs.replace(charge, unit="user")},
+        "less": {"release_id": "less", "charge": msgspec.structs.replace(charge, epsilon="-1")},
+        "when": {"release_id": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},
     }.items():
         (tmp_path / f"{name}.manifest.json").write_bytes(published(question, **facts).encode())
     (tmp_path / "none.manifest.json").write_text("{}")

@@ -224,7 +224,7 @@ def test_windows_that_are_published_again_cost_again(case: Case) -> None:
     of_unit, of_all = plainly(case.unit, [period.windows()] * 2, 0)
     privacy, everything = promise_of([once, again])
     cost = cost_of_a_window(once)
-    before = Publication(report="r", epsilon=stated(cost.epsilon), delta=stated(cost.delta))
+    before = Publication(release_id="r", epsilon=stated(cost.epsilon), delta=stated(cost.delta))
     alone = msgspec.structs.replace(again, corrects=(before,), zcdp_of_a_window=None)
     for published in ([alone], [alone, once], [once, alone]):  # the first publication is named, shown, or both
         assert promise_of(published) == (privacy, everything)
@@ -236,7 +236,7 @@ def test_windows_that_are_published_again_cost_again(case: Case) -> None:
 
 def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
     question = question_of(1, Joint(30.0), ["tea"], period=Period.of(*DAYS[4], "1d"), release=Release(KEY, "r/again"))
-    publish(question, "r.csv", (Publication(report="r", epsilon=20.0, delta=0.0),))
+    publish(question, "r.csv", (Publication(release_id="r", epsilon=20.0, delta=0.0),))
     for place, said in everywhere("r.csv"):
         assert said == [(50, 0), (200, 0)], place
     assert "This corrects r, published too" in " ".join(command("show", "r.csv").out.split())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.show.reading import read_report
+from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.words import in_text
 from tests.pipelines.scheduled.support import CHARGED, folder, report
 from tests.pipelines.support import WEEKLY
@@ -120,8 +120,8 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     for words in (("--backfill", "--until", "2026-01-12"), (*FIRST, "--correction", "late rows")):
         assert report(folder, *words) == 0, "neither is published again"
     assert all_files(folder) == after and len(charges(folder)) == 2
-    shown = read_report(str(folder / "out"))
-    assert shown.manifest is not None and [each.report for each in shown.manifest.corrects] == [base]
+    shown = read_published(str(folder / "out"))
+    assert shown.manifest is not None and [each.release_id for each in shown.manifest.corrects] == [base]
     assert len(shown.listings()) == 1 and shown.rows[0]["release_id"] == manifest["report"]
     assert shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 2, "what both cost"
     assert f"This corrects {base}, published too" in " ".join("\n".join(in_text(shown)).split())
@@ -144,7 +144,7 @@ def test_a_correction_of_a_folder_lies_in_a_folder_of_its_own_and_counts_those_b
     second = json.loads((folder / "out" / names[2]).read_text())
     assert [each["report"].rpartition("/")[2] for each in second["corrects"]] == [label[:-14], "correction-1"]
     assert [each["epsilon"] for each in second["corrects"]] == [0.5, 0.5]
-    shown = read_report(str(folder / "out"))
+    shown = read_published(str(folder / "out"))
     assert shown.rows[0]["release_id"].endswith("/correction-2") and len(shown.listings()) == 1
     assert shown.manifest is not None and shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 1.5
 

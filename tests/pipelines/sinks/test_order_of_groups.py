@@ -15,7 +15,7 @@ import pytest
 
 from private_topk.pipelines.rank import rank
 from private_topk.pipelines.release.formats import RANKING_FORMATS, RankingSchema, ranking_rows
-from private_topk.pipelines.show.reading import read_report
+from private_topk.pipelines.show.reading import read_published
 from private_topk.transforms import Ranking
 from private_topk.transforms.mechanisms import Joint
 from tests.pipelines.sinks.contract import PERIOD
@@ -80,7 +80,7 @@ def test_files_manifests_and_what_is_shown_are_in_the_order_of_the_list(ending: 
 
 def test_a_folder_is_in_the_order_of_the_list_of_groups() -> None:
     publish("out/", output_format="csv")
-    report = read_report("out")
+    report = read_published("out")
     assert list(report.by_group()) == LISTED
     assert [row["group"] for row in report.rows] == LISTED * 2
     assert [len(listings) for listings in report.by_group().values()] == [2] * 5
@@ -89,7 +89,7 @@ def test_a_folder_is_in_the_order_of_the_list_of_groups() -> None:
 def test_a_series_with_two_lists_has_the_first_list_then_what_the_second_adds() -> None:
     publish("a.csv", to=WINDOWS[1])
     publish("b.csv", ["new", *reversed(LISTED)], first=WINDOWS[1])
-    assert list(read_report("a.csv", "b.csv").by_group()) == [*LISTED, "new"]
+    assert list(read_published("a.csv", "b.csv").by_group()) == [*LISTED, "new"]
 
 
 def test_a_notebook_is_in_the_order_of_the_list_of_groups() -> None:

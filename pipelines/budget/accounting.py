@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class Entry(Charge):
         id: its number; charges are numbered in the order in which they were made.
         unit: the privacy unit in terms of which the cost is stated.
         release_id, key_id, fingerprint, rows: as in `Request`.
-        question: JSON of all that the answer depends on but key, id and data; it is compared and not read.
+        question: JSON of all that the answer depends on but key, id and data, for `asks_as`.
         mechanism, k: of a ranking, where these were named.
         charged, finished: moments in UTC.
         outcome: "started", "released" or "failed"; or `ADOPTED`.
@@ -96,10 +97,14 @@ class Entry(Charge):
     finished: str | None = None
     outcome: str = "started"
 
+    def asks_as(self, earlier: Entry) -> bool:
+        """Whether both ask the same, of the same windows: `day` and `1d` are one, where their moments are."""
+        return self.question == earlier.question or _in_moments(self.question) == _in_moments(earlier.question)
+
     def repeats(self, earlier: Entry) -> bool:
         """Whether this is the earlier release again, of which every answer is known: it draws the same, once more."""
         cheaper = self.cost.epsilon <= earlier.cost.epsilon and self.cost.delta <= earlier.cost.delta
-        return self.question == earlier.question and cheaper
+        return self.asks_as(earlier) and cheaper
 
     @property
     def is_published(self) -> bool:
@@ -111,6 +116,14 @@ class Entry(Charge):
         same = all(getattr(self, name) == getattr(published, name) for name in names)
         enough = self.cost.epsilon >= published.cost.epsilon and self.cost.delta >= published.cost.delta
         return same and enough and self.reached() >= published.reached()
+
+
+def _in_moments(question: str) -> dict[str, Any]:
+    """A question without the words that its windows were declared in: it has their moments too."""
+    facts: dict[str, Any] = json.loads(question)
+    period = (facts.get("asked") or {}).get("period") or {}
+    period.pop("windowing", None)
+    return facts
 
 
 @dataclass(frozen=True)

@@ -334,7 +334,7 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
             )
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
             raise _other_input(request, earlier)
-        if earlier.question != asked.question:
+        if not asked.asks_as(earlier):
             raise _other_question(asked, earlier)
         if asked.repeats(earlier):
             return ChargeReceipt(earlier.id, earlier.outcome, earlier.charged)

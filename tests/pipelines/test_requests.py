@@ -231,6 +231,17 @@ def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None
     assert ledger.charge(report(False, {**BASE, "input": "hard.csv"}).request()).entry == entry
 
 
+def test_windows_are_compared_by_their_moments_and_not_by_their_words(folder: Path) -> None:
+    ledger = Ledger("sqlite:///b.db")
+    first = ledger.charge(report(False, {**BASE, "window": "day"}).request()).entry
+    assert ledger.charge(report(False, {**BASE, "window": "1d"}).request()).entry == first
+    assert ledger.charge(report(False, {**BASE, "window": "24h"}).request()).entry == first
+    for other in ({"window": "12h"}, {"window": "day", "time_zone": "Europe/Berlin"}, {"window": "1d", "slide": "12h"}):
+        with pytest.raises(InvalidArgument) as caught:
+            ledger.charge(report(False, {**BASE, **other}).request())
+        assert caught.value.field == "release_id"
+
+
 @pytest.mark.parametrize("place", ["./rows*.csv", "rows*.csv", "down/../rows*.csv", "FOLDER/rows*.csv"])
 def test_a_watched_folder_is_named_by_where_it_is(folder: Path, place: str) -> None:
     spelled = {**FOLDER, "input": place.replace("FOLDER", str(folder))}

@@ -26,7 +26,9 @@ from private_topk.transforms.composite import Names
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO
+from private_topk.transforms.mechanisms.noisy_counts import DRAWN
 from private_topk.transforms.mechanisms.parameters import as_written
+from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.release import DRAWS, Release, ReleaseKey, fresh_id
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
@@ -171,6 +173,30 @@ class Question:
             windows_of_a_user=None if self.asked.max_windows_per_user is None else self.windows_of_a_user,
             **facts,
         )
+
+    def to_options(self) -> dict[str, Any]:
+        """The options that ask it, by their names, None where it needs none; but no lists, columns, windows or places.
+
+        Every command that is told to be run is made of them.
+        """
+        asked, drawn, counts, amounts = self.asked, self.asked.mechanism, self.asked.publish_counts, self.asked.amounts
+        usual = {name: its.default for name, its in parameters_of(type(drawn)).items()}
+        own = {name: drawn.parameter(name) for name in usual}
+        return {
+            "mechanism": name_of(type(drawn)),
+            "delta": self.spare_delta,
+            **{name: None if value == usual[name] else value for name, value in own.items()},
+            "k": asked.k,
+            "max_items_per_user": asked.max_items_per_user,
+            "max_windows_per_user": asked.max_windows_per_user,
+            "publish_counts": counts and (DRAWN if asked.draws_counts else counts.epsilon),
+            "publish_counts_delta": counts and counts.delta or None,
+            "round_counts": None if counts is None or counts.round_to == 1 else counts.round_to,
+            "max_value": amounts and amounts.max_value,
+            "value_resolution": None if amounts is None or amounts.value_resolution == 1 else amounts.value_resolution,
+            "groups_per_user": asked.groups and asked.groups.per_user,
+            "privacy_unit": None if self.privacy_unit == "user-window" else self.privacy_unit,
+        }
 
     def with_k(self, k: int) -> Question:
         """The same with another k. Raises InvalidArgument."""

@@ -6,8 +6,9 @@ import argparse
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -119,32 +120,35 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return {**options, **({"parameters": parameters} if parameters else {})}
 
 
-def words_for(
-    other: str,
-    command: str,
-    arguments: Arguments,
-    settled: Mapping[str, str],
-    takes: Callable[[Option], bool] = lambda option: True,
-) -> str:
-    """A command's arguments for another command, in words for a shell: those that both take, as they were given.
+def words_for(other: str, command: str, arguments: Arguments, asked: Options) -> str:
+    """A command's arguments for another command, in words for a shell: those that both take.
 
     Args:
         other, command: whose arguments they become, and whose they are.
-        settled: the texts of some fields, whatever was given.
-        takes: whether an option that was given is wanted; by default all are.
+        asked: the options of a question, which stand in place of those that were given; others are as they were given.
 
     A password in a URL is shown as ***, since terminals are recorded.
     """
-    own = settled.get("mechanism", "")
-    both = [option for option in rows([own]) if None not in (option.helps(other), option.helps(command))]
-    words = [word for field, text in settled.items() for word in _worded(field, text)]
-    for option in both:
-        field = option.name
-        if field in settled or getattr(arguments, field, None) is None or not takes(option):
-            continue
-        words += [flag(field)] if option.read is None else []
-        words += [word for text in arguments.texts.get(field, ()) for word in _worded(field, text)]
+    both = [
+        option
+        for option in rows([asked.get("mechanism", "")])
+        if None not in (option.helps(other), option.helps(command))
+    ]
+    words = []
+    for option in sorted(both, key=lambda option: option.name not in ("mechanism", "k", "epsilon")):
+        field, given = option.name, getattr(arguments, option.name, None)
+        texts: Sequence[str] = arguments.texts.get(field, ())
+        if field in asked or option.parameter:
+            wanted = asked.get(field)
+            as_given = given in (wanted, (wanted,))
+            given, texts = wanted, [text.strip() for text in texts] if as_given else [_written(wanted)]
+        if given is not None:
+            words += [flag(field)] if option.read is None else [word for text in texts for word in _worded(field, text)]
     return shlex.join(words)
+
+
+def _written(value: object) -> str:
+    return f"{float(value):.15g}" if isinstance(value, Fraction | float) else str(value)
 
 
 def _worded(field: str, text: str) -> list[str]:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from private_topk.pipelines.cli.arguments import Command, options_of, words_for
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import Arguments, flag
-from private_topk.pipelines.options import Option, Options, require
+from private_topk.pipelines.options import Options, require
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
@@ -243,9 +242,7 @@ def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
     print(found)
     _print_left_out(largest)
     if found.worth:
-        groups = largest.question.asked.groups
-        settled = {} if groups is None else {"groups_per_user": str(groups.per_user)}
-        print(f"\nIn a run: {_run(arguments, largest.questions[found.best], **settled)}")
+        print(f"\nIn a run: {_run(arguments, largest.questions[found.best])}")
 
 
 def _print_left_out(preview: Preview) -> None:
@@ -304,20 +301,9 @@ def _shared_in(preview: Preview) -> dict[str, Any]:
     return {"budget": _shared_out(preview.question)} if preview.question.shares else {}
 
 
-def _run(arguments: Arguments, question: Question, **settled: str) -> str:
+def _run(arguments: Arguments, question: Question) -> str:
     """The arguments of a run as recommended: those that were given, with what was found in their place."""
-    mechanism, composes = question.asked.mechanism, question.privacy.total is not None
-    found = {} if question.asked.k is None else {"k": str(question.asked.k)}
-    found["epsilon"] = f"{float(question.epsilon):g}"  # if solved for, it has two digits
-    given = {name: texts[0].strip() for name, texts in arguments.texts.items() if name in found and "," not in texts[0]}
-
-    def takes(option: Option) -> bool:
-        if option.name == "delta":
-            return composes or mechanism.parameter("delta") is not None
-        return not option.parameter or option.name in parameters_of(type(mechanism))
-
-    settled = {"mechanism": name_of(type(mechanism)), **found, **given, **settled}
-    return words_for("run", "preview", arguments, settled, takes)
+    return words_for("run", "preview", arguments, question.to_options())
 
 
 def _print_shares(options: Options, arguments: Arguments) -> None:

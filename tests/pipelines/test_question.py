@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,8 @@ from private_topk.pipelines.release.manifest import BudgetFacts
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
+from private_topk.pipelines.sources.lists import Lists
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Gaussian, Joint
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
@@ -115,6 +118,33 @@ def test_fields_that_do_not_go_together(changes: dict[str, Any], field: str) -> 
     with pytest.raises(InvalidArgument) as caught:
         Question.of(**asked_by({**ASKED, "unknown_domain": True, **changes}))
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"mechanism": "joint", "epsilon": Fraction(1, 10)},
+        {"mechanism": "joint", "epsilon": 1, "neighbours": "replace-one", "max_items_per_user": 2},
+        {"mechanism": "cdp-peeling", "epsilon": 4, "delta": Fraction(1, 10**6), "privacy_unit": "user", "horizon": 52},
+        {"mechanism": "laplace", "epsilon": 4, "delta": Fraction(1, 10**6), "privacy_unit": "user", "horizon": 52},
+        {"epsilon": 1, "delta": Fraction(1, 10**6)},
+        {"mechanism": "laplace", "epsilon": 1, "publish_counts": "drawn", "round_counts": 10},
+        {
+            "mechanism": "oneshot",
+            "epsilon": 1,
+            "publish_counts": Fraction(1, 2),
+            "publish_counts_delta": Fraction(1, 9),
+        },
+        {"mechanism": "joint", "epsilon": 1, "max_value": 60, "value_resolution": 5},
+    ],
+)
+def test_the_options_of_a_question_ask_it_again(more: dict[str, Any]) -> None:
+    """So a printed command asks what was previewed, with the mechanism that was chosen by its name."""
+    lists = Lists(PublicDomain.of(TEA))
+    one = Question.of(**asked_by({"k": 2, **more}, lists))
+    told = {name: value for name, value in one.to_options().items() if value is not None}
+    again = Question.of(**asked_by({**told, "horizon": one.horizon}, lists))
+    assert replace(again, release=one.release) == one and told["mechanism"] != "auto"
 
 
 def test_half_a_period_is_refused_and_a_whole_one_is_in_its_zone() -> None:

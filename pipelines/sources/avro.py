@@ -38,7 +38,7 @@ from private_topk.pipelines.sources.avro_schema import (
     schema_for,
 )
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.transforms.errors import InvalidArgument, refused
+from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 inflate: ModuleType = zlib
 with suppress(ImportError):  # there is no wheel of it for every kind of machine
@@ -49,6 +49,8 @@ with suppress(ImportError):  # there is no wheel of it for every kind of machine
 
 _ROWS = 100_000
 _BYTES = 16 << 20
+_LARGEST = 256 << 20
+"""The most bytes that a block may take unpacked, unless its file takes more: writers make blocks of a few megabytes."""
 _END = 1 << 62
 """The end of a zipped file, which is not known beforehand."""
 
@@ -71,17 +73,6 @@ _HEAD = fastavro.parse_schema(
         "fields": [
             {"name": "rows", "type": "long"},
             {"name": "size", "type": "long"},
-        ],
-    }
-)
-_BLOCK = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "block",
-        "fields": [
-            {"name": "rows", "type": "long"},
-            {"name": "content", "type": "bytes"},
-            {"name": "sync", "type": _SYNC},
         ],
     }
 )
@@ -193,43 +184,48 @@ def _header(source: IO[bytes], path: str) -> Header:
 
 def _ends(source: IO[bytes], header: Header, file: FileInfo) -> Iterator[int]:
     """The end of each block of a file: one seek and one short read a block, without decoding."""
-    end = header.end
-    while end < file.size:
-        head = _whole(source, _HEAD, file.path)
-        end = source.tell() + head["size"] + 16
-        if head["size"] < 0 or end > file.size:
-            raise _damaged(file.path)
-        source.seek(head["size"], os.SEEK_CUR)
+    while source.tell() < file.size:
+        _, size = _head(source, file.path, file.size)
+        source.seek(size, os.SEEK_CUR)
         if source.read(16) != header.sync:
             raise _damaged(file.path)
-        yield end
+        yield source.tell()
 
 
 def _blocks(source: IO[bytes], header: Header, path: str, stop: int) -> Iterator[Block]:
     """The blocks from here to `stop`, unpacked."""
-    unpack = _CODECS[header.codec]
+    most = _LARGEST if stop == _END else max(_LARGEST, stop)
     while cast(io.BufferedReader, source).peek(1) if stop == _END else source.tell() < stop:
-        block = _whole(source, _BLOCK, path)
-        if block["sync"] != header.sync or block["rows"] < 0 or source.tell() > stop:
-            raise _damaged(path)
+        rows, size = _head(source, path, stop)
+        packed = source.read(min(size, most + 1))
         try:
-            content = unpack(block["content"])
+            content = _CODECS[header.codec](packed, most) if len(packed) == size else packed
+        except OverflowError:
+            raise _oversized(path) from None
         except Exception:  # a decompressor may raise anything for broken bytes
             raise _undecodable(path) from None
-        if block["rows"] or content:
-            yield Block(block["rows"], content)
+        if len(content) > most:
+            raise _oversized(path)
+        if len(packed) < size or source.read(16) != header.sync:
+            raise _damaged(path)
+        if rows or content:
+            yield Block(rows, content)
+
+
+def _head(source: IO[bytes], path: str, stop: int) -> tuple[int, int]:
+    """How many rows a block has, and in how many bytes. Raises InvalidArgument unless it ends by `stop`."""
+    try:
+        head = _record(source, _HEAD)
+    except (EOFError, IndexError, ValueError, MemoryError, OverflowError):
+        source.read(1)  # as above
+        raise _damaged(path) from None
+    if head["rows"] < 0 or not 0 <= head["size"] <= stop - source.tell() - 16:
+        raise _damaged(path)
+    return head["rows"], head["size"]
 
 
 def _record(source: IO[bytes], schema: Any) -> Any:  # noqa: ANN401 - a parsed schema
     return fastavro.schemaless_reader(source, schema, None)
-
-
-def _whole(source: IO[bytes], schema: Any, path: str) -> Any:  # noqa: ANN401 - a parsed schema
-    try:
-        return _record(source, schema)
-    except (EOFError, IndexError, ValueError, MemoryError, OverflowError):
-        source.read(1)  # as above
-        raise _damaged(path) from None
 
 
 def _damaged(path: str) -> InvalidArgument:
@@ -242,36 +238,61 @@ def _undecodable(path: str) -> InvalidArgument:
     return refused(f"{path} is damaged: a block cannot be decoded. Write or copy it again")
 
 
-def _zstandard(packed: bytes) -> bytes:
+def _oversized(path: str) -> InvalidArgument:
+    rule = f"{path} has a block that unpacks to more than {_LARGEST >> 20} MiB, and to more than the file itself takes"
+    return InvalidArgument("", verbatim(rule), "write it in smaller blocks, in several files, or as Parquet")
+
+
+def _by(make: Callable[[], Any]) -> Callable[[bytes, int], bytes]:
+    """By a decompressor of Python's, which knows no limit but what it is asked for."""
+
+    def unpack(packed: bytes, most: int) -> bytes:
+        unpacker = make()
+        content: bytes = unpacker.decompress(packed, most + 1)
+        if not unpacker.eof and len(content) <= most:
+            raise EOFError
+        return content
+
+    return unpack
+
+
+def _zstandard(packed: bytes, most: int) -> bytes:
     with pa.input_stream(pa.py_buffer(packed), compression="zstd") as stream:
-        return stream.read()
+        return stream.read(most + 1)
 
 
-def _snappy(packed: bytes) -> bytes:
+def _snappy(packed: bytes, most: int) -> bytes:
     # The length comes first, seven bits to a byte.
     width = next(n for n, byte in enumerate(packed, 1) if byte < 0x80)
     size = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(packed[:width]))
-    content = pa.decompress(packed[:-4], decompressed_size=size, codec="snappy", asbytes=True)
+    content = _of_size(packed[:-4], size, most, "snappy")
     if zlib.crc32(content).to_bytes(4, "big") != packed[-4:]:
         raise ValueError("the checksum is another")
     return content
 
 
-def _lz4(packed: bytes) -> bytes:
-    size = int.from_bytes(packed[:4], "little")
-    return pa.decompress(packed[4:], decompressed_size=size, codec="lz4_raw", asbytes=True)
+def _lz4(packed: bytes, most: int) -> bytes:
+    return _of_size(packed[4:], int.from_bytes(packed[:4], "little"), most, "lz4_raw")
 
 
-_CODECS: dict[str, Callable[[bytes], bytes]] = {
-    "null": bytes,
-    "deflate": lambda packed: inflate.decompress(packed, -15),
-    "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
+def _of_size(packed: bytes, size: int, most: int, codec: str) -> bytes:
+    if size > most:
+        raise OverflowError
+    return pa.decompress(packed, decompressed_size=size, codec=codec, asbytes=True)
+
+
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": lambda packed, most: packed,
+    "deflate": _by(lambda: inflate.decompressobj(-15)),
+    "bzip2": _by(bz2.BZ2Decompressor),
+    "xz": _by(lzma.LZMADecompressor),
     "zstandard": _zstandard,
     "snappy": _snappy,
     "lz4": _lz4,
 }
-"""Decompressors by the codec's name in a file. What they raise for broken bytes depends on the library."""
+"""Decompressors by the codec's name in a file. They stop, or raise OverflowError, above so many bytes. What else they
+raise for broken bytes depends on the library.
+"""
 
 
 class _Decoder:
@@ -330,7 +351,9 @@ class _Decoder:
         meta = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
         fastavro.schemaless_writer(file, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": sync})
         for block in blocks:
-            fastavro.schemaless_writer(file, _BLOCK, {**block._asdict(), "sync": sync})
+            fastavro.schemaless_writer(file, _HEAD, {"rows": block.rows, "size": len(block.content)})
+            file.write(block.content)
+            file.write(sync)
         file.seek(0)
         return file
 
@@ -361,10 +384,5 @@ def _stored_bytes(frame: pl.DataFrame, schema: dict[str, Any]) -> int:
 def _stored_longs(values: np.ndarray) -> int:
     """How many bytes integers take in Avro, at seven bits a byte."""
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    size = more = len(zigzag)
-    for shift in range(7, 64, 7):
-        if not more:
-            break
-        more = int(np.count_nonzero(zigzag >= np.uint64(1 << shift)))
-        size += more
-    return size
+    longest = int(zigzag.max(initial=0)).bit_length()
+    return len(zigzag) + sum(int(np.count_nonzero(zigzag >> np.uint64(bits))) for bits in range(7, longest, 7))

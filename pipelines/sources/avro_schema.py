@@ -6,24 +6,19 @@ in capitals or a time after the year 9999, and one such value would make its who
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastavro.read import LOGICAL_READERS
 from fastavro.schema import expand_schema
 
 from private_topk.pipelines.sources.columns import Columns, Rows, is_int64, texts_of, to_microseconds
 from private_topk.pipelines.sources.names import check_names
-from private_topk.transforms.errors import refused
-from private_topk.transforms.types import written_out
-
-_TAG = "private-topk-int"
-"""The logical type that marks an int in a union with a long, where the two are times in different units."""
-
-LOGICAL_READERS[f"int-{_TAG}"] = lambda value, *_: (value,)
+from private_topk.transforms.columnar import as_labels
+from private_topk.transforms.metric import as_numbers
 
 _TIMESTAMPS = {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")}
 _LOGICAL = {
@@ -147,22 +142,29 @@ _PLAIN_BASES = {"enum": "int", "string": "bytes"}
 def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns: Columns) -> dict[str, Any]:
     """The schema by which fastavro decodes the records for `rows_of`.
 
+    A value of a union says of which type it is: each type is put into a record of one field, which takes no bytes more.
+
     Args:
         schema: a bare one.
     """
-    time = columns.time
-    if time is None or not _needs_tag(fields[time]):
-        return schema
-    tagged = {"type": "int", "logicalType": _TAG}
-    return {
-        **schema,
-        "fields": [
-            {**field, "type": [tagged if kind == "int" else kind for kind in field["type"]]}
-            if field["name"] == time
-            else field
-            for field in schema["fields"]
-        ],
-    }
+    mixed = {name for name in columns.names() if _is_mixed(fields[name])}
+    told = [
+        {**field, "type": [_told(kind, field["name"], place) for place, kind in enumerate(field["type"])]}
+        if field["name"] in mixed
+        else field
+        for field in schema["fields"]
+    ]
+    return {**schema, "fields": told}
+
+
+def _told(kind: Any, name: str, place: int) -> Any:  # noqa: ANN401 - an Avro schema
+    if kind == "null":
+        return kind
+    return {"type": "record", "name": f"private_topk_{name}_{place}", "fields": [{"name": f"t{place}", "type": kind}]}
+
+
+def _is_mixed(branches: list[Branch]) -> bool:
+    return sum(branch.base != "null" for branch in branches) > 1
 
 
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
@@ -171,8 +173,6 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
     for role, name in columns.each():
         for branch in fields[name]:
             columns.check(role, branch.arrow, "", f"{where}: column {name!r} cannot be used", str(branch))
-        if sum(branch.base in _OF_BYTES for branch in fields[name]) > 1:
-            raise refused(f"{where}: column {name!r} cannot be used: it has several types of bytes: write one of them")
 
 
 def are_integers(branches: list[Branch]) -> bool:
@@ -183,16 +183,37 @@ def are_integers(branches: list[Branch]) -> bool:
 
 def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
     """The rows of records that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
-    arrays, unreadable = {}, None
+    arrays, unreadable = {}, np.zeros(len(records), bool)
     for name in columns.names():
-        values = [record[name] for record in records]
-        if name == columns.time:
-            arrays[name], unreadable = _times(values, fields[name], columns.unit)
-        elif name == columns.value:
-            arrays[name] = _amounts(_with_bytes_read(values, fields[name]))
+        values, branches = [record[name] for record in records], fields[name]
+        if _is_mixed(branches):
+            arrays[name] = _mixed(values, branches, name, columns)
+            missing = np.array([value is None for value in values], bool)
+            unreadable |= np.asarray(arrays[name].is_null()) & ~missing
         else:
-            arrays[name] = _labels(_with_bytes_read(values, fields[name]))
-    return Rows(arrays, unreadable)
+            arrays[name] = _stored(values, only(branches))
+    return Rows(arrays, pa.array(unreadable) if unreadable.any() else None)
+
+
+def _mixed(values: list[dict[str, Any] | None], branches: list[Branch], name: str, columns: Columns) -> pa.Array:
+    """A column of several types, each value read by its own: times, amounts or texts, null for what is none."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, value in enumerate(values):
+        for key, held in (value or {}).items():
+            found[key].append(held)
+            places[key].append(place)
+    parts = [_read(_stored(found[key], branches[int(key[1:])]), name, columns) for key in found]
+    index = np.full(len(values), -1)
+    index[[place for key in found for place in places[key]]] = np.arange(sum(map(len, parts)))
+    return pa.concat_arrays(parts).take(pa.array(index, mask=index < 0)) if parts else pa.nulls(len(values))
+
+
+def _read(values: pa.Array, name: str, columns: Columns) -> pa.Array:
+    texts, _ = texts_of(values)
+    if name == columns.time:
+        return to_microseconds(texts, columns.unit).cast(pa.timestamp("us"))
+    return as_numbers(texts) if name == columns.value else as_labels(texts)
 
 
 def _branches(kind: Any) -> Iterator[Branch]:  # noqa: ANN401 - an expanded schema
@@ -238,12 +259,6 @@ def _takes_no_bytes(kind: Any) -> bool:  # noqa: ANN401 - an expanded schema
     return kind["type"] == "null" or kind.get("size") == 0
 
 
-def _needs_tag(branches: list[Branch]) -> bool:
-    """Whether an int and a long in one union differ in meaning."""
-    meanings = {branch.base: branch.meaning for branch in branches if branch.base in ("int", "long")}
-    return len(meanings) == 2 and meanings != {"int": "int", "long": "long"}
-
-
 def only(branches: list[Branch]) -> Branch:
     return next((branch for branch in branches if branch.base != "null"), branches[0])
 
@@ -262,7 +277,6 @@ def meant(values: pa.Array, branch: Branch) -> pa.Array:
     return _decimal_texts(values.cast(pa.large_binary()), branch.scale) if branch.meaning == "decimal" else values
 
 
-_OF_BYTES = ("bytes", "fixed")
 _MAX_DIGITS = 76
 _WIDTH = 32
 """The bytes of the widest decimal of Arrow; wider values are unreadable."""
@@ -287,61 +301,22 @@ def _decimal_texts(values: pa.Array, scale: int) -> pa.Array:
     return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.large_binary()))
 
 
-def _with_bytes_read(values: list[Any], branches: list[Branch]) -> list[Any]:
-    """Values of which those that are bytes are replaced by their text, where their type says what they mean."""
-    branch = next((each for each in branches if each.base in _OF_BYTES and each.meaning in ("decimal", "uuid")), None)
-    if branch is None:
-        return values
-    held = pa.array([value if isinstance(value, bytes) else None for value in values], pa.large_binary())
-    read = written_out(meant(held, branch)).to_pylist()
-    return [new if isinstance(old, bytes) else old for old, new in zip(values, read, strict=True)]
+_STORED = {
+    "null": pa.null(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "string": pa.large_string(),
+    "enum": pa.large_string(),
+    "bytes": pa.large_binary(),
+    "fixed": pa.large_binary(),
+}
 
 
-def _labels(values: list[Any]) -> pa.Array:
-    """Texts and integers as text; as bytes if some are not UTF-8, which fastavro returns as surrogates."""
-    texts = [value if value is None or isinstance(value, str | bytes) else str(value) for value in values]
+def _stored(values: list[Any], branch: Branch) -> pa.Array:
+    """Values of one type, or null, that fastavro has read; texts as bytes if some are not UTF-8."""
     try:
-        return pa.array(texts, pa.large_string())
-    except (UnicodeEncodeError, pa.ArrowException):
-        return pa.array([text and _encoded(text) for text in texts], pa.large_binary())
-
-
-def _encoded(text: str | bytes) -> bytes:
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
-
-
-def _amounts(values: list[Any]) -> pa.Array:
-    """Numbers as texts, since the column may also hold texts."""
-    texts = [repr(float(v)).replace("inf", "1e999") if isinstance(v, int | float) else v for v in values]
-    return _labels(texts)
-
-
-def _times(values: list[Any], branches: list[Branch], unit: str) -> tuple[pa.Array, pa.Array | None]:
-    """The times of a column, and which are unreadable if it has several types: each value is read by its own type."""
-    by_type: dict[type, Branch] = {
-        _python_type(branch, branches): branch for branch in branches if branch.base != "null"
-    }
-    if len(by_type) < 2:
-        return _of_one_type(values, only(branches)), None
-    micros = pa.nulls(len(values), pa.int64())
-    for kind, branch in by_type.items():
-        mask = pa.array([type(value) is kind for value in values], pa.bool_())
-        some: list[Any] = [value for value in values if type(value) is kind]
-        some = [value for (value,) in some] if kind is tuple else some
-        times, _ = texts_of(_of_one_type(some, branch))
-        micros = pc.replace_with_mask(micros, mask, to_microseconds(times, unit))
-    valid = pa.array([value is not None for value in values], pa.bool_())
-    return micros.cast(pa.timestamp("us")), pc.and_(valid, micros.is_null())
-
-
-def _python_type(branch: Branch, branches: list[Branch]) -> type:
-    if branch.base == "int" and _needs_tag(branches):
-        return tuple
-    return {"string": str, "float": float, "double": float, "bytes": bytes, "fixed": bytes}.get(branch.base, int)
-
-
-def _of_one_type(values: list[Any], branch: Branch) -> pa.Array:
-    if branch.base == "string":
-        return _labels(values)
-    wide = {"int": pa.int64(), "float": pa.float64(), "fixed": pa.binary()}
-    return meant(pa.array(values, wide.get(branch.base, _ARROW.get(branch.base))), branch)
+        return meant(pa.array(values, _STORED[branch.base]), branch)
+    except UnicodeEncodeError:
+        return pa.array([text and text.encode("utf-8", "surrogateescape") for text in values], pa.large_binary())

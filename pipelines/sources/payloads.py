@@ -140,5 +140,5 @@ def _record(message: bytes, schema: Any, columns: Columns) -> dict[str, Any] | N
 
 
 def _is_of_64_bits(value: Any) -> bool:  # noqa: ANN401 - a decoded value
-    number = value[0] if isinstance(value, tuple) else value
+    number = next(iter(value.values())) if isinstance(value, dict) else value
     return not isinstance(number, int) or -(1 << 63) <= number < 1 << 63

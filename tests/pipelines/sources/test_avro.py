@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import random
+import resource
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -339,3 +340,79 @@ def test_a_file_that_is_replaced_after_it_was_split_is_refused_and_of_one_that_g
         write(path, content)
         with pytest.raises(InvalidArgument, match="is truncated or damaged"):
             rows_read()
+
+
+def bomb(codec: str, size: int) -> bytes:
+    """A block of one row whose label has so many bytes, all zero, packed without ever being in memory."""
+    opened = {
+        "deflate": lambda: zlib.compressobj(9, zlib.DEFLATED, -15),
+        "bzip2": bz2.BZ2Compressor,
+        "xz": lzma.LZMACompressor,
+    }
+    parts = [texts(("u", ""))[:-1] + number(size), *[bytes(1 << 20)] * (size >> 20)]
+    if codec in opened:
+        packer = opened[codec]()
+        return b"".join([*map(packer.compress, parts), packer.flush()])
+    if codec == "zstandard":
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            for part in parts:
+                stream.write(part)
+        return sink.getvalue().to_pybytes()
+    if codec == "lz4":
+        return (1 << 31).to_bytes(4, "little") + bytes(100)
+    length, size = b"", 1 << 31
+    while size:
+        length, size = length + bytes([size & 0x7F | 0x80 * (size > 0x7F)]), size >> 7
+    return length + bytes(100)
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "zstandard", "snappy", "lz4", "null"])
+def test_a_block_that_unpacks_to_gigabytes_is_refused_in_little_memory(tmp_path: Path, codec: str) -> None:
+    """Without a codec in a zipped file. Python's own decompressors hold what they have unpacked twice."""
+    if codec == "null":
+        head = container(TEXTS, []) + number(1) + number(1 << 31)
+        path = tmp_path / "rows.avro.gz"
+        with gzip.open(path, "wb", 1) as sink:
+            sink.write(head)
+            for _ in range(1 << 9):
+                sink.write(bytes(1 << 20))
+    else:
+        path = write(tmp_path / "rows.avro", container(TEXTS, [(1, bomb(codec, 1 << 29))], codec))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidArgument) as refusal:
+        read(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
+    assert path.name in refusal.value.rule and "unpacks to more than 256 MiB" in refusal.value.rule
+    assert "smaller blocks" in refusal.value.remedy
+
+
+def test_every_cut_of_a_file_is_refused_or_gives_the_rows_of_its_whole_blocks(tmp_path: Path) -> None:
+    """By the format a file that ends with a block is whole: nothing in it says how many blocks there were."""
+    blocks = [A, [("eve", "pie")], B, [("x" * 70, "tea")]]
+    contents = [(len(rows), texts(*rows)) for rows in blocks]
+    whole = {len(container(TEXTS, contents[:n])): sum(blocks[:n], []) for n in range(len(blocks) + 1)}
+    content = container(TEXTS, contents)
+    for cut in range(1, len(content) + 1):
+        path = write(tmp_path / "rows.avro", content[:cut])
+        for size in (1, 1 << 30):
+            if cut in whole:
+                assert read(path, size=size).rows == whole[cut]
+            else:
+                with pytest.raises(InvalidArgument, match="truncated|not an Avro file"):
+                    read(path, size=size)
+
+
+@pytest.mark.parametrize("more", [[], [{"name": "more", "type": {"type": "map", "values": "long"}}]])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_name_in_place_of_a_time_or_an_amount_costs_its_own_row(tmp_path: Path, more: list, mixed: bool) -> None:
+    """Of an enum, by both decoders, alone or in a union."""
+    names = [{"type": "enum", "name": name, "symbols": ["never"]} for name in ("T", "V")]
+    kinds = [["null", "long", each] if mixed else ["null", each] for each in names]
+    for role, columns in (("time", Columns(time="at", time_unit="s")), ("value", Columns(value="at"))):
+        fields = [*TEXTS["fields"], {"name": "at", "type": kinds[role == "value"]}, *more]
+        rows = [{"user": "u", "item": "tea", "at": "never", "more": {}}, {"user": "v", "item": "tea", "more": {}}]
+        rows += [{"user": "w", "item": "tea", "at": 5, "more": {}}] if mixed else []
+        path = write(tmp_path / "rows.avro", to_avro(rows, {**TEXTS, "fields": fields}))
+        kept = [("w", "tea", 5_000_000 if role == "time" else 5.0)] if mixed else []
+        assert read(path, columns) == (kept, 2)

@@ -28,7 +28,6 @@ def plays_at_the_bar(world: World) -> None:
     (world.folder / "plays.csv").write_text(f"user,item,time\n{rows}")
 
 
-MINUTES = "measures for minutes, on a machine that should do nothing else"
 HERE = {"git clone REPOSITORY private-topk && cd private-topk": "true"}
 """The reader's clone is the world that the page is typed in."""
 README = [
@@ -130,7 +129,6 @@ GROUPS = [
 ]
 WINDOWS = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
-    Held("$ python -m benchmarks.windows_per_user", "parsed", "measures for a minute"),
 ]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
@@ -138,9 +136,6 @@ COMMAND_LINE = [
     Held("source <(private-topk completion bash)"),
 ]
 AUDIT = [Held("$ python -m benchmarks.audit", "parsed", "half an hour; tests/audit runs it in small")]
-SCALE = [
-    Held("$ python -m benchmarks.pipeline --rows 10000000 --runs 2", "parsed", MINUTES),
-]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 HELD = {
     "README.md": README,
@@ -166,6 +161,5 @@ HELD = {
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
     "docs/run.md": RUN,
-    "docs/scale.md": SCALE,
     "docs/windows.md": WINDOWS,
 }

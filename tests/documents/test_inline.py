@@ -145,3 +145,23 @@ def test_a_file_that_is_named_is_there(page: str) -> None:
     for place in re.findall(r"`([\w/]*(?:\w\.py|tests/[\w/]+))`", (ROOT / page).read_text()):
         there = (ROOT / place).exists() or any(path.endswith(f"/{place}") for path in known)
         assert there or place in saved, place
+
+
+NAME_TESTS = {"docs/evidence.md", "docs/contributing.md", "docs/own-mechanism.md"}
+"""Written for those who run them, in a checkout."""
+OF_READERS = r"benchmarks\.(audit|servers\.\w+|accuracy --data) "
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in NAME_TESTS])
+def test_a_page_says_what_to_do_and_leaves_tests_to_the_evidence(page: str) -> None:
+    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / page).read_text())
+    found = re.findall(r"`[^`\n]*(?:tests/|\btest_\w+|benchmarks\.)[^`]*`", text)
+    assert all(re.search(OF_READERS, f"{each[:-1]} ") for each in found), f"{found} belong into docs/evidence.md"
+
+
+def test_every_line_of_the_evidence_names_a_test_or_a_command() -> None:
+    """That the tests are there and that the commands parse is held above, as for any page."""
+    rows = re.findall(r"(?m)^\| (?!what is said)(.*?) \|(.*)\|$", (ROOT / "docs/evidence.md").read_text())
+    assert len(rows) > 50
+    for said, shown in rows:
+        assert re.search(r"`(tests/[\w/.]+|python -m \S+[^`]*)`", shown), said

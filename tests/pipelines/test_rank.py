@@ -476,7 +476,7 @@ def test_names_complete_and_say_their_kinds() -> None:
         assert mechanism.__name__ in offered and getattr(private_topk, mechanism.__name__) is mechanism
         hints = get_type_hints(mechanism)  # of inherited parameters too, by the names that their own class knows
         names = set(inspect.signature(mechanism).parameters)
-        assert names - {"cap"} == set(parameters_of(mechanism)) and names <= set(hints)
+        assert names - {"cap", "with_counts"} == set(parameters_of(mechanism)) and names <= set(hints)
     assert set(get_type_hints(rank)) == {*inspect.signature(rank).parameters, "return"}
     assert get_type_hints(rank)["return"] is Rankings
 

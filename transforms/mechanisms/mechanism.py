@@ -69,6 +69,7 @@ class Guarantee:
             `select_counted`. Then what is proved is proved of both, as the class says, which may add more noise for it.
             A user who is added or removed costs half of one who is replaced only where a bound on the items of a user
             is given.
+        to_date: it draws all windows of a period that begin with it, as one series, which costs one draw.
     """
 
     privacy: Literal["pure", "approximate", "none"]
@@ -81,6 +82,7 @@ class Guarantee:
     partition_selection: bool = False
     takes_catalogue: bool = False
     publishes_counts: bool = False
+    to_date: bool = False
 
 
 @dataclass(frozen=True)

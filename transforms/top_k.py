@@ -201,7 +201,7 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
-        self._spec, self._release, self._period = spec, release, period
+        self._spec, self._release, self._period = spec.over(period), release, period
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
 

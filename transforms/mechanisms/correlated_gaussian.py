@@ -78,13 +78,6 @@ class CorrelatedGaussian(NoisyOrder):
         return self.cap * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), squared)
 
     def series(self, new: NewCounts, listed: range | Indices, k: int, draws: Sequence[Draw]) -> list[Indices]:
-        """The items of every step so far, in order.
-
-        Args:
-            new: what is new at each step.
-            listed: the items that can be ranked, by their public numbers, rising.
-            draws: the keystream of each step: of one history, and of no other (`transforms/history.py`).
-        """
         return top_of_steps(new, listed, self.scale(), self.steps, k, draws)
 
     def cost(self, k: int) -> Cost:

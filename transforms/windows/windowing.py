@@ -144,6 +144,46 @@ class SlidingWindows(Windowing):
         return min(windows, 2 * -(-self.size // self.slide) - 1)
 
 
+@dataclass(frozen=True)
+class ToDate(Windowing):
+    """Windows that all begin with the period, and end where those of `steps` do: the counts of a period to date.
+
+    They are one *series*: a row counts from the first of them that it is in, and is counted once.
+
+    Args:
+        steps: `FixedWindows` or `CalendarWindows`.
+    """
+
+    identity_tag: ClassVar[str] = "to-date"
+
+    steps: Windowing
+
+    def __post_init__(self) -> None:
+        if isinstance(self.steps, Whole | SlidingWindows | ToDate):
+            raise InvalidArgument(
+                "to_date",
+                "needs {window} without {slide}: how often a ranking of the period so far is published",
+                "give a length such as 7d, or day, week, month, quarter or year",
+            )
+
+    def check(self, start: datetime, end: datetime) -> None:
+        self.steps.check(start, end)
+
+    def check_filled(self, start: datetime, end: datetime) -> None:
+        self.steps.check_filled(start, end)
+
+    def at_least(self, start: datetime, end: datetime) -> int:
+        return self.steps.at_least(start, end)
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        first = microseconds(start)
+        ends = (int(at) for run in self.steps.runs(start, end) for at in run.bounds()[1])
+        return [Run(first, at, at - first, at - first, 1) for at in ends]
+
+    def overlap(self, windows: int) -> int:
+        return windows
+
+
 def windowing_of(way: Windowing | timedelta | None) -> Windowing:
     """A windowing: a length stands for windows of it, None for one whole window."""
     if isinstance(way, timedelta):

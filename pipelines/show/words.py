@@ -31,7 +31,8 @@ def in_words(report: PublishedReport) -> list[str]:
     if manifest is None or manifest.privacy is None:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
-    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
+    reach = _reach(privacy, windows) if manifest.to_date is None else "in the whole period"
+    sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     if corrected := manifest.corrects:
         names = ", ".join(each.release_id for each in corrected)
         sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")

@@ -118,9 +118,7 @@ def answer(
     return settled(specified(mechanism), asked.get("delta"), False), None  # type: ignore[arg-type]  # TopK refuses
 
 
-def mechanism_for(
-    mechanism: Mechanism | str | Iterable[str], period: Period | None
-) -> tuple[Mechanism | str | Iterable[str], str | None]:
+def mechanism_for(mechanism: _T, period: Period | None) -> tuple[_T | str, str | None]:
     """The mechanism to ask for the windows of a period, and why, where the period leaves no other choice."""
     if period is not None and period.to_date and mechanism == AUTO:
         return CorrelatedGaussian.about.name, "its noise hardly grows with the number of windows to date"

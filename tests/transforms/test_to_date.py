@@ -199,7 +199,7 @@ def test_rankings_are_drawn_of_the_counts_to_date(groups: bool) -> None:
     found = ranked(rows, release, groups)
     new = counted(shard_of(2, None, 3 if groups else 0), rows, groups=groups)
     domain, named = PublicDomain.of(ITEMS), GROUPS if groups else None
-    spec = TopK(3, CorrelatedGaussian(2.0, 1e-5, 2), domain, groups=named).over(YEAR)  # type: ignore[arg-type]
+    spec = TopK(3, CorrelatedGaussian(2.0, 1e-5, 2), domain, groups=named).over(YEAR)
     windows = [window.label() for window in YEAR.windows()]
     root, expected = series_root(release, windows, spec.parameters()), {}
     for group in range(rankings):
@@ -259,7 +259,7 @@ def test_windows_to_date_need_steps() -> None:
 
 def test_the_scale_is_that_of_all_steps() -> None:
     spec = TopK(3, CorrelatedGaussian(1.0, 1e-6, 3), PublicDomain.of(ITEMS))
-    assert spec.over(YEAR).mechanism.steps == 5  # type: ignore[attr-defined]
+    assert spec.over(YEAR).mechanism.steps == 5
     assert spec.over(None) is spec
-    assert Fraction(spec.over(YEAR).mechanism.scale()) > spec.mechanism.scale()  # type: ignore[attr-defined]
+    assert Fraction(spec.over(YEAR).mechanism.scale()) > spec.mechanism.scale()
     assert isinstance(shard_of(2), SeriesShard)

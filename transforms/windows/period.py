@@ -142,7 +142,7 @@ class Period:
     @property
     def to_date(self) -> bool:
         """Whether every window begins with the period."""
-        return isinstance(self.windowing, ToDate)
+        return self._windowing.to_date
 
     @property
     def repeats(self) -> bool:

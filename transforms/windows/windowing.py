@@ -39,7 +39,15 @@ class Run(NamedTuple):
 
 
 class Windowing(abc.ABC):
-    """A division of a period [start, end), both in UTC, into windows in order of their ends."""
+    """A division of a period [start, end), both in UTC, into windows in order of their ends.
+
+    Attributes:
+        to_date: every window begins with the period.
+        follow: the windows follow each other, and there may be several.
+    """
+
+    to_date: ClassVar[bool] = False
+    follow: ClassVar[bool] = False
 
     @abc.abstractmethod
     def runs(self, start: datetime, end: datetime) -> list[Run]:
@@ -76,6 +84,7 @@ class FixedWindows(Windowing):
     """Windows of one length from the start on; the last one ends with the period."""
 
     identity_tag: ClassVar[str] = "fixed-windows"
+    follow: ClassVar[bool] = True
 
     length: timedelta
 
@@ -155,11 +164,12 @@ class ToDate(Windowing):
     """
 
     identity_tag: ClassVar[str] = "to-date"
+    to_date: ClassVar[bool] = True
 
     steps: Windowing
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, Whole | SlidingWindows | ToDate):
+        if not self.steps.follow:
             raise InvalidArgument(
                 "to_date",
                 "needs {window} without {slide}: how often a ranking of the period so far is published",

@@ -311,7 +311,7 @@ def test_a_series_publishes_with_the_probabilities_of_its_definition() -> None:
 def root(**changed: object) -> bytes:
     public: dict[str, object] = {"mechanism": "correlated-gaussian", "epsilon": 1.0, "k": 3, **changed}
     windows = public.pop("windows", ["w1", "w2"])
-    return series_root(Release(TEST_KEY, str(public.pop("id", "charts"))), windows, public)  # type: ignore[arg-type]
+    return series_root(Release(TEST_KEY, str(public.pop("id", "charts"))), windows, public)
 
 
 def lanes(root: bytes, new: Sequence[bytes], group: int = 0) -> list[int]:

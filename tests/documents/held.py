@@ -161,7 +161,6 @@ HELD = {
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
     "docs/run.md": RUN,
-    "docs/scale.md": SCALE,
     "docs/to-date.md": [
         Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("to-date.csv", 12)),
     ],

@@ -9,6 +9,7 @@
 | amounts | docs/amounts.md | recall of the largest sums of amounts against the cap | commits: rows of each person |
 | counts | docs/run.md | standard deviation of a published count against k | none: it hangs on the question alone |
 | windows | docs/windows.md | recall against the bound on windows, of the page's own tables | sample, commits |
+| to_date | docs/to-date.md | size of the noise against the number of steps | none: it hangs on the question alone |
 | orders | docs/mechanisms.md | error of two mechanisms beside cdp-peeling against k over epsilon | games, gowalla |
 
 Games, gowalla and commits are of the folder of shared data (PRIVATE_TOPK_SHARED): without it their pictures are left.
@@ -32,6 +33,7 @@ from benchmarks.papers import COLOURS
 from benchmarks.windows_per_user import commits
 from private_topk.transforms.mechanisms import Mechanism, Peeling, RandomBits, noise_of_counts
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
+from private_topk.transforms.mechanisms.exact.series import matrix, squared_reach
 
 ROOT = Path(__file__).resolve().parents[1]
 SEGMENTS = {"1 game": (1, 1), "2 to 9": (2, 9), "10 and more": (10, 10**9)}
@@ -171,6 +173,22 @@ def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
     )
 
 
+def series(figure: Any, draws: int) -> None:  # noqa: ANN401
+    numbers = [2, 4, 7, 12, 26, 52, 104, 208, 365]
+    last = [float((matrix(steps)[-1] ** 2).sum() * float(squared_reach(steps))) ** 0.5 for steps in numbers]
+    axes = figure.subplots()
+    axes.plot(numbers, [steps**0.5 for steps in numbers], color=COLOURS[1], label="each ranking a release of its own")
+    axes.plot(numbers, last, color=COLOURS[0], label="rankings to date, at the last step")
+    finish(
+        axes,
+        "steps of the period",
+        "noise, in that of one ranking",
+        "Gaussian noise for a user who is in all of a period, one budget",
+        numbers,
+        (1, 2, 3, 5, 10, 20),
+    )
+
+
 def needed(data: Any) -> Any:  # noqa: ANN401
     if data is None:
         raise SystemExit(
@@ -202,6 +220,7 @@ PICTURES: dict[str, tuple[Callable[[Any, int], None], float]] = {
     "counts": (spread, 7),
     "windows": (windows, 11),
     "orders": (orders, 7),
+    "to_date": (series, 7),
 }
 """How each is drawn, and its width in inches."""
 

@@ -743,6 +743,15 @@ OPTIONS: tuple[Option, ...] = (
         beam="period.slide",
     ),
     Option(
+        "to_date",
+        None,
+        "",
+        "every window begins with the period: rankings of the period so far, paid for as one (docs/to-date.md)",
+        ("run",),
+        _WINDOWS,
+        beam="period.to_date",
+    ),
+    Option(
         "time_zone",
         zone,
         "NAME",

@@ -21,7 +21,7 @@ from private_topk.pipelines.budget.sharing import (
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
-from private_topk.transforms.asked import Asked, amounts_of, answer
+from private_topk.transforms.asked import Asked, amounts_of, answer, mechanism_for
 from private_topk.transforms.composite import Names
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
@@ -90,11 +90,17 @@ class Question:
         asked, period = self.asked, self.period
         if asked.max_windows_per_user is not None:
             self._check_bound()
+        if period is not None and period.to_date and self.horizon not in (None, 1):
+            raise InvalidArgument(
+                "horizon",
+                "does not go with {to_date}: all windows of the period are one series, which is paid for as a whole",
+                "leave it out",
+            )
         budget = {"mechanism": as_written(asked.mechanism), "publish_counts": as_written(asked.publish_counts)}
         object.__setattr__(self, "asked", replace(asked, **budget))
         object.__setattr__(self, "spare_delta", as_written(self.spare_delta))
         if self.privacy_unit == "user" and self.horizon is None:
-            object.__setattr__(self, "horizon", len(period) if period else 1)
+            object.__setattr__(self, "horizon", len(period.released) if period else 1)
         self.top_k  # noqa: B018 - so that a budget that cannot be shared is refused here
 
     def _check_numbers(self) -> None:
@@ -130,7 +136,8 @@ class Question:
     @cached_property
     def top_k(self) -> TopK:
         """What every window is drawn with: the ranking with one window's share of the budget."""
-        return replace(self.asked, mechanism=self._shared.mechanism, publish_counts=self._shared.counts)
+        shared = replace(self.asked, mechanism=self._shared.mechanism, publish_counts=self._shared.counts)
+        return shared.over(self.period)
 
     @property
     def privacy(self) -> Privacy:
@@ -145,7 +152,7 @@ class Question:
     @property
     def windows_of_a_user(self) -> int:
         """For how many windows of the period one user is paid, each with all of its rankings that are paid for."""
-        asked, windows = self.asked, len(self.period) if self.period else 1
+        asked, windows = self.asked, len(self.period.released) if self.period else 1
         each, alone = asked.rankings_of_a_user(), asked.rankings_of_a_newcomer()
         return windows_of_a_user(windows, asked.max_windows_per_user, asked.mechanism, each, alone)
 
@@ -168,7 +175,7 @@ class Question:
             unit=self.privacy_unit,
             release_id=self.release.id,
             parameters={**self.top_k.parameters(), "asked": self.identity(), "draws": DRAWS},
-            windows=Windows.of(self.period),
+            windows=Windows.of(self.period and self.period.released),
             cost=cost_of(self.top_k),
             windows_of_a_user=None if self.asked.max_windows_per_user is None else self.windows_of_a_user,
             **facts,
@@ -257,6 +264,7 @@ class Question:
         Cost: that of a question, for each of some mechanisms where one is chosen.
         """
         check_kinds(period=period, release=release)
+        mechanism, since = mechanism_for(mechanism, period)
 
         def settled(top_k: TopK, delta: Fraction | float | None, aside: bool) -> Question:
             if delta is not None and aside:
@@ -268,12 +276,13 @@ class Question:
             settled, lambda question: question.top_k.mechanism, k, mechanism, domain, items, **asked
         )
         if reason is None:
-            return question
+            return replace(question, reason=since)
         spent = asked.get("delta") is None or question.asked.mechanism.parameter("delta", question.spare_delta)
         return replace(question, reason=reason if spent is not None else f"{reason}; no delta is spent")
 
 
 def _composition(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> Composition:
+    period = period and period.released
     return Composition(
         unit=unit,
         windows=len(period) if period else 1,

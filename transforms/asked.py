@@ -17,11 +17,13 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbat
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
+from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import Period
 
 _Real = float | Fraction
 _T = TypeVar("_T")
@@ -114,6 +116,13 @@ def answer(
             if name in asked:
                 raise not_beside_an_object(name, mechanism)
     return settled(specified(mechanism), asked.get("delta"), False), None  # type: ignore[arg-type]  # TopK refuses
+
+
+def mechanism_for(mechanism: _T, period: Period | None) -> tuple[_T | str, str | None]:
+    """The mechanism to ask for the windows of a period, and why, where the period leaves no other choice."""
+    if period is not None and period.to_date and mechanism == AUTO:
+        return CorrelatedGaussian.about.name, "its noise hardly grows with the number of windows to date"
+    return mechanism, None
 
 
 def first_of(ask: Callable[[str], _T], names: Iterable[str]) -> _T:

@@ -235,7 +235,7 @@ class _NumberDoFn(_PlaceDoFn):
         inside = first < after
         self._count(outside, ~outside & ~inside)
         rows = of_rows(block)
-        spans = [first, after][: 0 if len(self._period) == 1 else 1 + (self._period.overlap > 1)]
+        spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.repeats]
         if not inside.all():
             rows, spans = rows.filter(pa.array(inside)), [span[inside] for span in spans]
         checksum = checksum_in(block)

@@ -84,6 +84,7 @@ class Partitioning:
         sparse: few of the items are held, however many there are, as of a range.
         held: how many of a sparse domain are assumed to be held in a window.
         residues: how many item shards there are of labels, which have no codes, in an unknown domain.
+        series: the windows are to date: a row has the number of its first one alone, and all are drawn from together.
     """
 
     size: int
@@ -93,6 +94,7 @@ class Partitioning:
     sparse: bool = False
     held: int = _HELD_OF_A_RANGE
     residues: int = UNKNOWN_ITEM_SHARDS
+    series: bool = False
 
     @classmethod
     def of(cls, domain: Domain, period: Period | None = None, groups: int = 0, user_shards: int = 0) -> Partitioning:
@@ -101,10 +103,11 @@ class Partitioning:
         Args:
             user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
         """
-        overlap = period is not None and period.overlap > 1
+        overlap, series = period is not None and period.repeats, period is not None and period.to_date
         windows = (1 if period is None else len(period)) * max(groups, 1)
-        rows = user_shards * _ROWS_OF_A_USER_SHARD * (1 if period is None else period.overlap)
-        partitioning = cls(domain.size, windows, overlap, groups, domain.sparse, max(_HELD_OF_A_RANGE, rows // windows))
+        rows = user_shards * _ROWS_OF_A_USER_SHARD * (period.overlap if period is not None and overlap else 1)
+        held = max(_HELD_OF_A_RANGE, rows // windows)
+        partitioning = cls(domain.size, windows, overlap, groups, domain.sparse, held, series=series)
         many = max(min(user_shards, _MAX_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
         return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.window_groups))
 
@@ -137,6 +140,8 @@ class Partitioning:
     @property
     def windows_per_group(self) -> int:
         """How many windows a group has; the last may have fewer."""
+        if self.series:
+            return self.windows
         held = max(min(self.size, self.held) if self.sparse else self.size, 1)
         return min(-(-self.windows // _WINDOW_GROUPS), max(min(_MAX_CELLS // held, _MAX_TOGETHER), 1))
 

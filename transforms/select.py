@@ -35,8 +35,10 @@ from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import crosses, of_another_release
 from private_topk.transforms.groups import Groups
+from private_topk.transforms.history import History, series_root
 from private_topk.transforms.labels import digest_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
+from private_topk.transforms.mechanisms.exact.series import NewCounts
 from private_topk.transforms.mechanisms.mechanism import Flags
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
@@ -102,11 +104,36 @@ class _SelectDoFn(beam.DoFn):
         group, gathered = element
         spec, partitioning = self._spec, self._plan.partitioning
         for windows, tables in self._whole(group, gathered):
+            if partitioning.series:
+                yield from self._series(windows, tables)
+                continue
             for number, some in by_window(tables, windows) if partitioning.windows > 1 else [(0, tables)]:
                 of = ranking_key(spec.groups, partitioning, self._period, number, window)
                 if not any(map(len, some)):
                     self._empty.add(of.label())
                 yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % partitioning.rankings))
+
+    def _series(self, windows: range, tables: list[pa.RecordBatch]) -> Iterator[Ranking]:
+        """The rankings of all windows to date, a group of users' rows after the other."""
+        rankings, period = self._plan.partitioning.rankings, self._period
+        assert period is not None
+        keys: list[list[RankingKey]] = [[] for _ in range(rankings)]
+        new: list[list[WindowCounts]] = [[] for _ in range(rankings)]
+        parts = by_window(tables, windows) if len(windows) > 1 else [(0, tables)]
+        for number, some in parts:
+            step, place = divmod(number, rankings)
+            group = None if self._spec.groups is None else self._spec.groups.name(place)
+            number_of_group = None if group is None else place
+            keys[place].append(RankingKey(period.window(step), group, number_of_group))
+            new[place].append(WindowCounts.of(self._spec, some, place))
+        root = series_root(self._release, [window.label() for window in period.windows()], self._spec.parameters())
+        for place, (of_group, counts) in enumerate(zip(keys, new, strict=True)):
+            held = False
+            for ranking, counted in zip(rank_series(self._spec, root, place, of_group, counts), counts, strict=True):
+                held = held or len(counted.held) > 0
+                if not held:
+                    self._empty.add(ranking.label())
+                yield ranking
 
     def _whole(self, group: int, gathered: Iterable[Counted]) -> Iterator[tuple[range, list[pa.RecordBatch]]]:
         """All counts of a window group: of all its windows at once, or, where these have too many, of some after the
@@ -129,6 +156,8 @@ class _SelectDoFn(beam.DoFn):
         if held.sum() <= MAX_HELD:
             yield windows, tables
             return
+        if self._plan.partitioning.series:
+            held = held.sum(keepdims=True)  # all windows to date are drawn together
         for part in _parts(held, windows):
             pieces = (counted.table for counted in gathered if isinstance(counted, PartialCounts))
             tables = [some for piece in pieces if len(some := _within(piece, part))]
@@ -204,6 +233,26 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
         drawn.noisy_weights,
         of.group_number,
     )
+
+
+def rank_series(
+    spec: TopK, root: bytes, group: int, keys: Sequence[RankingKey], new: Sequence[WindowCounts]
+) -> Iterator[Ranking]:
+    """The rankings of windows to date, in order, from what is new in each.
+
+    Args:
+        root: of the series (`history.py`).
+        group: the number of the group of users' rows.
+    """
+    history, draws = History(root, group), []
+    for counted in new:
+        history = history.then(counted.digest)
+        draws.append(history.draw())
+    added = NewCounts.of([(counted.held, counted.counts) for counted in new])
+    answers = spec.mechanism.series(added, new[0].listed, spec.max_items, draws)
+    for of, items in zip(keys, answers, strict=True):
+        names = tuple(new[0].labels(items).to_pylist())
+        yield Ranking(of.bounds, names, len(names), "sequence", group=of.group, group_number=of.group_number)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,8 @@ from private_topk.transforms.windows import Period
 
 _CENTRAL = Fraction(95, 100)
 _MOST = 2**63 - 1  # that a column of integers can hold
+MAX_LISTED = 1 << 24
+"""The most items of a series: each is scored at every step, held or not."""
 _KINDS: dict[str, tuple[type, str]] = {
     "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
     "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
@@ -182,8 +184,48 @@ class TopK:
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
         }
 
+    def over(self, period: Period | None) -> TopK:
+        """The specification for the windows of a period: of windows to date, the mechanism draws one series.
+
+        Raises InvalidArgument if it cannot.
+        """
+        if period is None or not period.to_date:
+            return self
+        if not self.mechanism.guarantee.to_date:
+            raise InvalidArgument(
+                "mechanism",
+                f"{self.mechanism.about.name} draws each window alone, and windows to date are one series",
+                "take correlated-gaussian, or leave {to_date} out: then every window is a release of its own",
+            )
+        if self.max_windows_per_user is not None:
+            raise InvalidArgument(
+                "max_windows_per_user",
+                "does not go with {to_date}: a user who counts once counts in all later windows",
+                "leave it out: the series costs a user one release, whatever the number of its windows",
+            )
+        if isinstance(self.publish_counts, CountBudget):
+            raise InvalidArgument(
+                "publish_counts",
+                "does not go with {to_date}: a user moves the counts of all later windows, for each of which it would "
+                "have to pay",
+                "leave it out",
+            )
+        size = self.domain.size
+        if size > MAX_LISTED:
+            raise InvalidArgument(
+                "domain", f"of windows to date has at most {MAX_LISTED:,} items, got {size:,}", "rank coarser items"
+            )
+        settled: Any = {"steps": len(period)}
+        return replace(self, mechanism=replace(self.mechanism, **settled))
+
     def check_windows(self, period: Period | None, bounded: bool) -> None:
         """Raise InvalidArgument if rows of several windows are needed at once, and the input cannot provide them."""
+        if period is not None and period.to_date and not bounded:
+            raise InvalidArgument(
+                "to_date",
+                "does not go with a stream: what was counted at every step must be kept, and never change",
+                "rank files with `run`, once the period is over",
+            )
         if self.max_windows_per_user is None:
             return
         if period is None:

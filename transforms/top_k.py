@@ -12,7 +12,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
-from private_topk.transforms.asked import Asked, answer
+from private_topk.transforms.asked import Asked, answer, mechanism_for
 from private_topk.transforms.assign_windows import AssignWindows, DropLateBlocks, EveryWindow
 from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.composite import names_of, published
@@ -143,7 +143,9 @@ class PrivateTopK(beam.PTransform):
             )
         items = "item" if item is None else names_of("item", "item", item, "field")
         in_groups = "group" if group is None else names_of("group", "group", group, "field")
-        spec, self._reason = answer(_settled, lambda spec: spec.mechanism, k, mechanism, domain, items, **asked)
+        mechanism, since = mechanism_for(mechanism, period)
+        spec, reason = answer(_settled, lambda spec: spec.mechanism, k, mechanism, domain, items, **asked)
+        self._reason = reason or since
         if self._reason is not None:
             name = spec.mechanism.about.name
             logging.getLogger(__name__).info("mechanism: %s, chosen because %s", name, self._reason)
@@ -201,7 +203,7 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: bool = False,
     ) -> None:
         super().__init__()
-        self._spec, self._release, self._period = spec, release, period
+        self._spec, self._release, self._period = spec.over(period), release, period
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
 

@@ -25,7 +25,7 @@ from private_topk.transforms.columnar import (
     sorted_sums,
     sorted_words,
 )
-from private_topk.transforms.groups import chosen
+from private_topk.transforms.groups import chosen, first_groups
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.plan import Partitioning
@@ -192,7 +192,7 @@ class UserShard:
     @classmethod
     def of(cls, spec: TopK, rows: Partitioning, key: ReleaseKey) -> UserShard:
         """A user shard with the bounds of a specification."""
-        return cls(
+        return (SeriesShard if rows.series else cls)(
             rows,
             key,
             spec.max_items_per_user,
@@ -360,6 +360,62 @@ class UserShard:
             return make_table(**column, item=labels, count=counts[rows])
 
         return parted(keys, partitioning.window_groups * partitioning.item_shards, table_of)
+
+
+class SeriesShard(UserShard):
+    """Bounds and counts the pairs of one user shard for windows to date, in the order in which they came.
+
+    A pair counts from the first window on that one of its rows is in, and its count has that window's number alone. Of
+    every user (and group) the first items stay: those of the least first window, then of the least hash of user and
+    item. So what a user adds to a window follows from their rows up to its end, and never goes back: the sensitivity of
+    `CorrelatedGaussian` is proved of that. With amounts, what a window adds is the growth of their sum, up to the cap.
+    """
+
+    def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        if not self._partitioning.groups:
+            return table
+        groups = table["group"].to_numpy().astype(np.int64)
+        kept = first_groups(self._own("groups", table), self._dates(table), groups, self._groups_per_user)
+        return table.filter(pa.array(kept))
+
+    def _bound(self, pairs: _Pairs) -> _Bounded:
+        windows, groups = pairs.window(pairs.codes), self._partitioning.rankings
+        steps, cells = windows // groups, windows % groups << pairs.bits | pairs.item(pairs.codes)
+        order = np.lexsort((steps, cells, pairs.users))
+        users, cells, steps = pairs.users[order], cells[order], steps[order]
+        new_user = np.append(True, users[1:] != users[:-1])[: len(users)]
+        first = new_user | np.append(True, cells[1:] != cells[:-1])[: len(users)]
+        ranks, words = numbered(new_user), users[new_user]
+        kept, amounts = first, None
+        if self._cap is not None and pairs.amounts is not None:
+            amounts = _growth(pairs.amounts[order], first, self._cap)
+            kept = amounts > 0
+        within = self._first_items(ranks[first], cells[first], steps[first], words, pairs)
+        kept = kept & within[numbered(first)] if len(first) else kept
+        codes = (steps * groups + (cells >> pairs.bits)) << pairs.bits | cells & ((1 << pairs.bits) - 1)
+        return _Bounded(ranks[kept], codes[kept], words, None if amounts is None else amounts[kept])
+
+    def _first_items(self, ranks: Codes, cells: Codes, steps: Codes, users: Words, pairs: _Pairs) -> np.ndarray:
+        """Which of the distinct pairs are of the first items of their user and group, (n,) of bool."""
+        groups, items = cells >> pairs.bits, cells & ((1 << pairs.bits) - 1)
+        words = items.view(np.uint64) if pairs.hashes is None else pairs.hashes[items]
+        hashes = mix(self._choices.hashes("items", users)[ranks] ^ mix(words))
+        order = np.lexsort((items, hashes, steps, groups, ranks))
+        fresh = np.append(True, (np.diff(ranks[order]) != 0) | (np.diff(groups[order]) != 0))[: len(order)]
+        starts = np.flatnonzero(fresh)
+        places = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+        kept = np.zeros(len(order), bool)
+        kept[order[places < (len(order) if self._limit is None else self._limit)]] = True
+        return kept
+
+
+def _growth(amounts: Codes, first: np.ndarray, cap: int) -> Codes:
+    """By how much each row raises the sum of its pair, which goes up to the cap. Rows of a pair stand together."""
+    total = np.cumsum(np.minimum(amounts, cap))
+    starts = np.flatnonzero(first)
+    before = np.repeat(total[starts] - np.minimum(amounts, cap)[starts], np.diff(np.append(starts, len(amounts))))
+    sums = np.minimum(total - before, cap)
+    return sums - np.where(first, 0, np.append(0, sums[:-1])[: len(sums)])
 
 
 def _any_twice(words: Words) -> bool:

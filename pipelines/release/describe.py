@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.composition import SERIES, UNITS
 from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.budget.windows import Windows
@@ -19,6 +19,7 @@ from private_topk.pipelines.release.manifest import (
     ChargeFacts,
     ListedItems,
     Manifest,
+    PeriodFacts,
     PrivacyFacts,
     Publication,
     RankedGroups,
@@ -74,6 +75,7 @@ def manifest_of(
         max_windows_per_user=top_k.max_windows_per_user,
         amounts=_as(AmountsFacts, top_k.amounts),
         weights=_weights(top_k),
+        to_date=PeriodFacts(start=period.start, end=period.end) if period is not None and period.to_date else None,
         privacy=_privacy(question) if private else None,
         release_id=release.id,
         key_id=None,
@@ -96,7 +98,7 @@ def manifest_of(
     )
     if private:
         alone = msgspec.structs.replace(manifest, corrects=())
-        _, everything = promised([(alone, Windows.of(period))])
+        _, everything = promised([(alone, Windows.of(period and period.released))])
         manifest = msgspec.structs.replace(manifest, all_windows=everything)
     return Manifest.decode(manifest.encode())  # equal to what a file gives back
 
@@ -115,7 +117,9 @@ def _privacy(question: Question) -> PrivacyFacts:
         "ranking": {"epsilon": parameters["epsilon"], "delta": parameters.get("delta", 0)},
         "noisy_counts": counts and counts.describe(),
     }
-    promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": UNITS[privacy.unit]}
+    series = question.period is not None and question.period.to_date
+    unit = SERIES if series and privacy.unit == "user-window" else UNITS[privacy.unit]
+    promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": unit}
     if privacy.total is None:
         return PrivacyFacts(**window, **promise, guarantee="approximate" if window["delta"] else "pure")
     pure = privacy.accounting == "basic" and not window["delta"]

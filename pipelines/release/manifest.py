@@ -174,6 +174,13 @@ class Window(Record, frozen=True, kw_only=True):
             raise ValueError("a window ends after it starts")
 
 
+class PeriodFacts(Record, frozen=True, kw_only=True):
+    """The period that windows to date all begin with. They are one series, which is paid for as a whole."""
+
+    start: Moment
+    end: Moment
+
+
 class Publication(Record, frozen=True, kw_only=True):
     """A ranking of the same windows that was published before, and what each of them has cost a user."""
 
@@ -194,6 +201,7 @@ class SeriesFacts(Record, frozen=True, kw_only=True):
     max_windows_per_user: Positive | None = None
     amounts: AmountsFacts | None = None
     weights: Weights | None = None
+    to_date: PeriodFacts | None = None
     privacy: PrivacyFacts | None = None
 
     def __post_init__(self) -> None:
@@ -292,6 +300,10 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         """Whether its noisy counts come with the draw: then they are too high, and their noise has chosen the items."""
         return self.privacy is not None and self.privacy.counts.get("drawn", False)
 
+    def paid_for(self) -> set[tuple[datetime | None, datetime | None]]:
+        """The windows that cost a draw each: of a series to date, the whole period."""
+        return self.bounds() if self.to_date is None else {(self.to_date.start, self.to_date.end)}
+
     def bounds(self) -> set[tuple[datetime | None, datetime | None]]:
         return {(window.start, window.end) for window in self.windows}
 
@@ -308,7 +320,10 @@ def question_difference(was: Manifest, now: Manifest, of: type[SeriesFacts], but
 
 def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
     """Rankings in the order in which they are published, however they arrive."""
-    return sorted(rankings, key=lambda each: (each.window.start is not None, each.window.start, each.group_number or 0))
+    return sorted(
+        rankings,
+        key=lambda each: (each.window.start is not None, each.window.start, each.window.end, each.group_number or 0),
+    )
 
 
 def series_difference(one: Manifest, other: Manifest) -> str | None:

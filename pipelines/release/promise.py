@@ -35,7 +35,8 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
             times, as it does from a folder with a file for each window; each of its windows counts once.
     """
     releases: dict[tuple[str | None, str | None], tuple[Manifest, list[Windows]]] = {}
-    for manifest, windows in published:
+    for manifest, some in published:
+        windows = some if manifest.to_date is None else Windows.at(manifest.paid_for())
         releases.setdefault((manifest.release_id, manifest.key_id), (manifest, []))[1].append(windows)
     parts = [(manifest, Windows.union(each)) for manifest, each in releases.values()]
     first, everything = parts[0][0], Windows.union([each for _, each in parts])

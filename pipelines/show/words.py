@@ -31,7 +31,8 @@ def in_words(report: PublishedReport) -> list[str]:
     if manifest is None or manifest.privacy is None:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
-    sentences = [f"{_change(privacy, _reach(privacy, windows))} {_bound(privacy)}", who_counts(manifest)]
+    reach = _reach(privacy, windows) if manifest.to_date is None else "in the whole period"
+    sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     if corrected := manifest.corrects:
         names = ", ".join(each.release_id for each in corrected)
         sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
@@ -96,11 +97,14 @@ def _factor(epsilon: float) -> str:
 def who_counts(manifest: Manifest) -> str:
     """Who is one person, and what of each was counted."""
     limit = manifest.max_items_per_user
-    most = f" At most {limit:,} items of each person and window were counted." if limit else ""
+    series = manifest.to_date is not None
+    most = f" At most {limit:,} items of each person{'' if series else ' and window'} were counted" if limit else ""
+    most += (", the first ones in the period." if series else ".") if limit else ""
     windows = manifest.max_windows_per_user
     of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
     groups = manifest.groups
-    of_groups = f" Each counted in at most {groups.per_user:,} of the groups of a window." if groups else ""
+    place = ", the first ones in the period" if series else " of a window"
+    of_groups = f" Each counted in at most {groups.per_user:,} of the groups{place}." if groups else ""
     return (
         "A person is one value of the user column: somebody with two accounts is protected as two people."
         f"{most}{of_groups}{of_windows}"
@@ -149,8 +153,12 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "may be all noise. An empty window has a ranking too."
     )
     if len({(listing.start, listing.end) for listing in listings}) > 1:
+        series = report.manifest is not None and report.manifest.to_date is not None
         sentences.append(
-            "Noise is drawn anew in every window: an item that moves by a place or two from one window to "
+            "Every window begins with the period, and most of its noise is that of the window before: an item that "
+            "stands too high in one window may do so in all that follow."
+            if series
+            else "Noise is drawn anew in every window: an item that moves by a place or two from one window to "
             "the next may not have moved at all."
         )
     if any(listing.counted for listing in listings):

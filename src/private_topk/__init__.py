@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from private_topk.transforms.mechanisms import (
         Canonical,
         CdpPeeling,
+        CorrelatedGaussian,
         FastJoint,
         Gamma,
         Gaussian,
@@ -55,6 +56,7 @@ __all__ = [
     "Amounts",
     "Canonical",
     "CdpPeeling",
+    "CorrelatedGaussian",
     "CountBudget",
     "FastJoint",
     "Gamma",

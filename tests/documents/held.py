@@ -161,5 +161,8 @@ HELD = {
     "docs/own-mechanism.md": OWN_MECHANISM,
     "docs/privacy.md": PRIVACY,
     "docs/run.md": RUN,
+    "docs/to-date.md": [
+        Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("to-date.csv", 12)),
+    ],
     "docs/windows.md": WINDOWS,
 }

@@ -23,7 +23,7 @@ def test_pages_show_the_pictures_that_are_drawn() -> None:
         assert (DOCS / "pictures" / f"{name}.svg").read_text().count("<svg") == 1
 
 
-@pytest.mark.parametrize("name", ["counts", "windows"])
+@pytest.mark.parametrize("name", ["counts", "windows", "to_date"])
 def test_pictures_without_data_match_a_fresh_drawing(name: str, tmp_path: Path) -> None:
     main(["--picture", name, "--folder", str(tmp_path), "--draws", "2"])
     drawn = (tmp_path / f"{name}.svg").read_text()

@@ -21,7 +21,18 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
-from private_topk import Amounts, Joint, Laplace, LimitDomain, Period, PublicDomain, UnknownDomain, WeightedOrder
+from private_topk import (
+    Amounts,
+    CorrelatedGaussian,
+    Groups,
+    Joint,
+    Laplace,
+    LimitDomain,
+    Period,
+    PublicDomain,
+    UnknownDomain,
+    WeightedOrder,
+)
 from private_topk.transforms import RangeDomain, shuffle
 from private_topk.transforms.counters import exact_counters, read_dropped_rows
 from private_topk.transforms.elements import ElementSchema
@@ -30,6 +41,8 @@ from private_topk.transforms.plan import Execution
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks
+from private_topk.transforms.windows import ToDate
+from private_topk.transforms.windows.windowing import windowing_of
 from tests.nightly import nightly_but
 from tests.transforms.streams import (
     DOMAIN,
@@ -59,6 +72,8 @@ LIMITED = LimitDomain(epsilon=1.0, delta=0.1)
 FEW = LimitDomain(epsilon=5.0, delta=0.1, max_items_per_user=4, kbar=5)
 PARTITIONS = MECHANISMS["weighted-gaussian"](epsilon=0.1, delta=0.1, max_items_per_user=4, whole_items=2)
 WEIGHTED = WeightedOrder(0.5, 0.01, 5, whole_items=2)
+TO_DATE = CorrelatedGaussian(0.2, 1e-6, 3)
+DATES = Period(START, START + 72 * HOUR, ToDate(windowing_of(6 * HOUR)))
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,8 @@ QUESTIONS = {
     "groups, unknown": Question(
         "48 d7d8f2ea13a9b230", TopK(5, FEW, UnknownDomain(), groups=GROUPS), period_of("sliding")
     ),
+    "to date": Question("12 8261e5c67fee9b75", TopK(5, TO_DATE, DOMAIN, amounts=Amounts(60)), DATES),
+    "to date, groups": Question("36 846b43d1115a02e3", TopK(5, TO_DATE, DOMAIN, groups=Groups.of(GROUPS, 2)), DATES),
     "unknown": Question("11 c281287d49027bdb", TopK(5, LIMITED, UnknownDomain()), period_of("fixed")),
     "unknown, bounded": Question("16 2bb4496bbe9845e1", TopK(5, LIMITED, UnknownDomain(), 3), period_of("sliding")),
 }
@@ -190,8 +207,8 @@ EXECUTIONS: dict[str, Callable[[str], Published]] = {
 }
 
 BY_DAY = {
-    "batch": ("one window", "fixed", "hours", "groups, lists"),
-    "by reference": ("whole", "sliding, some listed", "weights"),
+    "batch": ("one window", "fixed", "hours", "groups, lists", "to date"),
+    "by reference": ("whole", "sliding, some listed", "weights", "to date, groups"),
     "first window": ("unknown, bounded",),
     "windows of the input": ("hours",),
     "stream": ("hours", "day", "weights, sliding", "groups", "unknown, bounded"),
@@ -200,6 +217,8 @@ BY_DAY = {
 
 
 def applies(execution: str, name: str) -> bool:
+    if QUESTIONS[name].period == DATES:  # a stream is refused
+        return execution in ("batch", "by reference")
     if execution == "windows of the input":
         return QUESTIONS[name].period == HOURS
     return QUESTIONS[name].period is not None or execution in ("batch", "by reference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
@@ -34,6 +35,7 @@ __all__ = [
     "About",
     "Canonical",
     "CdpPeeling",
+    "CorrelatedGaussian",
     "Cost",
     "FastJoint",
     "Gamma",

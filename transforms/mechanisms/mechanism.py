@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from numbers import Integral
@@ -23,6 +23,7 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     RankedItems,
     check_counts,
 )
+from private_topk.transforms.mechanisms.exact.series import NewCounts
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 
 Neighbours = Literal["add-remove", "replace-one"]
@@ -69,6 +70,7 @@ class Guarantee:
             `select_counted`. Then what is proved is proved of both, as the class says, which may add more noise for it.
             A user who is added or removed costs half of one who is replaced only where a bound on the items of a user
             is given.
+        to_date: it draws all windows of a period that begin with it, as one series, which costs one draw.
     """
 
     privacy: Literal["pure", "approximate", "none"]
@@ -81,6 +83,7 @@ class Guarantee:
     partition_selection: bool = False
     takes_catalogue: bool = False
     publishes_counts: bool = False
+    to_date: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,16 @@ class Mechanism(abc.ABC):
 
     def noise_of_counts(self, d: int, k: int) -> CountNoise:
         """Of a mechanism `with_counts`: the noise of one count beforehand, for k of d items, in units."""
+        raise NotImplementedError
+
+    def series(self, new: NewCounts, listed: range | Indices, k: int, draws: Sequence[Draw]) -> list[Indices]:
+        """Of a mechanism that draws rankings `to_date`: the items of every step so far, in order.
+
+        Args:
+            new: what is new at each step.
+            listed: the items that can be ranked, by their public numbers, rising.
+            draws: the keystream of each step: of one history, and of no other (`transforms/history.py`).
+        """
         raise NotImplementedError
 
     @abc.abstractmethod

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.mechanism import Mechanism, check_stated
 from private_topk.transforms.mechanisms.noisy_order import (
     CdpPeeling,
@@ -41,6 +42,7 @@ _ALL: tuple[type[Mechanism], ...] = (
     Oneshot,
     Laplace,
     Gaussian,
+    CorrelatedGaussian,
     WeightedOrder,
     Gamma,
     LimitDomain,

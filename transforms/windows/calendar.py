@@ -85,6 +85,7 @@ class CalendarWindows(Windowing):
     """
 
     identity_tag: ClassVar[str] = "calendar-windows"
+    follow: ClassVar[bool] = True
 
     unit: str
     zone: str = "UTC"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from typing import Any, ClassVar
@@ -24,6 +24,8 @@ from private_topk.transforms.windows.windowing import (
     Instants,
     Run,
     SlidingWindows,
+    ToDate,
+    Whole,
     WindowBounds,
     Windowing,
     from_microseconds,
@@ -41,7 +43,7 @@ class Period:
 
     Args:
         windowing: `FixedWindows`, for which a length may stand; `SlidingWindows`; `CalendarWindows`; `Whole`, for which
-            None may stand.
+            None may stand; `ToDate`.
         allowed_lateness: how long a window stays open after its end, by the clock of the source, for rows that come out
             of order. It moves the time of publication only: labels and rankings are the same.
         zone: in which people are told of its times, such as Europe/Berlin.
@@ -96,6 +98,7 @@ class Period:
         window: str | timedelta | Windowing | None = None,
         *,
         slide: str | timedelta | None = None,
+        to_date: bool = False,
         time_zone: str = "UTC",
         allowed_lateness: str | timedelta = timedelta(0),
     ) -> Period:
@@ -107,6 +110,7 @@ class Period:
                 zone's calendar;
                 None for one window.
             slide: how often a window starts, where they slide.
+            to_date: every window begins with the period: rankings of the period so far, one at the end of each window.
             time_zone: a name such as Europe/Berlin.
 
         Raises:
@@ -115,6 +119,8 @@ class Period:
         """
         zone = zone_named(time_zone)
         windowing = _windowing(_read("window", window, window_length), _read("slide", slide, duration), time_zone)
+        if to_date:
+            windowing = ToDate(windowing_of(windowing))
         first, last = _read("start", start, moment), _read("end", end, moment)
         lateness = _read("allowed_lateness", allowed_lateness, delay)
         period = cls(_in_zone(first, zone), _in_zone(last, zone), windowing, lateness, time_zone)
@@ -130,8 +136,23 @@ class Period:
 
     @property
     def overlap(self) -> int:
-        """How many windows the rows of one window can be in: 1 unless they slide."""
+        """How many windows the rows of one window can be in: 1 unless they slide, or are to date."""
         return self._windowing.overlap(len(self))
+
+    @property
+    def to_date(self) -> bool:
+        """Whether every window begins with the period."""
+        return self._windowing.to_date
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a row is counted anew in each of several windows: to date it is not, but stays counted."""
+        return self.overlap > 1 and not self.to_date
+
+    @property
+    def released(self) -> Period:
+        """The windows that cost a draw each: of windows to date, which are one series, the whole period."""
+        return replace(self, windowing=Whole()) if self.to_date else self
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -289,17 +310,19 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
     """The declared period, or None where all rows are ranked together.
 
     Args:
-        options: those of the fields period_from, period_to, window, slide, time_zone and allowed_lateness that were
-            given, read.
+        options: those of the fields period_from, period_to, window, slide, to_date, time_zone and allowed_lateness that
+            were given, read.
 
     Raises:
         InvalidArgument: half of a period was given, or it breaks a rule.
     """
     start, end, zone = options.get("period_from"), options.get("period_to"), options.get("time_zone", "UTC")
     if start is None and end is None:
-        if "window" in options:
+        for name in ("window", "to_date"):
+            if name not in options:
+                continue
             raise InvalidArgument(
-                "window",
+                name,
                 "needs {period_from} and {period_to}",
                 "windows that are inferred from the data "
                 "would tell of a user who is alone in one, so the period must be public",
@@ -307,5 +330,5 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
         return None
     if start is None or end is None:
         raise InvalidArgument("period_from", "and {period_to} go together", "give both, so that the period is public")
-    windows = {name: options[name] for name in ("window", "slide", "allowed_lateness") if name in options}
+    windows = {name: options[name] for name in ("window", "slide", "to_date", "allowed_lateness") if name in options}
     return Period.of(start, end, **windows, time_zone=zone)

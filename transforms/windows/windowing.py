@@ -39,7 +39,15 @@ class Run(NamedTuple):
 
 
 class Windowing(abc.ABC):
-    """A division of a period [start, end), both in UTC, into windows in order of their ends."""
+    """A division of a period [start, end), both in UTC, into windows in order of their ends.
+
+    Attributes:
+        to_date: every window begins with the period.
+        follow: the windows follow each other, and there may be several.
+    """
+
+    to_date: ClassVar[bool] = False
+    follow: ClassVar[bool] = False
 
     @abc.abstractmethod
     def runs(self, start: datetime, end: datetime) -> list[Run]:
@@ -76,6 +84,7 @@ class FixedWindows(Windowing):
     """Windows of one length from the start on; the last one ends with the period."""
 
     identity_tag: ClassVar[str] = "fixed-windows"
+    follow: ClassVar[bool] = True
 
     length: timedelta
 
@@ -142,6 +151,47 @@ class SlidingWindows(Windowing):
         """A window overlaps those that start less than its length before or after it, on either side one fewer than
         ceil(size / every): weeks that start every day, 7 - 1 before and 7 - 1 after, so that 13 hold rows of one."""
         return min(windows, 2 * -(-self.size // self.slide) - 1)
+
+
+@dataclass(frozen=True)
+class ToDate(Windowing):
+    """Windows that all begin with the period, and end where those of `steps` do: the counts of a period to date.
+
+    They are one *series*: a row counts from the first of them that it is in, and is counted once.
+
+    Args:
+        steps: `FixedWindows` or `CalendarWindows`.
+    """
+
+    identity_tag: ClassVar[str] = "to-date"
+    to_date: ClassVar[bool] = True
+
+    steps: Windowing
+
+    def __post_init__(self) -> None:
+        if not self.steps.follow:
+            raise InvalidArgument(
+                "to_date",
+                "needs {window} without {slide}: how often a ranking of the period so far is published",
+                "give a length such as 7d, or day, week, month, quarter or year",
+            )
+
+    def check(self, start: datetime, end: datetime) -> None:
+        self.steps.check(start, end)
+
+    def check_filled(self, start: datetime, end: datetime) -> None:
+        self.steps.check_filled(start, end)
+
+    def at_least(self, start: datetime, end: datetime) -> int:
+        return self.steps.at_least(start, end)
+
+    def runs(self, start: datetime, end: datetime) -> list[Run]:
+        first = microseconds(start)
+        ends = (int(at) for run in self.steps.runs(start, end) for at in run.bounds()[1])
+        return [Run(first, at, at - first, at - first, 1) for at in ends]
+
+    def overlap(self, windows: int) -> int:
+        return windows
 
 
 def windowing_of(way: Windowing | timedelta | None) -> Windowing:

@@ -52,10 +52,12 @@ TYPED = [
     Gaussian(0.3, 0.05, 2, "replace-one"),
     Gaussian(0.3, 0.05, None, "replace-one"),
 ]
+CORRELATED = MECHANISMS["correlated-gaussian"]
 OTHERS = (
     Gamma,  # test_noisy_order holds its two draws
     WeightedGaussian,
     WeightedOrder,
+    CORRELATED,  # test_series: squared moves of all steps
 )
 
 

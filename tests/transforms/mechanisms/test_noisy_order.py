@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.exact.noise import LIPSCHITZ_NOISES
@@ -234,6 +235,18 @@ class TestGaussian(NoisyOrder):
             rho = kind.cost(10).rho
             assert rho >= moved / (2 * kind.scale(100) ** 2)
             assert float(rho) == pytest.approx(float(moved) / (2 * float(kind.scale(100)) ** 2))
+
+
+class TestCorrelatedGaussian(NoisyOrder):
+    """A lone histogram is a series of one step, and its noise covers the counts. `test_series` has the rest."""
+
+    mechanisms = [
+        CorrelatedGaussian(1.0, 0.05, 1),
+        CorrelatedGaussian(1.0, 0.05, 2, "replace-one"),
+    ]
+
+    def noise_and_scale(self, mechanism: CorrelatedGaussian, d: int, k: int) -> tuple[str, Fraction]:
+        return "gaussian", mechanism.scale()
 
 
 class TestGamma(ItemByItem):

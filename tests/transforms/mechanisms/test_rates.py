@@ -26,6 +26,7 @@ from private_topk.transforms.mechanisms import (
     MECHANISMS,
     Canonical,
     CdpPeeling,
+    CorrelatedGaussian,
     FastJoint,
     Gamma,
     Gaussian,
@@ -214,6 +215,7 @@ NOISY: list[tuple[Mechanism, str, Fraction]] = [
     (Laplace(0.125, 100, "replace-one"), "laplace", 200 / EPSILON),
     (Gaussian(0.125, 1e-6, 400), "gaussian", normal(400)),
     (Gaussian(0.125, 1e-6, 400, "replace-one"), "gaussian", normal(800)),
+    (CorrelatedGaussian(0.125, 1e-6, 400), "gaussian", normal(400)),
     (WeightedOrder(0.125, 1e-6, 900, 400), "gaussian", UNIT * normal(400)),
 ]
 

@@ -148,14 +148,25 @@ def float_rate(rate: Fraction) -> float:
 
 def standard_noise(size: int, noise: str, draw: Draw, lane: int = 0) -> Floats:
     """Standard noise of items 0 .. size - 1 in floats, each within NOISE_ERROR of its `noise_real`; shape (size,)."""
-    kind, out = NOISES[noise], np.empty(size)
+    width, out = NOISES[noise].words, np.empty(size)
     for start in range(0, size, _CHUNK):
         stop = min(start + _CHUNK, size)
-        words = draw.words(lane, start * kind.words, (stop - start) * kind.words)
-        first, *others = (words[j :: kind.words] * 2.0**-64 for j in range(kind.words))
-        out[start:stop] = kind.approximate(np.clip(first, LEAST, MOST), *others)
-        for i in start + np.flatnonzero((first < LEAST) | (first > MOST)):  # about one item in a million
-            out[i] = relative_float(noise_real(draw, lane, int(i), noise))
+        words = draw.words(lane, start * width, (stop - start) * width).reshape(-1, width)
+        out[start:stop] = _in_floats(words, range(start, stop), noise, draw, lane)
+    return out
+
+
+def noise_at(items: Indices, noise: str, draw: Draw, lane: int = 0) -> Floats:
+    """Standard noise of some items, rising, as `standard_noise` has it; same shape."""
+    return _in_floats(draw.grid(lane, items, NOISES[noise].words), items, noise, draw, lane)
+
+
+def _in_floats(words: NDArray[np.uint64], items: range | Indices, noise: str, draw: Draw, lane: int) -> Floats:
+    kind = NOISES[noise]
+    first, *others = (words[:, j] * 2.0**-64 for j in range(kind.words))
+    out = kind.approximate(np.clip(first, LEAST, MOST), *others)
+    for i in np.flatnonzero((first < LEAST) | (first > MOST)).tolist():  # about one item in a million
+        out[i] = relative_float(noise_real(draw, lane, int(items[i]), noise))
     return out
 
 

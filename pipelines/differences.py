@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 Differences = dict[str, tuple[Any, Any]]
-"""By the name of a setting, what it was and what it is."""
+"""The settings that differ by their names, each with its earlier and its present value."""
 
 _AS_A_WHOLE = ("domain", "groups", "columns", "reading", "windows", "period")
-"""Settings whose parts say nothing to a reader: there is another list, or other columns."""
+"""The settings of which a message says that there is another one, since their parts say nothing to a reader."""
 _SOME = 4
 """The most differences that a message names."""
 
@@ -34,7 +34,7 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[
 
 
 def told(differing: Differences) -> str:
-    """What was otherwise, such as `k 3 (now 4), another domain`, for a message."""
+    """The differences in the words of a message, such as `k 3 (now 4), another domain`."""
     some = [_difference(name, *values) for name, values in list(differing.items())[:_SOME]]
     return ", ".join(some) + (", and more" if len(differing) > _SOME else "")
 

@@ -44,7 +44,7 @@ def examine(runner: str = "direct", ledger: str | None = None, key: str | None =
 
 
 def _checked(name: str, check: Callable[[], str]) -> Diagnosis:
-    """What a check returns, or raises as what is wrong."""
+    """The diagnosis of a check: what it returns; or what it raises, as wrong."""
     try:
         return Diagnosis(name, "ok", check())
     except InvalidArgument as error:
@@ -63,7 +63,7 @@ def _python() -> str:
 
 
 def _runner(name: str) -> str:
-    """As the runner itself checks what it starts. A job service has an address, which a run asks."""
+    """The runner's own check of this machine, in words; the address of a job service is asked by a run."""
     if name == "prism":
         from private_topk.runners import prepare
 
@@ -102,7 +102,7 @@ def _key(reference: str) -> str:
 
 
 def _ledger(url: str) -> str:
-    """Reading takes the same lock as charging, so it fails without permission to write."""
+    """The budgets of a ledger, read under the lock of a charge, so that a missing permission to write shows."""
     from private_topk.pipelines.budget.ledger import Ledger
 
     books = Ledger(url).read()

@@ -49,5 +49,5 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
 
 
 def heading(exact: bool) -> str:
-    """Whom the numbers that follow are for, and what they mean."""
+    """The line above the numbers of dropped rows: whom they are for, and what they mean."""
     return f"(operator only, never publish; {'exact' if exact else 'fewer than 100 are not told'})"

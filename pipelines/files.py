@@ -92,7 +92,7 @@ _TABLES = {
     "Hudi": ".hoodie/hoodie.properties",
     "Paimon": "snapshot/snapshot-*",
 }
-"""What stands in the folder of a table, by its kind."""
+"""The file or folder by which the folder of a table is known, by the kind of table."""
 
 
 def refuse_tables(files: Iterable[FileInfo]) -> None:

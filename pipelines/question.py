@@ -158,7 +158,7 @@ class Question:
 
     @property
     def epsilon(self) -> Fraction:
-        """That of the rankings alone, as it was asked for."""
+        """The epsilon of the rankings alone, as it was asked for."""
         return Fraction(self.asked.mechanism.parameter("epsilon"))
 
     def identity(self) -> Any:  # noqa: ANN401 - JSON

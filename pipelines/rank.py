@@ -264,7 +264,7 @@ class Rankings:
             ) from None
 
     def plot(self, group: str | None = None) -> Picture:
-        """Places over the windows; of one window its published counts with their noise.
+        """A picture of the places over the windows; of one window, of its published counts with their noise.
 
         Raises InvalidArgument otherwise.
 

@@ -139,7 +139,7 @@ class Report:
         )
 
     def _fingerprint(self) -> str:
-        """That of the input; for a stream, whose contents are not known beforehand, also of its output's place."""
+        """The fingerprint of the input; of a stream, whose contents are not known yet, with the place of its output."""
         key, period = self.question.release.key, self.question.period
         source = self.source.identity(key, self.question.period)
         if self.source.bounded:

@@ -261,7 +261,7 @@ class _Running:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Turns whatever ends the run early into what the caller is told; the only place that does."""
+        """The one place in which whatever ends the run early becomes the error that the caller is told."""
         try:
             yield
         except RunFailed as error:

@@ -17,20 +17,20 @@ from private_topk.transforms.mechanisms.registry import with_budget
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 
 
-class Counts(NamedTuple):
+class CountVector(NamedTuple):
     values: np.ndarray
     items: list[str] | None
     path: str
 
 
 class Drawn(NamedTuple):
-    """Indices into the counts, in order of rank if they are ranked."""
+    """The items drawn, as indices into the counts; in order of rank if they are ranked."""
 
     indices: list[int]
     ranked: bool
 
 
-def select(counts: Counts, options: Options) -> Drawn:
+def select(counts: CountVector, options: Options) -> Drawn:
     """One draw of the mechanism that the options name. Raises InvalidArgument."""
     check_epsilon(options["epsilon"])
     mechanism, spare_delta = with_budget(
@@ -62,12 +62,12 @@ def select(counts: Counts, options: Options) -> Drawn:
         raise InvalidArgument("counts", verbatim(f"{counts.path}: {error}")) from None
 
 
-def read_counts(path: str) -> Counts:
+def read_counts(path: str) -> CountVector:
     """The counts of a .npy file; or of a table in any format of rows, and its items where it names them."""
     return _from_npy(path) if path.lower().endswith(".npy") else _from_table(path)
 
 
-def _from_npy(path: str) -> Counts:
+def _from_npy(path: str) -> CountVector:
     try:
         values = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -77,10 +77,10 @@ def _from_npy(path: str) -> Counts:
     if not isinstance(values, np.ndarray):
         values.close()
         raise InvalidArgument("counts", f"{verbatim(path)} must hold one array: save it with numpy.save")
-    return Counts(values, None, path)
+    return CountVector(values, None, path)
 
 
-def _from_table(path: str) -> Counts:
+def _from_table(path: str) -> CountVector:
     """A table with a column `count`, and perhaps one of `item`. What stands in it may be data, so it is not shown."""
     import pyarrow as pa  # which an array has no use for
     import pyarrow.compute as pc
@@ -118,12 +118,12 @@ def _from_table(path: str) -> Counts:
     except pa.ArrowInvalid:
         raise InvalidArgument("counts", f"{verbatim(path)}: counts must be below 2**63") from None
     if columns is alone:
-        return Counts(values, None, path)
+        return CountVector(values, None, path)
     if len(labels.unique()) < len(labels):
         raise InvalidArgument(
             "counts", f"{verbatim(path)} must name every item once", "add up the counts of each, over different users"
         )
-    return Counts(values, labels.to_pylist(), path)
+    return CountVector(values, labels.to_pylist(), path)
 
 
 def _fits(check: Callable[..., object], *asked: object) -> bool:

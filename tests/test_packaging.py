@@ -163,6 +163,6 @@ def test_a_type_checker_finds_the_package_where_it_is_installed(tmp_path: Path) 
         text=True,
         timeout=600,
     )
-    assert 'own.py:15: error: Argument "k" to "PrivateTopK" has incompatible type "str"' in done.stdout, done.stdout
+    assert 'own.py:16: error: Argument "k" to "PrivateTopK" has incompatible type "str"' in done.stdout, done.stdout
     assert "Found 1 error" in done.stdout, done.stdout
     assert "import-untyped" not in done.stdout and "import-not-found" not in done.stdout

@@ -193,7 +193,7 @@ def _domain_of(domain: Any, items: Names | None, asked: Mapping[str, Any]) -> Do
         raise InvalidArgument("", f"give {{{other}}} or {{domain_range}}: one of the two")
     if span is not None:
         return RangeDomain.parse(span)
-    if not unknown or isinstance(domain, UnknownDomain):
+    if not unknown:
         return as_domain(domain, items)
     listed: Any = None if domain is None else as_domain(domain, items)
     return UnknownDomain(listed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
-from typing import ParamSpec, TypeVar
+from inspect import Parameter, signature
+from typing import ParamSpec, TypeVar, get_type_hints
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions
@@ -31,9 +31,12 @@ _ARGUMENTS = {
 def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
     """The same call; its refusals name arguments and not options, and do not show the way to where they arose.
 
-    One that it does not have is refused, with the nearest that it has.
+    One that there is none of is refused, with the nearest; `help` shows every field of what is asked.
     """
-    own = [*(name for name in signature(call).parameters if name not in ("self", "asked")), *Asked.__annotations__]
+    written, hints = signature(call), get_type_hints(Asked)
+    kept = [each for each in written.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in hints.items()]
+    own = [each.name for each in (*kept, *more) if each.name != "self"]
 
     @wraps(call)
     def refusing(*args: _P.args, **given: _P.kwargs) -> _T:
@@ -49,6 +52,7 @@ def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
             told = refusal.renamed(_argument)
         raise told  # outside the handler, so that it has no context
 
+    refusing.__signature__ = written.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
     return refusing
 
 

@@ -248,7 +248,7 @@ class Budget:
         return max(either, (part(spent.zcdp_delta, self.kept), "delta"), key=lambda found: found[0])
 
     def guarantee(self, spent: Cost) -> Total:
-        """So much as one (epsilon, delta): the least budget that lets it through, with delta parted as here."""
+        """The sums as one (epsilon, delta): the least budget that they fit in, with its delta parted as this one's."""
         spare = self.total.delta - self.kept
         found = [Total(spent.epsilon, spent.delta)] if spent.adds_up or not spare else []
         if spare:
@@ -256,7 +256,7 @@ class Budget:
         return min(found, key=lambda total: (total.epsilon, total.delta))
 
     def left(self, spent: Cost, releases: int = 1) -> Cost:
-        """What is left of each sum, and as its epsilon that of the largest pure release that fits by either.
+        """The budget that is left, by each sum; its epsilon is that of the largest pure release that fits by either.
 
         Args:
             releases: what each of so many equal ones may spend.

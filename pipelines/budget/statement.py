@@ -43,7 +43,7 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
 
 
 def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
-    """What a user has who is in every window that was ever published, of all periods of the budget."""
+    """The guarantee for a user who is in every window that was ever published, in all periods of the budget."""
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
     spent = over_windows(most("user", charges), 1) if charges else (Fraction(0), Fraction(0))
     return dict(zip(("epsilon", "delta"), spent, strict=True))
@@ -76,7 +76,7 @@ def _left_for_each(budget: Budget, spent: Cost, releases: int, k: int | None) ->
 
 
 def _stated(budget: Budget, sums: Cost) -> dict[str, Fraction]:
-    """Sums as one guarantee, and as their rho."""
+    """Sums as one guarantee, with their rho."""
     stated = budget.guarantee(sums)
     return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho}
 

@@ -33,7 +33,7 @@ class Windows:
 
     @classmethod
     def at(cls, bounds: Iterable[tuple[datetime | None, datetime | None]]) -> Windows:
-        """Windows by their bounds, each once; without a bound, one of all rows."""
+        """The windows of some bounds, each once; where one has none, the one window of all rows."""
         ever = (-_EVER, _EVER)
         moments = {(microseconds(start), microseconds(end)) if start and end else ever for start, end in bounds}
         return cls._regular(moments or {ever})
@@ -48,7 +48,7 @@ class Windows:
 
     @classmethod
     def _regular(cls, moments: Iterable[tuple[int, int]]) -> Windows:
-        """As few runs as follow from one pass over the windows, in order of time."""
+        """The windows as runs in order of time, as few as one pass over them finds."""
         runs: list[Run] = []
         for start, end in sorted(moments):
             last = runs[-1] if runs else None
@@ -62,7 +62,7 @@ class Windows:
 
     @classmethod
     def read(cls, text: str) -> Windows:
-        """What `text` wrote. Raises ValueError for anything else."""
+        """The windows of a row's text. Raises ValueError for any other text."""
         found = json.loads(text)
         runs = found if isinstance(found, list) and found and isinstance(found[0], list) else [found]
         if not all(isinstance(run, list) and len(run) == 5 and all(type(n) is int for n in run) for run in runs):

@@ -14,6 +14,7 @@ from private_topk.pipelines.preview.expected import Expected, bent, weight_of
 from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.pipelines.question import Question
+from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import Groups
@@ -33,19 +34,9 @@ _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4
 _MAX_K = 1 << 17
 _MAX_WINDOWS = 100
 _ALL_GROUPS = 100
-ASKED = (
-    "unknown_domain",
-    "neighbours",
-    "max_items_per_user",
-    "parameters",
-    "publish_counts",
-    "privacy_unit",
-    "period",
-    "horizon",
-    "groups_per_user",
-    "amounts",
-    "max_windows_per_user",
-)
+_SAID_ELSE = ("epsilon", "delta", "groups", "domain_range")
+"""Fields of what is asked that are arguments by themselves, or that a preview knows from what is expected."""
+ASKED = (*(name for name in Asked.__annotations__ if name not in _SAID_ELSE), "privacy_unit", "period", "horizon")
 
 
 @dataclass(frozen=True, repr=False)
@@ -276,9 +267,9 @@ def preview(
             names, to compare, by default of all built-in ones.
         draws: how many for each mechanism: 400 by default, fewer where they are slow; 40 for groups.
         tell: is called with the name of every mechanism before it is tried.
-        asked: as for `rank`: neighbours, max_items_per_user, publish_counts, privacy_unit, period, horizon, amounts and
-            max_windows_per_user; unknown_domain=True where the items are not public; groups_per_user, in how many
-            groups of a window a user counts; and parameters, of mechanisms by name, for those that take one.
+        asked: the fields of `ASKED`, as for `rank`: such as unknown_domain=True where the items are not public, or
+            groups_per_user, in how many groups of a window a user counts. Parameters are for those mechanisms that take
+            them.
 
     Raises:
         InvalidArgument: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.

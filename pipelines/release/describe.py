@@ -108,7 +108,7 @@ def _as(kind: type[_Record], value: Any, **more: object) -> _Record | None:  # n
 
 
 def _privacy(question: Question) -> PrivacyFacts:
-    """Unit, total and share."""
+    """What a manifest states of the budget: unit, total and share of a window."""
     top_k, privacy = question.top_k, question.privacy
     parameters, counts = top_k.mechanism.parameters(), top_k.publish_counts
     window: dict[str, Any] = {

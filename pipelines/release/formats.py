@@ -44,7 +44,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "release_id": (pa.string(), "the release this row belongs to"),
 }
 _COUNTS = ("noisy_count", "noise_95")
-"""With a fraction where sums of amounts have one."""
+"""The columns that have a fraction where sums of amounts do."""
 _OF_OTHERS = {*FIELDS, "noisy_weight"} - {"item"}
 """The columns that hold neither items nor groups."""
 
@@ -169,7 +169,7 @@ def group_of(row: Mapping[str, Any]) -> str | None:
 
 
 def label_in(row: Mapping[str, Any], names: Sequence[str]) -> Any:  # noqa: ANN401 - as the file has it
-    """What is in columns of a row: of several a tuple, of none None."""
+    """The label in the columns of a row: a tuple where there are several, None where there is no column."""
     parts = tuple(row[name] for name in names)
     return parts if len(parts) > 1 else next(iter(parts), None)
 

@@ -24,7 +24,7 @@ OMIT_IF_DEFAULT = "omit_if_default"
 """The mark of a field that was added later: while it has its default, the identity is as it was without the field."""
 
 NONE_MEANS = "none_means"
-"""The mark of a field whose None means a value, with that value: whether it was said or not is one question."""
+"""The mark of a field whose None stands for a value, with that value: a question that names it is the same one."""
 
 
 def not_in_fingerprint(reason: str) -> Mapping[str, str]:

@@ -26,7 +26,7 @@ Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Exact = int | float | str
-"""A number as it was given: a text where no float is just that."""
+"""An exact number: a text where no float is equal to it."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -327,6 +327,6 @@ def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
 
 
 def series_difference(one: Manifest, other: Manifest) -> str | None:
-    """In what a manifest is of another series than an earlier one, in words; None if they are of one."""
+    """The settings by which a manifest is of another series than an earlier one, in words; None if both are of one."""
     differing = question_difference(one, other, SeriesFacts)
     return told(differing) if differing else None

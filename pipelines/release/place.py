@@ -70,7 +70,7 @@ def manifest_path(output: str) -> str:
 
 
 def pair_at(path: str) -> Pair:
-    """What stands at a path. Raises nothing for what cannot be read."""
+    """The ranking and the manifest at a path, each None where it cannot be read; nothing is raised."""
     manifest = None
     with suppress(ValueError):
         manifest = Manifest.decode(_content(manifest_path(path)) or b"")

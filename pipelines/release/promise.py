@@ -57,7 +57,7 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
 
 
 def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
-    """What publications cost that are corrected, and are not among the parts themselves."""
+    """The charges of publications that were corrected, unless they are among the parts themselves."""
     shown, found = {manifest.release_id for manifest, _ in parts}, dict[str, tuple[Cost, list[Windows]]]()
     for manifest, windows in parts:
         for each in manifest.corrects:
@@ -94,7 +94,7 @@ def _charge(manifest: Manifest, windows: Windows) -> Charge:
 
 
 def cost_of_a_window(manifest: Manifest) -> Cost:
-    """What a private release costs a user who is in one of its windows."""
+    """The cost of a private release for a user who is in one of its windows."""
     declared, zcdp = _declared(manifest), manifest.zcdp_of_a_window
     share, rankings = declared.share_of_a_window or declared, declared.rankings_of_a_user_in_a_window or 1
     cost = rankings * Cost(_decimal(share.epsilon), _decimal(share.delta))
@@ -126,5 +126,5 @@ def _budget(epsilon: Fraction, delta: Fraction) -> BudgetFacts:
 
 
 def _rounded(value: Fraction) -> float:
-    """Up, to six digits, but for the last bits, which are those of shares that are written as floats."""
+    """A number rounded up to six digits, but for the last bits that shares gained as they were written as floats."""
     return float(number(float(f"{float(value):.14g}")))

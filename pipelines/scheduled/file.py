@@ -20,7 +20,7 @@ from private_topk.transforms.windows.calendar import UNITS
 
 REMEMBER = "domain.remember"
 _NOT_FIELDS = {"period_to": "window.first", "release_id": "release id (--correction)", "correction": "--correction"}
-"""How a refusal is told that is of none of the fields of a file."""
+"""The words for what a refusal names and a file has no field for."""
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 

@@ -17,7 +17,7 @@ CORRECTION = "/correction-"
 """The part of a release id between the period and the name of a correction."""
 
 OF_A_CORRECTION = ".correction-"
-"""The part of a file's name between that of what is corrected and the name of the correction."""
+"""The part of a file's name between the name of the corrected file and that of the correction."""
 
 _STREAMS = ("kafka://", "pubsub://")
 _APPENDED = (*_STREAMS, "bigquery://")

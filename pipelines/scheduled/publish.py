@@ -112,7 +112,7 @@ class ScheduledReport(Periods):
             tell(report, launch, more)
 
     def question(self) -> Question:
-        """What every period is asked, as of the first. Reads the lists and the ledger, and no key."""
+        """The question of every period, made for the first. Reads the lists and the ledger, and no key."""
         unread = {name: value for name, value in self.options(0).items() if name not in ("release_key", "release_id")}
         unit = unread.get("privacy_unit", "user-window")
         return Question.of(**asked_by(unread), held=None if self.account is None else self.account.budget(unit).total)
@@ -155,7 +155,7 @@ class ScheduledReport(Periods):
         return self._known
 
     def _series_change(self, report: Report, number: int) -> Iterator[str]:
-        """In what the last published period, of a few before this one, is of another series, if it is."""
+        """The difference from the last published period, of a few before this one, where it begins another series."""
         nearby = range(number - 1, max(number - 1 - _NEARBY, -1), -1)
         before = (file for earlier in nearby for file in self._files(earlier)[:1])  # one of a folder tells of all
         last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
@@ -222,13 +222,13 @@ class ScheduledReport(Periods):
         return tuple(Publication(release_id=name, epsilon=e, delta=d) for name, (e, d) in sorted(costs.items()))
 
     def _places_of_publications(self, number: int) -> list[Lying]:
-        """What lies at the places of a period's first publication and of all of its corrections."""
+        """The files at the places of a period's first publication and of all of its corrections."""
         first = Periods(self._file)
         made = [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(number)))]
         return [place for periods in made for place in self._places(periods, number)]
 
     def _places(self, periods: Periods, number: int) -> list[Lying]:
-        """What lies at the places of a period's publication, whichever that is."""
+        """The files at the places of a publication of a period: the first, or a correction."""
         options = periods.options(number)
         found = sink_for(options, watch=self.watches).lying(period_of(options), periods.release_id(number))
         return [place for place in found or () if place.of == "this release"]
@@ -266,7 +266,7 @@ class ScheduledReport(Periods):
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:
-        """Refusals inside are of the line of their field, or of the field `otherwise`."""
+        """Lets refusals inside name the line of their field in the file, or of the field `otherwise`."""
         try:
             yield
         except InvalidArgument as error:

@@ -157,5 +157,5 @@ def _short(item: str, most: int = 40) -> str:
 
 
 def _width(item: str, most: int = 40) -> int:
-    """About how wide a text is, in pixels; letters of East Asia are twice as wide."""
+    """The estimated width of a text in pixels; letters of East Asia are twice as wide."""
     return 12 + sum(14 if ord(letter) > 0x2E80 else 8 for letter in _short(item, most))

@@ -112,7 +112,7 @@ def known_key_id(release: Release) -> str | None:
 
 @contextmanager
 def about_the_output(uri: str) -> Iterator[None]:
-    """Errors inside, which differ between stores, become refusals of the field `output`."""
+    """Turns errors inside, which differ between stores, into refusals of the field `output`."""
     try:
         yield
     except InvalidArgument:

@@ -20,7 +20,7 @@ from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, 
 
 ROLES = ("user", "item", "time", "value", "group")
 _MEANINGS: dict[str, Meaning] = {"time": "time", "value": "amount"}
-"""As what the columns of some roles are read; those of all others hold labels."""
+"""The kinds of values in columns that hold no labels, by the role of the column."""
 
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 """Microseconds in each; a nanosecond counts as the microsecond that it lies in."""

@@ -27,6 +27,7 @@ from private_topk.pipelines.sources.text import (
     LONGEST,
     chunks,
     codec_of,
+    encoding_of,
     in_utf8,
     lines_of,
     unreadable,
@@ -108,7 +109,14 @@ def _header(content: IO[bytes], path: str, columns: Columns) -> Header | None:
         line = content.readline(LONGEST)
     if not line:
         return None
-    return _checked(header_of(line.lstrip(b"\r\n"), columns, _delimiter(path, columns)), path, columns)
+    parsed = header_of(line.lstrip(b"\r\n"), columns, _delimiter(path, columns))
+    seen = encoding_of(line) if columns.encoding == "utf-8" else None
+    if parsed is None and seen:
+        rule = f"{path} is a CSV file in {seen.upper()}, and is read as UTF-8"
+        raise InvalidArgument(
+            "", verbatim(rule), "write it in UTF-8" if columns.public else f"give {{csv_encoding}} {seen}"
+        )
+    return _checked(parsed, path, columns)
 
 
 def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Columns) -> Header:

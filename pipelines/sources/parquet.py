@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from private_topk.pipelines.files import FileInfo, open_content, packing_of
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, is_int64
 from private_topk.pipelines.sources.names import check_names
-from private_topk.transforms.errors import refused
+from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 from private_topk.transforms.types import is_text
 
 _ROWS = 100_000
@@ -23,10 +23,13 @@ _BYTES = 64 << 20
 _CODED, _WORDS = 4, 2 << 20
 """Bytes that the number of a word in a dictionary takes at most, and those of the dictionaries that writers make."""
 
-_ROWS_OF_DELTAS = 256
-"""Rows that are decoded at once where a text is stored as what it adds to the one before: a few bytes may stand for a
-megabyte there, in every row. Cost: a tenth of a microsecond a row.
+_FEW = 256
+"""Rows that are decoded at once where a few stored bytes may stand for a megabyte in every row: texts stored as what
+they add to the one before, and columns that unpack to much. Cost: a tenth of a microsecond a row.
 """
+_LARGEST, _TIMES = 256 << 20, 1000
+"""A column of a row group may unpack to more bytes than that only if it is stored in more than a thousandth of them."""
+
 _UNZIPPED = threading.Lock()
 """Held while a zipped file is in memory: one at a time, though many files are checked in many threads."""
 
@@ -36,11 +39,19 @@ def check(file: FileInfo, columns: Columns) -> bool:
     whether its items are integers.
     """
     with _content(file.path) as source:
-        schema = _opened(source, file.path).schema_arrow
+        opened = _opened(source, file.path)
+        schema = opened.schema_arrow
     for name in columns.names():
         if schema.names.count(name) > 1:
             raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
     check_names(file.path, columns, schema.names)
+    for chunk in _chunks(opened, range(opened.num_row_groups), columns.names()):
+        if chunk.total_uncompressed_size > max(_LARGEST, _TIMES * chunk.total_compressed_size):
+            size = f"{chunk.total_uncompressed_size >> 20:,} MiB in one row group"
+            rule = (
+                f"{file.path}: column {chunk.path_in_schema!r} unpacks to {size}, above {_TIMES:,} times what is stored"
+            )
+            raise InvalidArgument("", verbatim(rule), "write it in smaller row groups")
     for role, name in columns.each():
         kind = schema.field(name).type
         called = str(kind).partition("<")[0].upper()
@@ -87,10 +98,9 @@ def _batches(source: IO[bytes], path: str, groups: range, names: list[str]) -> I
     in a dictionary, and 100 GB written out. So a dictionary's longest text decides how many rows are decoded at once.
     """
     plain, coded = _opened(source, path), _opened(source, path, names)
-    chunks = [plain.metadata.row_group(group).column(place) for group in groups for place in range(len(plain.schema))]
-    chunks = [chunk for chunk in chunks if chunk.path_in_schema in names]
-    if any({*chunk.encodings} & _DELTAS for chunk in chunks):
-        yield from _gathered(plain.iter_batches(_ROWS_OF_DELTAS, row_groups=groups, columns=names))
+    chunks = _chunks(plain, groups, names)
+    if any({*chunk.encodings} & _DELTAS or chunk.total_uncompressed_size > _LARGEST for chunk in chunks):
+        yield from _gathered(plain.iter_batches(_FEW, row_groups=groups, columns=names))
         return
     firsts = [next(coded.iter_batches(1, row_groups=[group], columns=names), None) for group in groups]
     words = [array.dictionary for first in firsts if first for array in first.columns if _is_dictionary(array)]
@@ -100,6 +110,12 @@ def _batches(source: IO[bytes], path: str, groups: range, names: list[str]) -> I
     coded_bytes = [chunk.total_uncompressed_size - _CODED * chunk.num_values for chunk in chunks if _is_of_texts(chunk)]
     file = coded if rows == _ROWS and max(coded_bytes, default=0) < _WORDS else plain
     yield from file.iter_batches(rows, row_groups=groups, columns=names)
+
+
+def _chunks(file: pq.ParquetFile, groups: range, names: list[str]) -> list[pq.ColumnChunkMetaData]:
+    """The columns of these names, as each row group has them."""
+    places = [place for place in range(len(file.schema)) if file.schema.column(place).path in names]
+    return [file.metadata.row_group(group).column(place) for group in groups for place in places]
 
 
 def _is_of_texts(chunk: pq.ColumnChunkMetaData) -> bool:

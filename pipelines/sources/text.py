@@ -95,6 +95,23 @@ def codec_of(source: IO[bytes], encoding: str) -> str | None:
     return marks.get(mark) if mark else next(iter(marks.values()))  # no bytes are no rows in any order
 
 
+_NULS = {
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+}
+"""Which of the first four bytes of Latin letters are 0."""
+
+
+def encoding_of(start: bytes) -> str | None:
+    """The encoding of two or four bytes a letter in which a text begins; None if nothing shows one."""
+    for name in ("utf-32", "utf-16"):  # in this order: a mark of UTF-32 begins with one of UTF-16
+        if start.startswith((*_MARKS[name],)):
+            return name
+    return _NULS.get(tuple(not byte for byte in start[:4]))
+
+
 def lines_of(text: bytes) -> pa.Array:
     """The lines as bytes, each with its line end."""
     offsets = np.append(0, np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1)

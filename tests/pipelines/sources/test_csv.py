@@ -148,7 +148,13 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
         (b"alice,item\nb,y\n", r"first line has 2 values, item among them, .*: give user_column as the line has it"),
         (b"user,item,user\na,b,c\n", "got 2 of 3: give each column a name of its own$"),
         (b"user;item\na;b\n", "got 0 of 1"),
-        ("user,item\nsecret,b\n".encode("utf-16"), "in UTF-8, .*: csv_encoding names another encoding$"),
+        ("user,item\nsecret,b\n".encode("utf-16"), "is a CSV file in UTF-16, .* UTF-8: give csv_encoding utf-16$"),
+        ("user,item\nsecret,b\n".encode("utf-32"), "is a CSV file in UTF-32, .* UTF-8: give csv_encoding utf-32$"),
+        *(
+            ("user,item\nsecret,b\n".encode(name), f"in {name.upper()}, .*: give csv_encoding {name}$")
+            for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+        ),
+        (b"caf\xe9,item\nsecret,b\n", "in UTF-8, .*: csv_encoding names another encoding$"),
         (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|on a terminal alone"),
     ],
 )

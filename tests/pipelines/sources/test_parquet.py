@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -132,6 +133,30 @@ def test_a_long_label_in_every_row_of_deltas(tmp_path: Path) -> None:
     parts = [part.columns["item"] for part in source.read(str(path), 0, 1, Columns())]
     assert sum(map(len, parts)) == rows + 1 and max(part.nbytes for part in parts) < 200 << 20
     assert read(path) == ([("b", "i")], rows)
+
+
+def test_a_text_of_gigabytes_is_refused_by_the_footer(tmp_path: Path) -> None:
+    """A few kilobytes of pages; in a dictionary, or in a row like any other."""
+    long = "x" * (300 << 20)
+    for dictionary in (True, False):
+        content = parquet({"user": ["a", "b"], "item": ["i", long]}, compression="zstd", use_dictionary=dictionary)
+        assert len(content) < 1 << 20
+        path = write(tmp_path / "rows.parquet", content)
+        with pytest.raises(InvalidArgument) as refusal:
+            read(path)
+        assert "rows.parquet: column 'item' unpacks to 300 MiB" in refusal.value.rule
+        assert "smaller row groups" in refusal.value.remedy
+        assert read(path, Columns(item="user", user="user")).rows  # what is not read does not matter
+
+
+def test_long_texts_behind_a_short_one_are_decoded_few_at_once(tmp_path: Path) -> None:
+    """Half a megabyte each, of noise and blanks, so that it unpacks to a hundred times what is stored, and no more."""
+    texts = ["i", *(random.Random(n).randbytes(5000).hex() + " " * (500_000) for n in range(1000))]
+    table = {"user": [f"u{n}" for n in range(len(texts))], "item": texts}
+    path = write(tmp_path / "rows.parquet", parquet(table, compression="zstd", use_dictionary=False))
+    parts = [part.columns["item"].nbytes for part in source.read(str(path), 0, 1, Columns())]
+    assert sum(parts) > 400 << 20 and max(parts) < 200 << 20
+    assert read(path) == ([("u0", "i")], 1000)
 
 
 SLOW = examples(100)

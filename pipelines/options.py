@@ -137,7 +137,7 @@ OPTIONS: tuple[Option, ...] = (
         "success_file",
         str,
         "PATH",
-        "do nothing unless this file is there, such as the _SUCCESS that is written after all other files",
+        "start only if this file is there, such as the _SUCCESS that is written after all other files",
         ("run",),
         _INPUT,
         field="source.success_file",
@@ -149,8 +149,8 @@ OPTIONS: tuple[Option, ...] = (
         "expect_rows_at_least",
         whole,
         "N",
-        "do nothing unless at least N rows have a user, an item and a time in the period; whether a run starts then "
-        "reveals this, which no epsilon covers (docs/reports.md)",
+        "start only if at least N rows have a user, an item and a time in the period; this tells whether there are so "
+        "many, which no epsilon covers (docs/reports.md)",
         ("run",),
         _INPUT,
         field="source.expect_rows_at_least",
@@ -577,7 +577,7 @@ OPTIONS: tuple[Option, ...] = (
         "on_noise",
         OneOf("warn", "refuse"),
         "",
-        "if a ranking would be close to noise, as far as is known: warn (default), or refuse before the charge",
+        "what to do if a ranking is forecast to be mostly noise: warn (default), or refuse before the charge",
         RUN,
         _KNOWN,
         field="preview.on_noise",

@@ -284,8 +284,8 @@ class Rankings:
         if len(listings) == 1 and listings[0].counted:
             return Picture(count_chart(listings[0], "counts"), STYLE)
         raise InvalidArgument(
-            "",
-            "of one window without counts there is nothing to draw but its order",
+            "plot",
+            "has nothing to draw in one window without counts",
             "give publish_counts, or a period with several windows",
         )
 

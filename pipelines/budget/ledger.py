@@ -408,9 +408,9 @@ def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
     return InvalidArgument(
         "release_id",
         f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
-        f"another output (dataset {verbatim(earlier.dataset)}). Whether two answers under one id differ would tell "
-        "exactly whether the input did, at any epsilon; so a corrected report takes a new id, and costs. Rows in "
-        "another order are other input too: bring them back as they were, and it costs nothing",
+        f"another output (dataset {verbatim(earlier.dataset)})",
+        "bring everything back as it was, also the order of rows, which costs nothing, or take another {release_id}, "
+        "which costs; two answers under one id would reveal that the input changed",
     )
 
 

@@ -54,7 +54,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     report.check()
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
-        print(f"{arguments.file}: {report.name} is well described", flush=True)
+        print(f"{arguments.file} is valid", flush=True)
     for number in numbers:
         report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
     if arguments.json:

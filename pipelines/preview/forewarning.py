@@ -64,8 +64,10 @@ def forewarned(
     noisy = [] if top_k.k is None else noise_in(list(by_group), noise)
     not_known = {
         "without a k there is no top k to find": top_k.k is None,
-        f"{mechanism.about.name} publishes no counts, and no shape is declared": not (counts or declared),
-        "there is no earlier ranking with noisy counts, and no shape is declared": not looked,
+        f"{mechanism.about.name} publishes no counts; give like, the shape of the counts, to estimate it": not (
+            counts or declared
+        ),
+        "no earlier ranking has noisy counts; give like, as users=1e5,rank1=4%,rank20=0.5%, to estimate it": not looked,
     }
     for why, applies in not_known.items():
         if applies:

@@ -40,8 +40,8 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
     )
     yield (
         "horizon",
-        f"after this run the periods left ({left:,} of {horizon:,}) need {float(then - now):.1%} of "
-        f"the budget, and {max(1 - float(now), 0):.1%} will be left"
-        f"{', so the last of them will be refused' if then > 1 else ''}",
+        f"{left:,} of {horizon:,} periods remain after this run and need {float(then - now):.1%} of the budget; "
+        f"{max(1 - float(now), 0):.1%} will be left, so "
+        f"{'the last of them will be refused' if then > 1 else 'they fit'}",
         then > 1,
     )

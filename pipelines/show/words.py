@@ -76,13 +76,11 @@ def _change(privacy: PrivacyFacts, reach: str) -> str:
 
 
 def _bound(privacy: PrivacyFacts) -> str:
-    more = f", but for a probability of at most {number(privacy.delta)}" if privacy.delta else ""
+    more = f", except with a probability of at most {number(privacy.delta)}" if privacy.delta else ""
     cases = (
-        "in either case as in the other"
-        if privacy.neighbours == "replace-one"
-        else ("with them as without, or without as with")
+        "in one case as in the other" if privacy.neighbours == "replace-one" else "with them as without, or the reverse"
     )
-    return f"every outcome is at most {_factor(privacy.epsilon)} times as likely {cases}{more}."
+    return f"no outcome is more than {_factor(privacy.epsilon)} times as likely {cases}{more}."
 
 
 def _factor(epsilon: float) -> str:

@@ -709,7 +709,9 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     assert "Noisy counts" in of_groups.plot("shop 2").svg
     assert str(of_groups).startswith("shop 1, All rows\n  1  track ")
     assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())
-    with pytest.raises(InvalidArgument, match="nothing to draw but its order: give publish_counts, or a period"):
+    with pytest.raises(
+        InvalidArgument, match="plot has nothing to draw in one window without counts: give publish_counts, or a period"
+    ):
         ranked().plot()
 
 

@@ -65,9 +65,9 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
         return Choice(least, unlisted if items is None else f"no other mechanism {adds} applies")
     second = min(rest, key=lambda name: reaches[name])
     far, further = _shown(reaches[least]), _shown(reaches[second])
-    beside = f"{second}: the same" if far == further else f"{second}: by {further}"
+    beside = f"{second}: the same" if far == further else f"{second}: {further}"
     adds = "it adds the least noise of those whose counts come with the draw" if counted else "it adds the least noise"
-    return Choice(least, f"{adds}: it raises one count in 1,000 by {far} or more ({beside})")
+    return Choice(least, f"{adds}: 99.9% of counts rise by less than {far} ({beside})")
 
 
 def _shown(reach: float) -> str:

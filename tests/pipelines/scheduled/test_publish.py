@@ -225,12 +225,13 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
     assert "rows.csv, whose first line has 4 values, user, item, time among them, and is shown on a terminal" in said
     (folder / "weekly.yaml").write_text(year)
-    left = "after this run the periods left (1 of 2) need 50.0% of the budget, and"
+    left = "1 of 2 periods remain after this run and need 50.0% of the budget;"
     said = told(*first, "--dry-run")
-    assert f"{left} 50.0% will be left\n" in said and "out/weekly-2026-01-05.csv: can be written" in said
+    assert f"{left} 50.0% will be left, so they fit\n" in said and "out/weekly-2026-01-05.csv: can be written" in said
     assert "time time, group country" in said and "groups   2, a ranking each" in said
-    assert "periods left" not in told(*first)
-    assert ".csv: published before" in (said := told(*first, "--dry-run")) and f"{left} 50.0% will be left\n" in said
+    assert "periods remain" not in told(*first)
+    assert ".csv: published before" in (said := told(*first, "--dry-run"))
+    assert f"{left} 50.0% will be left, so they fit\n" in said
     said = told(*first, "--correction", "1", "--dry-run")
     assert f"{left} 0.0% will be left, so the last of them will be refused" in said and "can be written" in said
     assert f"{left} 0.0%" in told(*first, "--correction", "1")

@@ -7,11 +7,12 @@ here looks at data. Logarithms are natural.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import log, log1p
 
-from flint import arb
+from flint import arb, ctx
 
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
@@ -20,6 +21,9 @@ _MAX_PRECISION = 1 << 13
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 _LARGEST_EXACT = 1000  # a delta of the next one has thousands of digits
 _ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
+_FLOATS = [float(order) for order in _ORDERS]  # exactly
+_SLACK_ERROR, _RELATIVE_ERROR = 2.0**-30, 2.0**-40
+"""By what floats err at most: logarithms of numbers up to 2**4096 by 2**-40, all else by a few parts in 2**52."""
 
 
 def at_most(value: Real, bound: Fraction) -> bool:
@@ -97,7 +101,10 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     if delta <= 0:
         return Fraction(0)
-    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in _ORDERS)), _SCALE)
+    spend = float(epsilon)
+    proved = [(spend + slack) / order for order, slack in zip(_FLOATS, _slacks(delta), strict=True)]
+    near = _largest(proved, [_error(order, spend) / order for order in _FLOATS])
+    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in near)), _SCALE)
 
 
 @lru_cache(maxsize=256)
@@ -107,7 +114,10 @@ def epsilon_within(rho: Fraction, delta: Fraction) -> Fraction:
     def less(order: Fraction) -> Real:
         return lambda: _SCALE * (_slack(order, delta) - ball(order) * ball(rho))
 
-    return Fraction(min(-floor(less(order)) for order in _ORDERS), _SCALE)
+    spent = float(rho)
+    saved = [slack - order * spent for order, slack in zip(_FLOATS, _slacks(delta), strict=True)]
+    near = _largest(saved, [_error(order, order * spent) for order in _FLOATS])
+    return Fraction(min(-floor(less(order)) for order in near), _SCALE)
 
 
 def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
@@ -115,8 +125,32 @@ def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
     return lambda: _SCALE * (ball(epsilon) + _slack(order, delta)) / ball(order)
 
 
+def _error(order: float, value: float) -> float:
+    """At least by what a float errs that is the slack of an order and such a value, added up."""
+    return _SLACK_ERROR / (order - 1) + _RELATIVE_ERROR * abs(value)
+
+
+def _largest(values: Sequence[float], errors: Sequence[float]) -> list[Fraction]:
+    """The orders of which the real number that a float stands for may be the largest, by how far each may be off."""
+    least = max(value - error for value, error in zip(values, errors, strict=True))
+    return [order for order, value, off in zip(_ORDERS, values, errors, strict=True) if value + off >= least]
+
+
+@lru_cache(maxsize=256)
+def _slacks(delta: Fraction) -> list[float]:
+    """`_slack` of every order, in floats: only to leave out orders that no ball need be asked of."""
+    tail = log(delta.numerator) - log(delta.denominator)
+    return [(tail + log(order - 1) - order * log1p(-1 / order)) / (order - 1) for order in _FLOATS]
+
+
 def _slack(order: Fraction, delta: Fraction) -> arb:
-    """By how much epsilon may exceed order times rho; below 0 for small delta.
+    """`_slack_at` the working precision."""
+    return _slack_at(order, delta, ctx.prec)
+
+
+@lru_cache(maxsize=1 << 13)
+def _slack_at(order: Fraction, delta: Fraction, bits: int) -> arb:
+    """By how much epsilon may exceed order times rho, in balls of so many bits; below 0 for small delta.
 
     It is rational for no rational delta but the one where it is 0, which no enclosure shows. That takes a whole order,
     since no two coprime numbers that differ by q > 1 are both q-th powers.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from flint import arb
 from scipy.stats import binom
 
+from private_topk.transforms.mechanisms.exact import accounting
 from private_topk.transforms.mechanisms.exact.accounting import (
     _ORDERS,
     at_most,
@@ -24,7 +27,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     smallest,
     squared_order_sensitivity,
 )
-from private_topk.transforms.mechanisms.exact.reals import ball, precision
+from private_topk.transforms.mechanisms.exact.reals import ball, floor, precision
 
 BUDGETS = [(1.0, 1e-6, 100), (0.01, 1e-10, 1000), (10.0, 1e-3, 20), (0.3, 0.2, 3), (1e-6, 1e-6, 50)]
 
@@ -158,3 +161,21 @@ def test_no_move_reaches_further_and_one_does_as_far(items: int, most: int, neig
 
 def test_a_single_score_has_one_order() -> None:
     assert squared_order_sensitivity(1, 5, "add-remove") == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_orders_that_floats_leave_out_would_have_changed_nothing(seed: int) -> None:
+    """The best of all orders, in balls alone, is what is found; also where two orders are nearly as good."""
+    rng = random.Random(seed)
+    for _ in range(3):
+        epsilon, delta = Fraction(10 ** rng.uniform(-3, 2)), Fraction(10 ** rng.uniform(-40, -0.5))
+        best = max(floor(accounting._rho_at(order, epsilon, delta)) for order in _ORDERS)
+        rho = rho_within(epsilon, delta)
+        assert rho == Fraction(max(0, best), accounting._SCALE)
+        if rho:
+            less = [partial(_saved, order, delta, rho) for order in _ORDERS]
+            assert epsilon_within(rho, delta) == Fraction(min(-floor(each) for each in less), accounting._SCALE)
+
+
+def _saved(order: Fraction, delta: Fraction, rho: Fraction) -> arb:
+    return accounting._SCALE * (accounting._slack(order, delta) - ball(order) * ball(rho))

@@ -118,11 +118,16 @@ class Entry(Charge):
         return same and enough and self.reached() >= published.reached()
 
 
+_OF_MOMENTS = ("whole", "fixed-windows", "sliding-windows", "calendar-windows")
+"""The windowings that say which windows there are and no more: nothing else of an answer depends on them."""
+
+
 def _in_moments(question: str) -> dict[str, Any]:
     """A question without the words that its windows were declared in: it has their moments too."""
     facts: dict[str, Any] = json.loads(question)
     period = (facts.get("asked") or {}).get("period") or {}
-    period.pop("windowing", None)
+    if (period.get("windowing") or {}).get("kind") in _OF_MOMENTS:
+        del period["windowing"]
     return facts
 
 

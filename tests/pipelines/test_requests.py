@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from private_topk import Period
 from private_topk.pipelines import question
 from private_topk.pipelines.budget.ledger import Account, Ledger
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.options import RUN, rows
@@ -229,6 +231,18 @@ def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None
     ledger = Ledger("sqlite:///b.db")
     entry = ledger.charge(report(False, BASE).request()).entry
     assert ledger.charge(report(False, {**BASE, "input": "hard.csv"}).request()).entry == entry
+
+
+def test_one_window_to_date_is_another_question_than_one_window(folder: Path) -> None:
+    """Their moments are the same, and which rows of a user count is not."""
+    fixed, period = (
+        report(False, {**BASE, "window": "14d"}).request(),
+        Period.of("2026-01-05", "2026-01-19", "14d", to_date=True),
+    )
+    asked = json.loads(fixed.question)
+    asked["asked"]["period"] = identity_of(period)
+    to_date = dataclasses.replace(fixed.entry(), question=json.dumps(asked, sort_keys=True))
+    assert Windows.of(period) == fixed.windows and not to_date.asks_as(fixed.entry())
 
 
 def test_windows_are_compared_by_their_moments_and_not_by_their_words(folder: Path) -> None:

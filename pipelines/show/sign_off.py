@@ -182,7 +182,8 @@ def _after(manifest: Manifest) -> str:
     """What became of noisy counts after the draw."""
     if manifest.counts_rounded_to is None:
         return "None."
-    return f"Noisy counts are rounded to multiples of {manifest.counts_rounded_to}."
+    rounded = f"Noisy counts are rounded to multiples of {manifest.counts_rounded_to}."
+    return f"{rounded} They come with the draw, and are too high on average." if manifest.draws_counts else rounded
 
 
 def _data_domain(report: PublishedReport, manifest: Manifest) -> str:

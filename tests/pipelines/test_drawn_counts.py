@@ -78,6 +78,8 @@ def test_a_run_publishes_the_counts_that_have_decided_and_pays_for_the_ranking_a
     assert "too high on average: noise has helped the items shown to be shown" in command("show", "top.csv").out
     assert command("show", "top.csv", "--html", "page.html").status == 0
     assert "too high on average: noise has helped the items shown to be shown" in Path("page.html").read_text()
+    entry = " ".join(command("show", "top.csv", "--registry").out.split())
+    assert "They come with the draw, and are too high on average." in entry
     # In Python the same, by either door.
     its = Release(ReleaseKey.parse("file:key"), "week 1")
     asked = {"k": 5, "mechanism": Laplace(1.0, 6), "domain": RangeDomain(0, 100), "publish_counts": "drawn"}

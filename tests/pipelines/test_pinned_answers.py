@@ -53,6 +53,8 @@ RUNS = {
     "laplace counts": f"--input=rows.csv {JOINT} --publish-counts=0.25 --max-items-per-user=4",
     "gaussian counts": f"--input=rows.csv {JOINT} --publish-counts=0.25 --publish-counts-delta=1e-6 "
     "--max-items-per-user=4",
+    "counts with the draw": "--input=rows.csv --domain=items.txt --mechanism=gaussian --k=5 --epsilon=0.5 --delta=1e-6 "
+    "--max-items-per-user=2 --publish-counts=drawn",
     "unknown domain": f"--input=rows.avro --mechanism=limit-domain --epsilon=12 {HIDDEN}",
     "unknown domain, a set": f"--input=rows.csv --mechanism=top-stable --epsilon=60 {HIDDEN} --kbar=9",
     "unknown domain, counts": f"--input=rows.csv --mechanism=restricted-laplace --epsilon=12 {HIDDEN} "

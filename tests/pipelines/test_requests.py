@@ -89,6 +89,11 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "whole_items": (False, {**HIDDEN, "mechanism": "weighted-gaussian", "max_items_per_user": 9}, {"whole_items": 3}),
     "neighbours": (False, BASE, {"neighbours": "replace-one"}),
     "max_items_per_user": (False, BASE, {"max_items_per_user": 2}),
+    "to_date": (
+        False,
+        {**BASE, "mechanism": "correlated-gaussian", "delta": 1e-6, "max_items_per_user": 2},
+        {"to_date": True},
+    ),
     "max_windows_per_user": (False, {**BASE, "privacy_unit": "user"}, {"max_windows_per_user": 1}),
     "publish_counts": (False, {**BASE, "max_items_per_user": 2}, {"publish_counts": 1}),
     "publish_counts_delta": (False, {**BASE, "publish_counts": 1}, {"publish_counts_delta": 1e-6}),

@@ -102,7 +102,7 @@ def recalls(name: str, draws: int, late: bool) -> None:
     rows: dict[str, list[list[float]]] = {"to date": [], "drawn anew": [], "cdp-peeling": [], "one alone": []}
     for number in range(draws):
         answers = series.series(added, range(size), K, draws_of(steps, f"{name} {number}"))
-        rows["to date"].append([recall(answers[step - 1], step - 1) for step in told])
+        rows["to date"].append([recall(answers[step - 1].items, step - 1) for step in told])
         for way, mechanism, counts in (
             ("drawn anew", anew, bounded),
             ("cdp-peeling", peeled, true),

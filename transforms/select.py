@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -249,10 +249,16 @@ def rank_series(
         history = history.then(counted.digest)
         draws.append(history.draw())
     added = NewCounts.of([(counted.held, counted.counts) for counted in new])
-    answers = spec.mechanism.series(added, new[0].listed, spec.max_items, draws)
-    for of, items in zip(keys, answers, strict=True):
-        names = tuple(new[0].labels(items).to_pylist())
-        yield Ranking(of.bounds, names, len(names), "sequence", group=of.group, group_number=of.group_number)
+    listed = new[0].listed
+    for step, (of, top) in enumerate(
+        zip(keys, spec.mechanism.series(added, listed, spec.max_items, draws), strict=True), 1
+    ):
+        names = tuple(new[0].labels(top.items).to_pylist())
+        ranking = Ranking(of.bounds, names, len(names), "sequence", group=of.group, group_number=of.group_number)
+        if spec.draws_counts:
+            counts, noise = spec.counts_of_step(top.counts(), step, len(listed))
+            ranking = replace(ranking, noisy_counts=counts, noise=noise)
+        yield ranking
 
 
 @dataclass(frozen=True, eq=False)

@@ -208,7 +208,7 @@ class TopK:
                 "publish_counts",
                 "does not go with {to_date}: a user moves the counts of all later windows, for each of which it would "
                 "have to pay",
-                "leave it out",
+                "take {publish_counts} drawn: counts that come with the draw cost nothing",
             )
         size = self.domain.size
         if size > MAX_LISTED:
@@ -320,7 +320,20 @@ class TopK:
         noisy = publish_counts(values, places, bits, budget.epsilon, budget.delta or None, *self._moves())
         return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)))
 
-    def noise(self, published: int, items: int | None = None) -> NoiseSize | None:
+    def counts_of_step(
+        self, noisy: np.ndarray, step: int, items: int
+    ) -> tuple[tuple[int | float, ...], NoiseSize | None]:
+        """The counts of a window to date as they are published, and their noise.
+
+        Args:
+            noisy: those that its draw has decided by.
+            step: its number, from 1.
+            items: how many there were to choose from.
+        """
+        assert self.publish_counts is not None
+        return self._shown(self.publish_counts, noisy), self.noise(len(noisy), items, step)
+
+    def noise(self, published: int, items: int | None = None, step: int | None = None) -> NoiseSize | None:
         """The noise of so many published counts; None where there are none. Of amounts in their measure.
 
         Counts that come with the draw are not chosen before it: those that noise has raised are likelier to come out.
@@ -328,6 +341,7 @@ class TopK:
 
         Args:
             items: how many there are to choose from, where it is not all of the domain.
+            step: the number of a window to date, from 1; of any if None: of the one with most noise.
         """
         counts = self.publish_counts
         if counts is None or not published:
@@ -336,7 +350,8 @@ class TopK:
             noise = noise_size(published, counts, *self._moves())
         else:
             among = items or self.domain.size
-            law = self.mechanism.noise_of_counts(among, self.max_items)
+            its = self.mechanism
+            law = its.noise_of_counts(among, self.max_items) if step is None else its.noise_of_step(step)
             width = law.half_width(1 - (1 - _CENTRAL) / among) + counts.round_to // 2
             noise = NoiseSize(law.stddev(), min(width, _MOST))
         if self.amounts is None:

@@ -144,6 +144,19 @@ def test_python_and_yaml_ask_the_same() -> None:
     assert rows._rank._spec.mechanism.about.name == "correlated-gaussian"
 
 
+def test_counts_that_come_with_the_draw_state_the_noise_of_each_step() -> None:
+    done = command("run", "--input", "rows.csv", *MONTH, "--publish-counts", "drawn", "--output", "top.csv")
+    assert done.status == 0 and "chosen because its noise hardly grows" in done.err, done.err
+    noise = published().group_by("window_end", maintain_order=True).agg(pl.col("noise_stddev", "noise_95").unique())
+    stated = noise["noise_stddev"].explode().to_list()
+    assert len(stated) == 4 == len(set(stated)), "one for each step"
+    for end in noise["window_end"]:
+        counts = published().filter(pl.col("window_end") == end)["noisy_count"].to_list()
+        assert counts == sorted(counts, reverse=True), "ranks and counts never contradict each other"
+    page = command("show", "top.csv").out
+    assert "too high" in page, page
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

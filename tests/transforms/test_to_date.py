@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import TimestampedValue
+from scipy.stats import norm
 
 from private_topk import Amounts, Groups, Period, PrivateTopK, RangeDomain, Ranking, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.columnar import make_table
@@ -22,7 +25,8 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.history import History, series_root
 from private_topk.transforms.mechanisms import CorrelatedGaussian, Gaussian, WeightedGaussian
-from private_topk.transforms.mechanisms.exact.series import NewCounts
+from private_topk.transforms.mechanisms.exact.series import NewCounts, exact_row
+from private_topk.transforms.mechanisms.noisy_counts import DrawnCounts
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
@@ -180,11 +184,11 @@ def element(row: Row, groups: bool) -> TimestampedValue:
     return TimestampedValue(values, YEAR.start.timestamp() + 7 * 86_400 * row.step)  # an edge is of the next step
 
 
-def ranked(rows: Sequence[Row], release: Release, groups: bool = False) -> dict[str, Ranking]:
+def ranked(rows: Sequence[Row], release: Release, groups: bool = False, **more: str) -> dict[str, Ranking]:
     FOUND.clear()
     named, kind = (GROUPS, tuple[str, str, str]) if groups else (None, tuple[str, str])
     mechanism = CorrelatedGaussian(2.0, 1e-5, 2)
-    transform = PrivateTopK(3, mechanism, ITEMS, release=release, period=YEAR, shards=4, groups=named)
+    transform = PrivateTopK(3, mechanism, ITEMS, release=release, period=YEAR, shards=4, groups=named, **more)
     with beam.Pipeline(FnApiRunner()) as pipeline:
         elements = pipeline | beam.Create(list(rows)) | beam.Map(element, groups).with_output_types(kind)
         elements | transform | beam.Map(keep)
@@ -213,10 +217,37 @@ def test_rankings_are_drawn_of_the_counts_to_date(groups: bool) -> None:
         for window, answer in zip(
             windows, spec.mechanism.series(NewCounts.of(parts), range(12), 3, draws), strict=True
         ):
-            expected[f"{window}|{GROUPS[group]}" if groups else window] = tuple(ITEMS[item] for item in answer)
+            expected[f"{window}|{GROUPS[group]}" if groups else window] = tuple(ITEMS[item] for item in answer.items)
     assert {label: ranking.items for label, ranking in found.items()} == expected
     assert {ranking.window.start for ranking in found.values()} == {YEAR.start}
     assert found == ranked(random.Random(2).sample(rows, len(rows)), release, groups), "the same again"
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_counts_that_come_with_the_draw_are_those_of_each_step(groups: bool) -> None:
+    """They fall along every ranking, a repeat has the same, and each step states the noise that it has itself."""
+    rows = some_rows(13, users=200, rows=1200)
+    found = ranked(rows, Release(KEY, "counts to date"), groups, publish_counts="drawn")
+    assert found == ranked(rows[::-1], Release(KEY, "counts to date"), groups, publish_counts="drawn")
+    spec = TopK(3, CorrelatedGaussian(2.0, 1e-5, 2), PublicDomain.of(ITEMS), publish_counts=DrawnCounts()).over(YEAR)
+    sigma = float(spec.mechanism.scale())  # type: ignore[attr-defined]
+    windows = [window.label() for window in YEAR.windows()]
+    for label, ranking in found.items():
+        counts, step = ranking.noisy_counts, windows.index(label.partition("|")[0])
+        assert counts is not None and list(counts) == sorted(counts, reverse=True) and ranking.noise is not None
+        deviation = sigma * math.sqrt(sum(float(entry) ** 2 for entry in exact_row(5, step + 1)))
+        assert ranking.noise.stddev == pytest.approx(math.sqrt(deviation**2 + 1 / 12), rel=1e-5)
+        assert ranking.noise.within_95 == pytest.approx(norm.isf(0.025 / len(ITEMS)) * deviation, abs=1)
+    assert len({ranking.noise for ranking in found.values()}) == 5
+
+
+def test_amounts_that_come_with_the_draw_are_in_their_measure() -> None:
+    amounts = Amounts(Decimal("1.50"), Decimal("0.25"))
+    spec = TopK(3, CorrelatedGaussian(2.0, 1e-5, 2), PublicDomain.of(ITEMS), None, DrawnCounts(), amounts).over(YEAR)
+    counts, noise = spec.counts_of_step(np.array([40, 7, -2]), 2, len(ITEMS))
+    units = spec.mechanism.noise_of_step(2)
+    assert counts == (10, 1.75, -0.5) and noise is not None
+    assert noise.stddev == pytest.approx(units.stddev() / 4)
 
 
 def test_a_later_row_does_not_move_an_earlier_ranking() -> None:
@@ -238,7 +269,6 @@ def test_a_later_row_does_not_move_an_earlier_ranking() -> None:
         ("domain", {"domain": RangeDomain(0, 1 << 25)}),
         ("max_windows_per_user", {"max_windows_per_user": 2}),
         ("publish_counts", {"publish_counts": 1.0}),
-        ("publish_counts", {"publish_counts": "drawn"}),
     ],
 )
 def test_what_does_not_go_with_windows_to_date_is_refused(field: str, asked: dict[str, Any]) -> None:

@@ -11,7 +11,16 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.series import MAX_STEPS, NewCounts, squared_reach, top_of_steps
+from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian as Normals
+from private_topk.transforms.mechanisms.exact.count_noise import CountNoise
+from private_topk.transforms.mechanisms.exact.series import (
+    MAX_STEPS,
+    NewCounts,
+    TopOfStep,
+    squared_reach,
+    squared_weight,
+    top_of_steps,
+)
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
 
@@ -49,6 +58,7 @@ class CorrelatedGaussian(NoisyOrder):
         "sequence",
         metric="amounts",
         replacement_costs_one_draw=True,
+        publishes_counts=True,
         to_date=True,
     )
 
@@ -77,8 +87,18 @@ class CorrelatedGaussian(NoisyOrder):
         squared = sensitivity(self.neighbours) * self.max_items_per_user * squared_reach(self.steps)
         return self.cap * gaussian_scale(Fraction(self.epsilon), Fraction(self.delta), squared)
 
-    def series(self, new: NewCounts, listed: range | Indices, k: int, draws: Sequence[Draw]) -> list[Indices]:
+    def series(self, new: NewCounts, listed: range | Indices, k: int, draws: Sequence[Draw]) -> list[TopOfStep]:
         return top_of_steps(new, listed, self.scale(), self.steps, k, draws)
+
+    def noise_of_counts(self, d: int, k: int) -> CountNoise:
+        """That of the step where it is largest."""
+        return Normals(max(map(self._variance, range(1, self.steps + 1))), Fraction(0))
+
+    def noise_of_step(self, step: int) -> CountNoise:
+        return Normals(self._variance(step), Fraction(0))
+
+    def _variance(self, step: int) -> Fraction:
+        return self.scale() ** 2 * squared_weight(self.steps, step)
 
     def cost(self, k: int) -> Cost:
         """That of Gaussian noise of the least standard deviation that the budget allows, for the whole series."""

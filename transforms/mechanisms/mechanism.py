@@ -23,7 +23,7 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     RankedItems,
     check_counts,
 )
-from private_topk.transforms.mechanisms.exact.series import NewCounts
+from private_topk.transforms.mechanisms.exact.series import NewCounts, TopOfStep
 from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 
 Neighbours = Literal["add-remove", "replace-one"]
@@ -177,14 +177,18 @@ class Mechanism(abc.ABC):
         """Of a mechanism `with_counts`: the noise of one count beforehand, for k of d items, in units."""
         raise NotImplementedError
 
-    def series(self, new: NewCounts, listed: range | Indices, k: int, draws: Sequence[Draw]) -> list[Indices]:
-        """Of a mechanism that draws rankings `to_date`: the items of every step so far, in order.
+    def series(self, new: NewCounts, listed: range | Indices, k: int, draws: Sequence[Draw]) -> list[TopOfStep]:
+        """Of a mechanism that draws rankings `to_date`: the items of every step so far, in order, and their counts.
 
         Args:
             new: what is new at each step.
             listed: the items that can be ranked, by their public numbers, rising.
             draws: the keystream of each step: of one history, and of no other (`transforms/history.py`).
         """
+        raise NotImplementedError
+
+    def noise_of_step(self, step: int) -> CountNoise:
+        """Of a mechanism that draws rankings `to_date`: the noise of one count at a step, from 1, in units."""
         raise NotImplementedError
 
     @abc.abstractmethod

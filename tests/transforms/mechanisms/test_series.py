@@ -183,7 +183,7 @@ def test_every_step_is_the_order_of_the_noisy_counts_to_date(seed: int) -> None:
     draws = some_draws(steps, str(seed))
     found = top_of_steps(new_counts(counts), range(items), Fraction(7, 2), steps, k, draws)
     for answer, noisy in zip(found, floats(steps, counts, 3.5, draws), strict=True):
-        assert answer.tolist() == np.argsort(-noisy)[:k].tolist()
+        assert answer.items.tolist() == np.argsort(-noisy)[:k].tolist()
 
 
 def test_what_comes_later_changes_no_earlier_step() -> None:
@@ -194,7 +194,8 @@ def test_what_comes_later_changes_no_earlier_step() -> None:
     for step in range(1, 9):
         beginning = new_counts(counts[:step])
         part = top_of_steps(beginning, range(30), Fraction(5), 9, 6, some_draws(step))
-        assert [a.tolist() for a in part] == [a.tolist() for a in whole[:step]]
+        assert [a.items.tolist() for a in part] == [a.items.tolist() for a in whole[:step]]
+        assert [a.counts().tolist() for a in part] == [a.counts().tolist() for a in whole[:step]]
 
 
 def test_noise_belongs_to_the_item_and_not_to_its_rank_or_place() -> None:
@@ -207,8 +208,8 @@ def test_noise_belongs_to_the_item_and_not_to_its_rank_or_place() -> None:
     normals = np.array([standard_noise(items, "gaussian", draw)[listed] for draw in draws])
     noisy = counts[:, listed] / 20 + np.array(b_matrix(3), float) @ normals
     for answer, row in zip(found, noisy, strict=True):
-        assert answer.tolist() == listed[np.argsort(-row)[:10]].tolist()
-    assert len({tuple(a.tolist()) for a in found}) > 1
+        assert answer.items.tolist() == listed[np.argsort(-row)[:10]].tolist()
+    assert len({tuple(a.items.tolist()) for a in found}) > 1
 
 
 def test_scores_too_close_for_floats_are_decided_exactly() -> None:
@@ -217,11 +218,11 @@ def test_scores_too_close_for_floats_are_decided_exactly() -> None:
     draws, scale = some_draws(2), Fraction(2, 3)
     found = top_of_steps(new_counts(counts), range(6), scale, 2, 6, draws)
     noisy = floats(2, np.zeros((2, 6)), 1.0, draws)
-    assert [a.tolist() for a in found] == [np.argsort(-row).tolist() for row in noisy]
+    assert [a.items.tolist() for a in found] == [np.argsort(-row).tolist() for row in noisy]
     spread = counts + np.arange(6) * 2**8  # differences of counts far below the precision of a float of 2**61
     found = top_of_steps(new_counts(spread), range(6), Fraction(2**9), 2, 6, draws)
     noisy = floats(2, np.tile(np.arange(6) * 0.5, (2, 1)), 1.0, draws)
-    assert [a.tolist() for a in found] == [np.argsort(-row).tolist() for row in noisy]
+    assert [a.items.tolist() for a in found] == [np.argsort(-row).tolist() for row in noisy]
 
 
 def test_exact_scores_lie_within_the_error_of_the_floats() -> None:
@@ -231,6 +232,51 @@ def test_exact_scores_lie_within_the_error_of_the_floats() -> None:
         with precision(128):
             exact = float(noisy_score_of(item, 0, Fraction(1), 12, draws)().mid())
         assert abs(exact - approximate[-1, item]) <= NOISE_ERROR * matrix(12)[-1].sum() * 1.01
+
+
+@pytest.mark.parametrize("largest", [3, 10**6, 2**40])
+def test_published_counts_are_the_exact_rounding_of_the_numbers_that_ranked(largest: int) -> None:
+    """In floats where these are certain and in balls where they are not; and so they never contradict the order."""
+    rng = np.random.default_rng(largest)
+    counts = np.cumsum(rng.integers(0, largest, (6, 40)), axis=0)
+    draws, scale = some_draws(6, "counts"), Fraction(5, 3)
+    for step, top in enumerate(top_of_steps(new_counts(counts), range(40), scale, 6, 12, draws)):
+        noisy = top.counts().tolist()
+        assert noisy == sorted(noisy, reverse=True)
+        for item, shown in zip(top.items.tolist(), noisy, strict=True):
+            with precision(200):
+                real = noisy_score_of(item, int(counts[step, item]), scale, 6, draws[: step + 1])() * 5 / 3
+                assert abs(real - shown) < 0.5, (step, item, real, shown)
+
+
+def test_counts_that_no_float_can_tell_are_rounded_exactly() -> None:
+    counts = np.full((2, 3), 2**61)
+    for top in top_of_steps(new_counts(counts), range(3), Fraction(2**30), 2, 3, some_draws(2)):
+        assert (np.abs(top.counts() - 2**61) < 2**34).all() and len(set((top.counts() % 2**8).tolist())) > 1
+    for step, top in enumerate(top_of_steps(new_counts(counts), range(3), Fraction(3, 2), 2, 3, some_draws(2))):
+        for item, shown in zip(top.items.tolist(), top.counts().tolist(), strict=True):
+            with precision(200):
+                real = noisy_score_of(item, 0, Fraction(3, 2), 2, some_draws(2)[: step + 1])() * 3 / 2
+                assert abs(real - (shown - 2**61)) < 0.5
+
+
+def test_the_stated_noise_of_counts_is_that_of_each_step_over_all_items() -> None:
+    """A count that is shown was helped by its noise: only a width that holds for all items at once is kept."""
+    steps, items, scale = 3, 400, 10.0
+    mechanism = replace(CorrelatedGaussian(1.0, 1e-3, 1), steps=steps)
+    kept, chosen_beforehand, number = np.zeros(steps), np.zeros(steps), 300
+    confidence, sigma = Fraction(95, 100), mechanism.scale()
+    assert float(sigma) < scale
+    for seed in range(number):
+        tops = mechanism.series(NewCounts.of([]), range(items), 10, some_draws(steps, f"noise {seed}"))
+        for step, top in enumerate(tops):
+            law = mechanism.noise_of_step(step + 1)
+            width = law.half_width(1 - (1 - confidence) / items)
+            kept[step] += bool(np.abs(top.counts()).max() <= width)
+            chosen_beforehand[step] += bool(np.abs(top.counts()).max() <= law.half_width(confidence))
+    assert (kept >= 0.9 * number).all() and (chosen_beforehand <= 0.05 * number).all()
+    deviations = [mechanism.noise_of_step(step).stddev() for step in (1, 2, 3)]
+    assert mechanism.noise_of_counts(items, 10).stddev() == max(deviations) and len(set(deviations)) == 3
 
 
 STEPS, ITEMS = 4, 40_000
@@ -301,7 +347,7 @@ def test_a_series_publishes_with_the_probabilities_of_its_definition() -> None:
     seen = np.zeros(8)
     for number in range(draws):
         answers = mechanism.series(new_counts(here), range(2), 1, some_draws(steps, f"law {number}"))
-        seen[sum((int(answer[0]) == 1) << (steps - 1 - step) for step, answer in enumerate(answers))] += 1
+        seen[sum((int(answer.items[0]) == 1) << (steps - 1 - step) for step, answer in enumerate(answers))] += 1
     assert stats.chisquare(seen, p * draws / p.sum()).pvalue > 1e-6
 
 

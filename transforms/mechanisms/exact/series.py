@@ -16,17 +16,18 @@ keystreams of the steps so far, whatever its rank. Floats enclose all scores, ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from math import comb, isqrt, ldexp
+from math import comb, floor, fsum, isqrt, ldexp
 
 import numpy as np
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.count_noise import as_int64, rounded
 from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
     NOISE_ERROR,
@@ -47,6 +48,7 @@ _NOISE = "gaussian"
 _GRAIN = 32  # g_s is a multiple of 2**-32
 _BITS = 96  # of an entry of B that its float is made of
 _CHUNK = 1 << 13  # items that are drawn at a time, with all steps
+_ROUNDINGS = 2.0**-48  # more than what some roundings of floats amount to, relatively
 _ROUNDING = 1 + 2.0**-7
 """A sum of t normals, each within `NOISE_ERROR` and of at most 13 standard deviations, times floats of B: whatever the
 order of adding up, rounding adds less than t 2**-49 for a unit of their weight, with t <= 1024 below 2**-7 of the
@@ -94,6 +96,13 @@ def matrix(steps: int) -> Floats:
     return found
 
 
+def squared_weight(steps: int, step: int) -> Fraction:
+    """Hardly more than B_t1**2 + ... + B_tt**2, which times sigma**2 is the variance of the noise of a step."""
+    return Fraction(fsum(weight * weight for weight in matrix(steps)[step - 1, :step].tolist())) * (
+        1 + Fraction(1, 2**40)
+    )
+
+
 def _rows(steps: int) -> Iterator[list[float]]:
     weights, roots, spare = _weights(steps), _roots(steps), 2 * steps + _GRAIN - _BITS
     row: list[int] = []
@@ -138,9 +147,21 @@ class NewCounts:
             yield np.asarray(some, np.int64), new
 
 
+@dataclass(frozen=True, eq=False)
+class TopOfStep:
+    """The k items of largest noisy count to date at a step, in decreasing order of that; shape (k,)."""
+
+    items: Indices
+    _counted: Callable[[int], int]
+
+    def counts(self) -> Indices:
+        """The noisy counts by which they are ordered, rounded exactly; shape (k,)."""
+        return as_int64([self._counted(place) for place in range(len(self.items))])
+
+
 def top_of_steps(
     new: NewCounts, listed: range | Indices, scale: Fraction, steps: int, k: int, draws: Sequence[Draw]
-) -> list[Indices]:
+) -> list[TopOfStep]:
     """The k items of largest noisy count to date at every step, in decreasing order of that, exactly.
 
     Args:
@@ -151,7 +172,7 @@ def top_of_steps(
         draws: the keystream of each step so far: item i has the normal `noise_real(draw, 0, i, "gaussian")`.
 
     Returns:
-        One array for each of the draws, shape (k,), int64. Cost: about 80 ns for an item and step; memory: of 8,192
+        One for each of the draws. Cost: about 80 ns for an item and step; memory: of 8,192
         items with all steps, four times.
     """
     weights, rate = matrix(steps)[: len(draws), : len(draws)], float_rate(1 / scale)
@@ -176,15 +197,26 @@ def top_of_steps(
             if len(some):
                 each.add(items[some], scores[step, some], errors[step, some])
 
-    def chosen(step: int) -> Indices:
-        its = best[step]
+    unit = float_rate(scale)
+
+    def chosen(step: int) -> TopOfStep:
+        its, reference = best[step], int(references[step])
 
         def exact(place: int) -> Real:
             item = int(its.items[place])
             counted = new.counts[(new.items == item) & (new.steps <= step)].sum()
             return noisy_score_of(item, int(counted), scale, steps, draws[: step + 1])
 
-        return its.items[certified_top(its.scores, its.errors, k, exact)]
+        def counted(place: int) -> int:
+            score, error = float(its.scores[place]), float(its.errors[place])
+            middle, slack = unit * score, unit * (error + abs(score) * _ROUNDINGS) + _ROUNDINGS
+            if slack < 1 and floor(middle - slack + 0.5) == floor(middle + slack + 0.5):
+                return reference + floor(middle + 0.5)
+            value = exact(place)
+            return rounded(lambda: ball(scale) * value())
+
+        places = certified_top(its.scores, its.errors, k, exact)
+        return TopOfStep(its.items[places], lambda place: counted(int(places[place])))
 
     return [chosen(step) for step in range(len(draws))]
 

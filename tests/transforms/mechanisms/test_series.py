@@ -249,15 +249,16 @@ def test_published_counts_are_the_exact_rounding_of_the_numbers_that_ranked(larg
                 assert abs(real - shown) < 0.5, (step, item, real, shown)
 
 
-def test_counts_that_no_float_can_tell_are_rounded_exactly() -> None:
-    counts = np.full((2, 3), 2**61)
-    for top in top_of_steps(new_counts(counts), range(3), Fraction(2**30), 2, 3, some_draws(2)):
-        assert (np.abs(top.counts() - 2**61) < 2**34).all() and len(set((top.counts() % 2**8).tolist())) > 1
-    for step, top in enumerate(top_of_steps(new_counts(counts), range(3), Fraction(3, 2), 2, 3, some_draws(2))):
+@pytest.mark.parametrize("scale", [Fraction(2**40), Fraction(2**34, 3), Fraction(3, 2)])
+def test_counts_that_no_float_can_tell_are_rounded_exactly(scale: Fraction) -> None:
+    """Noise of such a scale is known to some counts as a float, and a count of 2**61 to 2**9 of them."""
+    counts, draws = np.full((2, 40), 2**61), some_draws(2)
+    counts[:, 1::2] = 2**61 - 2**12 + 1
+    for step, top in enumerate(top_of_steps(new_counts(counts), range(40), scale, 2, 40, draws)):
         for item, shown in zip(top.items.tolist(), top.counts().tolist(), strict=True):
             with precision(200):
-                real = noisy_score_of(item, 0, Fraction(3, 2), 2, some_draws(2)[: step + 1])() * 3 / 2
-                assert abs(real - (shown - 2**61)) < 0.5
+                real = noisy_score_of(item, int(counts[step, item]), scale, 2, draws[: step + 1])()
+                assert abs(real * scale.numerator / scale.denominator - shown) < 0.5
 
 
 def test_the_stated_noise_of_counts_is_that_of_each_step_over_all_items() -> None:

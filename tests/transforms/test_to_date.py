@@ -230,7 +230,7 @@ def test_counts_that_come_with_the_draw_are_those_of_each_step(groups: bool) -> 
     found = ranked(rows, Release(KEY, "counts to date"), groups, publish_counts="drawn")
     assert found == ranked(rows[::-1], Release(KEY, "counts to date"), groups, publish_counts="drawn")
     spec = TopK(3, CorrelatedGaussian(2.0, 1e-5, 2), PublicDomain.of(ITEMS), publish_counts=DrawnCounts()).over(YEAR)
-    sigma = float(spec.mechanism.scale())  # type: ignore[attr-defined]
+    sigma = float(spec.mechanism.scale())
     windows = [window.label() for window in YEAR.windows()]
     for label, ranking in found.items():
         counts, step = ranking.noisy_counts, windows.index(label.partition("|")[0])

@@ -82,13 +82,13 @@ def _previews(
     options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
 ) -> list[Preview] | GroupsPreview:
     from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.preview.compare import DRAWS_OF_MANY
+    from private_topk.pipelines.preview.compare import DRAWS_OF_MANY, OF_ONE_WINDOW
     from private_topk.pipelines.preview.expected import expected_counts
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     names = cast("Sequence[str] | None", options.get("mechanism"))
     settings, domain, held = list(product(ks, epsilons)), _domain(options), _held(options)
-    tried, offered = names or tuple(MECHANISMS), _offered(options)
+    tried, offered = names or OF_ONE_WINDOW, _offered(options)
     draws = DRAWS_OF_MANY if arguments.draws is None and len(settings) > 1 else arguments.draws
     previews: list[Preview] = []
     with _progress() as tell:

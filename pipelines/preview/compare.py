@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     import polars
 
 
+OF_ONE_WINDOW = tuple(name for name, kind in MECHANISMS.items() if not kind.guarantee.to_date)
+"""The mechanisms that a preview tries: no window to date is previewed."""
+
 DRAWS_OF_MANY, _ASIDE = 40, 40  # draws where many previews are made, and on counts beside those that are expected
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
@@ -114,7 +117,7 @@ class Preview:
         if times is not None:
             alike = f" or {times} such groups merged" if question.asked.groups is not None else ""
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
-        if others := [name for name in MECHANISMS if name not in {*self.left_out, *self.questions}]:
+        if others := [name for name in OF_ONE_WINDOW if name not in {*self.left_out, *self.questions}]:
             with suppress(InvalidArgument):
                 draws = self.draws or DRAWS_OF_MANY
                 other = _preview(self.expected, question, others, self.offered, draws, _tell_nobody).best
@@ -250,7 +253,7 @@ def preview(
     epsilon: float | Fraction | None = None,
     delta: float | Fraction | None = None,
     *,
-    mechanism: Mechanism | str | Iterable[str] = tuple(MECHANISMS),
+    mechanism: Mechanism | str | Iterable[str] = OF_ONE_WINDOW,
     draws: int | None = None,
     tell: Callable[[str], None] | None = None,
     **asked: Any,  # noqa: ANN401 - as `ASKED` names them

@@ -22,7 +22,7 @@ from private_topk.pipelines.preview import (
     alternatives,
     preview,
 )
-from private_topk.pipelines.preview.compare import _ordered
+from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, _ordered
 from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
@@ -30,7 +30,6 @@ from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import (
-    MECHANISMS,
     CdpPeeling,
     Joint,
     Laplace,
@@ -92,7 +91,7 @@ def test_an_unknown_domain_says_how_many_places_stay_empty() -> None:
 
 def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     found = preview(GAPS, 3, 1.0, draws=2)
-    assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(MECHANISMS)
+    assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(OF_ONE_WINDOW)
     assert {error.field for error in found.left_out.values()} == {"delta"}
     assert all(error.rule.startswith("must be given") for error in found.left_out.values())
     with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)

@@ -91,7 +91,7 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
     yield ""
     yield "To be filled in by the person who signs"
     yield from _entries(each for each in _ASKED if not books or each[0] != _OTHERS)
-    found = f"what `private-topk audit --mechanism {manifest.mechanism}` found here (or --report FILE)"
+    found = "what `python -m benchmarks.audit --report FILE` found in a checkout, with this report's epsilon"
     yield from _entries([("audit", found)])
 
 

@@ -28,10 +28,8 @@ def plays_at_the_bar(world: World) -> None:
     (world.folder / "plays.csv").write_text(f"user,item,time\n{rows}")
 
 
-HERE = {"git clone REPOSITORY private-topk && cd private-topk": "true"}
-"""The reader's clone is the world that the page is typed in."""
 README = [
-    Held("$ git clone REPOSITORY", instead=HERE, before=lambda world: clone(world.folder), after=ranked_like_the_page),
+    Held("$ make rank", before=lambda world: clone(world.folder), after=ranked_like_the_page),
     Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
 ]
 RUN = [

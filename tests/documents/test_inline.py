@@ -20,7 +20,7 @@ from tests.documents.held import HELD
 from tests.documents.holding import parses, reads
 from tests.documents.reading import PAGES, ROOT, Command, blocks, calls, commands, in_lines
 from tests.documents.worlds import World, clone
-from tests.house import PYTHON
+from tests.house import PRODUCT, PYTHON
 
 EVERY = sorted({command for page in PAGES for command in in_lines(page)})
 RUN = {
@@ -145,6 +145,14 @@ def test_a_file_that_is_named_is_there(page: str) -> None:
     for place in re.findall(r"`([\w/]*(?:\w\.py|tests/[\w/]+))`", (ROOT / page).read_text()):
         there = (ROOT / place).exists() or any(path.endswith(f"/{place}") for path in known)
         assert there or place in saved, place
+
+
+def test_every_command_that_the_product_names_is_there() -> None:
+    """In help, refusals and sheets: `private-topk COMMAND`, and `python -m benchmarks.NAME` in a checkout."""
+    texts = [path.read_text() for path in PRODUCT]
+    assert {name for text in texts for name in re.findall(r"`private-topk ([a-z][\w-]*)", text)} <= {*COMMANDS}
+    for module in {name for text in texts for name in re.findall(r"`python -m (benchmarks\.\w+)", text)}:
+        import_module(module)
 
 
 NAME_TESTS = {"docs/evidence.md", "docs/contributing.md", "docs/own-mechanism.md"}

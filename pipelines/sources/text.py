@@ -95,7 +95,7 @@ def codec_of(source: IO[bytes], encoding: str) -> str | None:
     return marks.get(mark) if mark else next(iter(marks.values()))  # no bytes are no rows in any order
 
 
-_NULS = {
+_NULS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
     (False, True, True, True): "utf-32-le",

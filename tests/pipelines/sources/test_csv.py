@@ -368,3 +368,9 @@ def test_a_line_with_another_number_of_columns_is_dropped(width: int) -> None:
         rows = list(zip(columns["user"].to_pylist(), columns["item"].to_pylist(), strict=True))
         assert rows == [(b"u", b"i")] * 3 + [(None, None)] * bad
         assert (unreadable.to_pylist() if unreadable else []) == ([False] * 3 + [True] * 3 if bad else [])
+
+
+def test_a_nul_byte_makes_its_line_unreadable_in_whatever_column(tmp_path: Path) -> None:
+    """Also in quotes, and where nobody reads it."""
+    path = write(tmp_path / "rows.csv", b'user,item,more\na,x,"\0"\nb,y,\0\nc,z,1\n')
+    assert read(path) == ([("c", "z")], 2)

@@ -49,8 +49,10 @@ with suppress(ImportError):  # there is no wheel of it for every kind of machine
 
 _ROWS = 100_000
 _BYTES = 16 << 20
-_LARGEST = 256 << 20
-"""The most bytes that a block may take unpacked, unless its file takes more: writers make blocks of a few megabytes."""
+_LARGEST, _TIMES = 256 << 20, 50
+"""The most bytes that a block may take unpacked, unless its file, or fifty times what is stored of it, takes more: most
+writers make blocks of a few megabytes, polars makes one of a whole frame, and rows are seldom packed to a tenth.
+"""
 _END = 1 << 62
 """The end of a zipped file, which is not known beforehand."""
 
@@ -198,13 +200,14 @@ def _blocks(source: IO[bytes], header: Header, path: str, stop: int) -> Iterator
     while cast(io.BufferedReader, source).peek(1) if stop == _END else source.tell() < stop:
         rows, size = _head(source, path, stop)
         packed = source.read(min(size, most + 1))
+        allowed = max(most, _TIMES * len(packed) * (header.codec != "null"))
         try:
-            content = _CODECS[header.codec](packed, most) if len(packed) == size else packed
+            content = _CODECS[header.codec](packed, allowed) if len(packed) == size else packed
         except OverflowError:
             raise _oversized(path) from None
         except Exception:  # a decompressor may raise anything for broken bytes
             raise _undecodable(path) from None
-        if len(content) > most:
+        if len(content) > (allowed if len(packed) == size else most):
             raise _oversized(path)
         if len(packed) < size or source.read(16) != header.sync:
             raise _damaged(path)
@@ -239,7 +242,7 @@ def _undecodable(path: str) -> InvalidArgument:
 
 
 def _oversized(path: str) -> InvalidArgument:
-    rule = f"{path} has a block that unpacks to more than {_LARGEST >> 20} MiB, and to more than the file itself takes"
+    rule = f"{path} has a block that unpacks to more than {_LARGEST >> 20} MiB, and to {_TIMES} times what is stored"
     return InvalidArgument("", verbatim(rule), "write it in smaller blocks, in several files, or as Parquet")
 
 

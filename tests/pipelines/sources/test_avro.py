@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.files import FileInfo, match
-from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources import Columns, avro
 from private_topk.pipelines.sources.formats import reader_of
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.containers import container, number
@@ -385,6 +385,16 @@ def test_a_block_that_unpacks_to_gigabytes_is_refused_in_little_memory(tmp_path:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
     assert path.name in refusal.value.rule and "unpacks to more than 256 MiB" in refusal.value.rule
     assert "smaller blocks" in refusal.value.remedy
+
+
+def test_a_whole_frame_in_one_packed_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As polars writes it: larger than a block of others may be, and packed as rows are."""
+    monkeypatch.setattr(avro, "_LARGEST", 1 << 16)
+    rows = [(f"user {n}", f"item {n % 1000}") for n in range(20_000)]
+    packed = zlib.compress(texts(*rows), wbits=-15)
+    path = write(tmp_path / "rows.avro", container(TEXTS, [(len(rows), packed)], "deflate"))
+    assert len(texts(*rows)) > max(1 << 16, path.stat().st_size)
+    assert read(path) == rows
 
 
 def test_every_cut_of_a_file_is_refused_or_gives_the_rows_of_its_whole_blocks(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ PURPOSES = (
     "choice of groups",
     "choice of items",
     "choice of windows",
+    "series",
 )
 ONLY_HERE = "release_key must be given where workers are other processes"
 

@@ -284,7 +284,7 @@ def test_only_published_windows_of_the_release_are_counted(folder: Path) -> None
     assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not. To finish")
     assert told(before=1).startswith(f"1 of 2 windows are published in {out}, as before this run, 1 are not.")
     for facts, said in (
-        ({"report": "another"}, "exists and is kept"),
+        ({"release_id": "another"}, "exists and is kept"),
         ({"key_id": "another"}, "was published under another release key"),
         ({"k": 3}, "is of r with k 3 (now 2)"),
     ):

@@ -30,6 +30,7 @@ def test_the_checks_find_a_mistake_in_an_own_mechanism(
     (tmp_path / "winner.py").write_text(MODULE.replace(right, wrong))
     (tmp_path / "checks.py").write_text(CHECKS)
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("winner", None)
     try:
         with pytest.raises((AssertionError, ValueError), match=said):
             runpy.run_path(str(tmp_path / "checks.py"), run_name="__main__")

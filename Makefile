@@ -6,6 +6,8 @@ SAMPLE := out/sample
 
 # Bytecode is kept, whatever is set: pytest takes half a minute to rewrite all assertions, and each process to compile.
 export PYTHONDONTWRITEBYTECODE =
+# A `make` that a test calls is no part of this one.
+unexport MAKEFLAGS
 
 QUICK := not server and not long and not nightly
 # Whoever is done takes over tests of the others.
@@ -16,7 +18,7 @@ WITH_SERVERS := -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2))) --dist 
 WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pinned_answers.py tests/transforms/test_executions.py \
     tests/pipelines/test_pinned_answers.py tests/pipelines/test_batch.py
 
-.PHONY: rank test nightly check lint newest oldest metadata bench site flink-up flink-down kafka clean
+.PHONY: rank test day nightly check lint newest oldest metadata bench site flink-up flink-down kafka clean
 
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
@@ -27,14 +29,18 @@ rank: .venv/installed
 check: lint
 	$(BIN)/python -m pytest -q $(SHARED) -m "$(QUICK)"
 
-# Every kind of behaviour.
-test: lint
+# Every kind of behaviour. With `make -j2 test` types are checked beside the tests.
+test: lint day
+
+day: .venv/tested
 	$(BIN)/python -m pytest -q $(WITH_SERVERS) -m "not nightly"
 
-# Everything, with all rows of every matrix; then half an hour of attacks on the whole path.
+# Everything, with all rows of every matrix; then half an hour of attacks on the whole path, and what is coming, which
+# fails nothing.
 nightly: lint
 	$(BIN)/python -m pytest -q $(WITH_SERVERS)
 	$(BIN)/python -m benchmarks.audit
+	-$(MAKE) newest
 
 lint: .venv/tested
 	$(BIN)/ruff check .
@@ -93,9 +99,9 @@ kafka: .venv/installed
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-.venv/tested: .venv/installed
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
-	@touch $@
+.venv/tested: .venv/bin/python setup.py pyproject.toml
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch .venv/installed $@
 
 .venv/documented: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

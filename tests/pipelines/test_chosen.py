@@ -20,6 +20,7 @@ from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey
+from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import WEEKLY, command, options
 
 ITEMS = 5000
@@ -114,7 +115,7 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "name"), SHARED)
+@pytest.mark.parametrize(("asked", "name"), nightly_but(SHARED, SHARED[0], SHARED[2]))
 def test_the_share_of_a_window_decides_and_a_preview_says_so(asked: dict[str, Any], name: str) -> None:
     told = facts(asked, **WEEKS, privacy_unit="user")
     assert told["mechanism"].startswith(f"{name}, chosen because ")
@@ -135,7 +136,7 @@ def charged(release: str, output: str, **more: object) -> list[str]:
     return words({"k": 3, "epsilon": 1, "domain": "items.txt"}, output=output, **paid, **more)
 
 
-@pytest.mark.parametrize("unit", ["user-window", "user"])
+@pytest.mark.parametrize("unit", ["user-window", nightly("user")])
 def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
     """A repeat costs nothing, and publishes the same with the same manifest, whichever came first."""
     delta = {} if unit == "user-window" else {"delta": 1e-6}
@@ -219,7 +220,7 @@ def test_invalid_choices_are_refused_in_python(asked: dict[str, Any], said: str)
         PrivateTopK(**given)
 
 
-@pytest.mark.parametrize("named", ["", "  name: auto\n"])
+@pytest.mark.parametrize("named", ["", nightly("  name: auto\n")])
 def test_a_report_file_without_a_mechanism(named: str) -> None:
     Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named))
     week = "--window-end", "2026-01-12"

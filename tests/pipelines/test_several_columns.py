@@ -30,6 +30,7 @@ from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import WindowBounds
+from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import Done, Rows, avro_schema, command, manifest, options, reasons, to_avro, write
 
 ID = str(uuid.UUID(int=5))
@@ -124,7 +125,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("ending", "output"), FORMS)
+@pytest.mark.parametrize(("ending", "output"), nightly_but(FORMS, *FORMS[:4:3]))
 def test_items_of_several_columns_rank_the_same_in_every_format(ending: str, output: str) -> None:
     assert run(output="once.jsonl").status == 0
     path, rows = Path(f"in{ending}"), rows_of(PAIRS)
@@ -153,7 +154,7 @@ def frames() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", list(frames()))
+@pytest.mark.parametrize("kind", nightly_but(frames(), "arrow", "categories"))
 def test_frames_answer_as_files_do(kind: str) -> None:
     assert run().status == 0
     listed: Any = {
@@ -184,7 +185,7 @@ def test_frames_answer_as_files_do(kind: str) -> None:
     assert told(published("again.csv")) == told(published())
 
 
-@pytest.mark.parametrize("kind", ["dicts", "rows"])
+@pytest.mark.parametrize("kind", [nightly("dicts"), "rows"])
 def test_elements_answer_as_files_do(kind: str) -> None:
     assert run().status == 0
     rows, expected = rows_of(PAIRS), told(published())
@@ -327,7 +328,7 @@ def grouped(**change: Any) -> Done:  # noqa: ANN401
     )
 
 
-@pytest.mark.parametrize("output", ["out.avro", "out.parquet", "out.csv", "out.jsonl"])
+@pytest.mark.parametrize("output", ["out.avro", nightly("out.parquet"), "out.csv", nightly("out.jsonl")])
 def test_groups_of_several_columns(output: str) -> None:
     done = grouped(output=output)
     assert done.status == 0, done.err
@@ -568,7 +569,14 @@ def test_a_check_and_a_preview_name_the_columns() -> None:
     check = run(dry_run=True)
     assert check.status == 0 and "item country and title" in check.out
     assert run(**EXACTLY).status == 0
-    asked = {"like": "out.jsonl", "item_column": "country,title", "domain": "list.csv", "k": 2, "epsilon": 4}
+    asked = {
+        "like": "out.jsonl",
+        "item_column": "country,title",
+        "domain": "list.csv",
+        "k": 2,
+        "epsilon": 4,
+        "draws": 20,
+    }
     done = command("preview", *options(**asked))
     assert done.status == 0 and "the top 2 of 18 items" in done.out
     assert "--item-column country,title" in done.out.partition("In a run: ")[2]
@@ -578,7 +586,9 @@ def test_a_check_and_a_preview_name_the_columns() -> None:
 
 def test_groups_of_several_columns_are_told_apart_in_a_preview() -> None:
     assert grouped().status == 0
-    done = command("preview", *options(like="out.jsonl", domain="items.txt", k=1, epsilon=1, groups_per_user=1))
+    done = command(
+        "preview", *options(like="out.jsonl", domain="items.txt", k=1, epsilon=1, groups_per_user=1, draws=20)
+    )
     assert done.status == 0 and "4 groups" in done.out, done.err
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from private_topk.pipelines.sample import write_sample
 from private_topk.runners.child import ending_with_us
+from tests.nightly import nightly
 from tests.runners.servers import flink_job_server
 
 MARK = "A_TEST_OF_CHILDREN"
@@ -93,7 +94,7 @@ def test_a_server_that_is_ended_before_it_answers_leaves_nothing(tmp_path: Path)
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("runner", ["prism", "flink"])
+@pytest.mark.parametrize("runner", ["prism", nightly("flink")])
 def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     more = ["--flink_job_server_jar", flink_job_server()] if runner == "flink" else []
     if runner == "prism":

@@ -18,6 +18,7 @@ from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
+from tests.nightly import nightly
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import module_serving
@@ -223,6 +224,7 @@ def functions(submitted: Submitted) -> Iterator[Any]:
         yield pickler.loads(payload.do_fn.payload)
 
 
+@pytest.mark.nightly
 def test_the_staged_package_installs_by_itself(submitted: Submitted, tmp_path: Path) -> None:
     package, place = tmp_path / "workflow.tar.gz", tmp_path / "installed"
     package.write_bytes(submitted.package)
@@ -276,6 +278,7 @@ def test_the_submitted_pipeline_publishes_the_same(
     assert manifest == direct.manifest
 
 
+@pytest.mark.nightly
 def test_a_classic_template_is_written_and_nothing_runs(cloud: Cloud, report: Report, tmp_path: Path) -> None:
     cloud.service.jobs.clear()
     template = tmp_path / "weekly.json"
@@ -317,7 +320,7 @@ def test_the_flex_templates_program_hands_over_the_same_job(
     ("extra", "said"),
     [
         (["--release-key", "env:KEY"], "env:KEY is a place of this machine"),
-        (["--domain", "{folder}/catalogue.txt"], "catalogue.txt is a file of this machine"),
+        nightly(["--domain", "{folder}/catalogue.txt"], "catalogue.txt is a file of this machine"),
         (["--output", "{folder}/ranking.avro"], "ranking.avro is a file of this machine"),
         (["--temp_location", "gs://nobodys/temp"], "--temp_location gs://nobodys/temp cannot be written"),
     ],

@@ -87,7 +87,8 @@ def shared(total: Total, windows: int, k: int, seen: Callable[[Cost], Cost] = la
     return make(share.epsilon, share.delta)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [nightly("1/2", "1/10"), ("2", "1/10"), nightly("2", "1/100")])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("epsilon", "delta"), [("1/2", "1/10"), ("2", "1/10"), ("2", "1/100")])
 def test_releases_at_their_shares_stay_within_the_total(epsilon: str, delta: str) -> None:
     total = Total(Fraction(epsilon), Fraction(delta))
     for windows, k in ((2, 2), (3, 1)):
@@ -95,6 +96,7 @@ def test_releases_at_their_shares_stay_within_the_total(epsilon: str, delta: str
         assert 0.2 * total.delta < told <= total.delta
 
 
+@pytest.mark.nightly
 def test_shares_without_the_rest_overspend() -> None:
     """What would be if an unstable item cost nothing."""
     total = Total(Fraction(2), Fraction(1, 10))
@@ -168,7 +170,7 @@ def test_no_window_needs_more_noise_than_before_and_many_need_far_less(name: str
         assert found <= before / less * 1.0001
 
 
-@pytest.mark.parametrize("windows", [nightly(4), 12, 52])
+@pytest.mark.parametrize("windows", [nightly(4), 12, nightly(52)])
 def test_plan_run_and_ledger_share_alike(windows: int) -> None:
     """And all windows of a run fit a ledger of the same total, and not one more."""
     mechanism = LIMIT(EPSILON, MICRO)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.words import in_text
+from tests.nightly import nightly_but
 from tests.pipelines.scheduled.support import CHARGED, folder, report
 from tests.pipelines.support import WEEKLY
 
@@ -36,9 +38,13 @@ def charges(folder: Path) -> list[tuple[str, str]]:
     return [(entry.release_id.partition("Z--")[2].partition("/")[2], entry.outcome) for entry in entries]
 
 
-@pytest.mark.parametrize("ledger", [True, False])
-@pytest.mark.parametrize("lost", ["ranking", "both"])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("change", "lost", "ledger"),
+    nightly_but(
+        product(CHANGES, ("ranking", "both"), (True, False)),
+        *((change, lost, lost == "both") for change in CHANGES for lost in ("ranking", "both")),
+    ),
+)
 def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
     folder: Path, capsys: pytest.CaptureFixture, change: str, lost: str, ledger: bool
 ) -> None:

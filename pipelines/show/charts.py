@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from private_topk.pipelines.show.published import Listing
+from private_topk.pipelines.show.published import Listing, share_starts
 from private_topk.pipelines.show.templates import rendered
 
 COLOURS, LIT = 8, 10
@@ -46,6 +46,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     left_out += (
         f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
     )
+    of_ends = share_starts(shown)
     every = -(-80 // step)  # so that dates do not run into each other
     return rendered(
         "places.svg",
@@ -61,7 +62,9 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         right=left + step * last,
         top=_TOP,
         bottom=_TOP + places * row,
-        windows=[(left + n * step, _day(each) if (last - n) % every == 0 else "") for n, each in enumerate(shown)],
+        windows=[
+            (left + n * step, _day(each, of_ends) if (last - n) % every == 0 else "") for n, each in enumerate(shown)
+        ],
         ends=[
             [
                 (f"{place} {_short(item, _LABEL)}", looks.get(item), _TOP + place * row - row // 2 + 4)
@@ -73,8 +76,9 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     )
 
 
-def _day(listing: Listing) -> str:
-    return f"{listing.start:%Y-%m-%d}" if listing.start else ""
+def _day(listing: Listing, of_end: bool) -> str:
+    day = listing.last_day if of_end else listing.start
+    return f"{day:%Y-%m-%d}" if day else ""
 
 
 def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int]]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
-from private_topk.pipelines.show.published import Listing, PublishedReport
+from private_topk.pipelines.show.published import Listing, PublishedReport, share_starts
 from private_topk.pipelines.show.templates import STYLE, rendered
 from private_topk.pipelines.show.words import (
     how_to_read,
@@ -126,7 +126,7 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
     return {
         "what": what,
         "left": f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else "",
-        "starts": [_head(listing) for listing in shown],
+        "starts": [_head(listing, share_starts(shown)) for listing in shown],
         "rows": [
             (item, [(places.get(item, ""), numbers.get(item)) for places, numbers in zip(ranks, counts, strict=True)])
             for item in items
@@ -144,10 +144,10 @@ def _counts(listing: Listing) -> dict[str, str]:
     )
 
 
-def _head(listing: Listing) -> str:
+def _head(listing: Listing, of_end: bool) -> str:
     if listing.start is None or listing.end is None:
         return "All"
-    start = listing.local_start
+    start = listing.last_day if of_end and listing.last_day else listing.local_start
     days = (listing.end - listing.start).days > 0
     short = ""
     if not listing.rows:

@@ -92,6 +92,11 @@ class Listing(NamedTuple):
         assert self.start is not None
         return self.start.astimezone(_zone(self.zone))
 
+    @property
+    def last_day(self) -> datetime | None:
+        """A moment of the last day, in local time of the zone."""
+        return None if self.end is None else (self.end - timedelta(microseconds=1)).astimezone(_zone(self.zone))
+
     def __repr__(self) -> str:
         return "\n".join(table(self))
 
@@ -211,6 +216,11 @@ def with_item(row: Mapping[str, Any], item: object) -> dict[str, Any]:
     """A row with this text as its only column of the item."""
     names = columns_in(row)[1]
     return {"item" if name in names else name: item if name in names else value for name, value in row.items()}
+
+
+def share_starts(listings: Sequence[Listing]) -> bool:
+    """Whether listings of one group are told apart by their ends alone, as those of windows to date."""
+    return len({listing.start for listing in listings}) < len(listings)
 
 
 def _rhythm(windows: Sequence[Any]) -> str:

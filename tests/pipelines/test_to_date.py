@@ -129,7 +129,11 @@ def test_its_words_are_true_of_a_series() -> None:
     assert "At most 4 items of each person were counted, the first ones in the period." in said
     assert "most of its noise is that of the window before" in said and "drawn anew" not in said
     assert command("show", "top.csv", "--html", "page.html").status == 0
-    assert "in the whole period" in Path("page.html").read_text()
+    page = Path("page.html").read_text()
+    assert "in the whole period" in page
+    assert all(f">2026-{day}<" in page for day in ("01-11", "01-18", "01-25", "02-01")), (
+        "the days up to which it counts"
+    )
 
 
 def test_python_and_yaml_ask_the_same() -> None:

@@ -40,7 +40,7 @@ day: .venv/tested
 nightly: lint
 	$(BIN)/python -m pytest -q $(WITH_SERVERS)
 	$(BIN)/python -m benchmarks.audit
-	-$(MAKE) newest
+	-make newest
 
 lint: .venv/tested
 	$(BIN)/ruff check .

@@ -94,7 +94,7 @@ def _privacy(report: Report) -> str:
     manifest = report.manifest
     if manifest.privacy is None:
         return "none: this ranking is for a test"
-    privacy, everything = promised([(manifest, Windows.of(report.question.period and report.question.period.released))])
+    privacy, everything = promised([(manifest, Windows.of(report.question.period))])
     manifest = msgspec.structs.replace(manifest, privacy=privacy, all_windows=everything)
     share = privacy.share_of_a_window
     each = "" if share is None else f"; {shared_by(privacy)}: {in_numbers(share)} each"

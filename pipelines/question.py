@@ -175,7 +175,7 @@ class Question:
             unit=self.privacy_unit,
             release_id=self.release.id,
             parameters={**self.top_k.parameters(), "asked": self.identity(), "draws": DRAWS},
-            windows=Windows.of(self.period and self.period.released),
+            windows=Windows.of(self.period),
             cost=cost_of(self.top_k),
             windows_of_a_user=None if self.asked.max_windows_per_user is None else self.windows_of_a_user,
             **facts,

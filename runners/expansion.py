@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -51,12 +53,12 @@ class RankRowsExpansion(ExpansionServiceServicer):
             return beam_expansion_api_pb2.ExpansionResponse(error=f"this service expands {RANK_ROWS} and nothing else")
         for option in _WORKERS:  # where the caller's own workers are
             request.pipeline_options.fields.pop(option, None)
-        with FullyQualifiedNamedTransform.with_filter(RANK_ROWS):
-            return super().Expand(request, context)
+        return super().Expand(request, context)
 
 
-def serve_expansion(port: int) -> tuple[grpc.Server, str]:
-    """A running expansion service, and its address, which only this machine reaches. Raises InvalidArgument.
+@contextmanager
+def expansion_service(port: int) -> Iterator[str]:
+    """A running expansion service; gives its address, which only this machine reaches. Raises InvalidArgument.
 
     Args:
         port: where it listens; 0 picks a free port.
@@ -71,5 +73,9 @@ def serve_expansion(port: int) -> tuple[grpc.Server, str]:
     beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(RankRowsExpansion(address), server)
     beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(ArtifactRetrievalService(files), server)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(ThreadWorkers(), server)
-    server.start()
-    return server, address
+    with FullyQualifiedNamedTransform.with_filter(RANK_ROWS):  # of all requests: it is the class's own, not a thread's
+        server.start()
+        try:
+            yield address
+        finally:
+            server.stop(1)

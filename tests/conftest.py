@@ -6,7 +6,6 @@ A test that takes seconds of the processor by its nature carries the mark `long`
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import secrets
 import shutil
@@ -17,12 +16,9 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import wraps
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -98,27 +94,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Beam makes hundreds of argument parsers for each pipeline, each of which would look for translations of its texts
     # and ask for the size of a terminal.
     os.environ.update(LANGUAGE="C", COLUMNS="80", LINES="24")
-    _remember_signatures()
-
-
-def _remember_signatures() -> None:
-    """Ask Python once for the signature of a function, which does not change. Beam asks ten thousand times for each
-    pipeline, which is a quarter of the time of all tests.
-    """
-    asked = inspect.signature
-    known: WeakKeyDictionary[FunctionType, dict[bool, inspect.Signature]] = WeakKeyDictionary()
-
-    @wraps(asked)
-    def signature(obj: object, **how: object) -> inspect.Signature:
-        function = obj.__func__ if isinstance(obj, MethodType) else obj
-        if how or not isinstance(function, FunctionType) or hasattr(function, "__signature__"):
-            return asked(obj, **how)
-        found, bound = known.setdefault(function, {}), function is not obj  # bound, it lacks its first parameter
-        if bound not in found:
-            found[bound] = asked(obj)
-        return found[bound]
-
-    inspect.signature = signature
 
 
 def pytest_collection_finish() -> None:

@@ -121,10 +121,8 @@ class _SelectDoFn(beam.DoFn):
         new: list[list[WindowCounts]] = [[] for _ in range(rankings)]
         parts = by_window(tables, windows) if len(windows) > 1 else [(0, tables)]
         for number, some in parts:
-            step, place = divmod(number, rankings)
-            group = None if self._spec.groups is None else self._spec.groups.name(place)
-            number_of_group = None if group is None else place
-            keys[place].append(RankingKey(period.window(step), group, number_of_group))
+            place = number % rankings
+            keys[place].append(ranking_key(self._spec.groups, self._plan.partitioning, period, number, None))
             new[place].append(WindowCounts.of(self._spec, some, place))
         root = series_root(self._release, [window.label() for window in period.windows()], self._spec.parameters())
         for place, (of_group, counts) in enumerate(zip(keys, new, strict=True)):

@@ -405,7 +405,8 @@ class SeriesShard(UserShard):
         starts = np.flatnonzero(fresh)
         places = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
         kept = np.zeros(len(order), bool)
-        kept[order[places < (len(order) if self._limit is None else self._limit)]] = True
+        assert self._limit is not None, "the mechanism of a series has a bound"
+        kept[order[places < self._limit]] = True
         return kept
 
 

@@ -38,7 +38,7 @@ UNITS = {
 """The privacy units, whose rows taken together a budget protects, and how a manifest and the ledger word them."""
 
 SERIES = "one user's rows in the whole period"
-"""The first of them of windows to date, which are one series."""
+"""How a manifest words `user-window` of windows to date, which are one series."""
 
 ACCOUNTINGS = ("basic", "optimal", "bounded-range", "zcdp", "gaussian")
 """The accountings, in the order in which a preview prints them."""

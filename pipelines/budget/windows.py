@@ -28,8 +28,8 @@ class Windows:
 
     @classmethod
     def of(cls, period: Period | None) -> Windows:
-        """The windows of a period; of None, one of all rows whatever their time."""
-        return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.runs)
+        """The windows of a period that cost a draw each; of None, one of all rows whatever their time."""
+        return cls((Run(-_EVER, _EVER, 2 * _EVER, 2 * _EVER, 1),) if period is None else period.released.runs)
 
     @classmethod
     def at(cls, bounds: Iterable[tuple[datetime | None, datetime | None]]) -> Windows:

@@ -19,14 +19,11 @@ Exit status: 2 bad arguments or a port that is taken; 130 or 143 when it is ende
 
 def _expansion_service(arguments: Namespace, others: list[str]) -> None:
     """Serve until a signal ends the process."""
-    from private_topk.runners.expansion import RANK_ROWS, serve_expansion
+    from private_topk.runners.expansion import RANK_ROWS, expansion_service
 
-    server, address = serve_expansion(arguments.port)
-    print(f"{RANK_ROWS} is expanded at {address}", flush=True)
-    try:
+    with expansion_service(arguments.port) as address:
+        print(f"{RANK_ROWS} is expanded at {address}", flush=True)
         signal.pause()
-    finally:
-        server.stop(1)
 
 
 COMMANDS = {

@@ -98,7 +98,7 @@ def manifest_of(
     )
     if private:
         alone = msgspec.structs.replace(manifest, corrects=())
-        _, everything = promised([(alone, Windows.of(period and period.released))])
+        _, everything = promised([(alone, Windows.of(period))])
         manifest = msgspec.structs.replace(manifest, all_windows=everything)
     return Manifest.decode(manifest.encode())  # equal to what a file gives back
 

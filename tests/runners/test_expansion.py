@@ -35,8 +35,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def _rank(service: str, constructor: str = RANK_ROWS, urn: str = PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN) -> Any:  # noqa: ANN401
-    parameters = beam.Row(k=2, epsilon=10.0, domain=["tea", "cake", "scone", "coffee"])
+def _rank(
+    service: str,
+    constructor: str = RANK_ROWS,
+    urn: str = PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN,
+    **more: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    parameters = beam.Row(k=2, epsilon=10.0, **(more or {"domain": ["tea", "cake", "scone", "coffee"]}))
     payload = ImplicitSchemaPayloadBuilder({"constructor": constructor, "kwargs": parameters})
     return ExternalTransform(urn, payload, service)
 
@@ -57,6 +62,8 @@ def test_nothing_else_is_expanded(service: str) -> None:
     """Neither another name, nor a transform that comes pickled and would run on being read."""
     with pytest.raises(RuntimeError, match=r"os\.system. not allowed"):
         _orders(beam.Pipeline()) | _rank(service, "os.system")
+    with pytest.raises(RuntimeError, match="no parameter 'domian': did you mean domain"):
+        _orders(beam.Pipeline()) | _rank(service, domian=["tea"])
     with pytest.raises(RuntimeError, match=f"expands {RANK_ROWS} and nothing else"):
         _orders(beam.Pipeline()) | _rank(service, urn="beam:transform:generic_composite:v1")
 

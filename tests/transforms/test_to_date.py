@@ -250,6 +250,29 @@ def test_amounts_that_come_with_the_draw_are_in_their_measure() -> None:
     assert noise.stddev == pytest.approx(units.stddev() / 4)
 
 
+def test_lists_of_groups_are_ranked_each_by_its_own() -> None:
+    """With next to no noise: the largest of the counts to date of each group, among its own items alone."""
+    lists = {"DE": ITEMS[:6], "FR": ITEMS[4:]}
+    rows = [Row(f"u{n}-{item}", item, n % 5, n % 2) for item in range(12) for n in range(20 + 10 * item)]
+    FOUND.clear()
+    transform = PrivateTopK(2, CorrelatedGaussian(400.0, 1e-5, 2), lists, period=YEAR, shards=4)
+    with beam.Pipeline(FnApiRunner()) as pipeline:
+        elements = pipeline | beam.Create(rows) | beam.Map(element, True).with_output_types(tuple[str, str, str])
+        elements | transform | beam.Map(keep)
+    assert len(FOUND) == 10
+    for ranking in FOUND:
+        assert ranking.items == tuple(lists[str(ranking.group)][:-3:-1]), ranking
+
+
+def test_a_forecast_is_of_the_step_with_most_noise() -> None:
+    """A run is not told of less noise than its last windows have."""
+    series = TopK(3, CorrelatedGaussian(1.0, 1e-6, 3), PublicDomain.of(ITEMS)).over(YEAR).mechanism
+    assert isinstance(series, CorrelatedGaussian)
+    forecast = float(series.noise_and_scale(12, 3)[1])
+    assert forecast == pytest.approx(max(series.noise_of_step(step).stddev() for step in range(1, 6)), rel=1e-5)
+    assert forecast > 1.1 * float(series.scale())
+
+
 def test_a_later_row_does_not_move_an_earlier_ranking() -> None:
     rows, release = some_rows(12, users=60, rows=500), Release(KEY, "frozen")
     whole = ranked(rows, release)

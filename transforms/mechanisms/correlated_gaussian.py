@@ -11,8 +11,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian as Normals
-from private_topk.transforms.mechanisms.exact.count_noise import CountNoise
+from private_topk.transforms.mechanisms.exact.count_noise import CountNoise, SharedGaussian
 from private_topk.transforms.mechanisms.exact.series import (
     MAX_STEPS,
     NewCounts,
@@ -40,7 +39,8 @@ class CorrelatedGaussian(NoisyOrder):
     part may be published. B is triangular and the noise Gaussian, so that it holds as well where rows depend on earlier
     answers (Denisov et al. 2022). It needs a history that never changes: `transforms/history.py`.
 
-    A draw of one histogram is a series of one step, or the first of a longer one.
+    A draw of one histogram is a series of one step. If there are more steps, it has the noise of the one with most: a
+    forecast is of such draws.
 
     Args:
         steps: T, of the series.
@@ -80,7 +80,9 @@ class CorrelatedGaussian(NoisyOrder):
             raise InvalidArgument("window", rule, "take a longer one, or a shorter period")
 
     def noise_and_scale(self, d: int, k: int) -> tuple[str, Fraction]:
-        return "gaussian", self.scale()
+        if self.steps == 1:
+            return "gaussian", self.scale()
+        return "gaussian", Fraction(self.noise_of_counts(d, k).stddev())
 
     def scale(self) -> Fraction:
         """sigma, in units of the counts: the standard deviation at the first step."""
@@ -92,10 +94,10 @@ class CorrelatedGaussian(NoisyOrder):
 
     def noise_of_counts(self, d: int, k: int) -> CountNoise:
         """That of the step where it is largest."""
-        return Normals(max(map(self._variance, range(1, self.steps + 1))), Fraction(0))
+        return SharedGaussian(max(map(self._variance, range(1, self.steps + 1))), Fraction(0))
 
     def noise_of_step(self, step: int) -> CountNoise:
-        return Normals(self._variance(step), Fraction(0))
+        return SharedGaussian(self._variance(step), Fraction(0))
 
     def _variance(self, step: int) -> Fraction:
         return self.scale() ** 2 * squared_weight(self.steps, step)

@@ -18,10 +18,10 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import RandomBits
 from private_topk.transforms.mechanisms.exact.count_noise import (
-    CorrelatedGaussian,
     CountNoise,
     Cube,
     IndependentLaplace,
+    SharedGaussian,
     Spread,
     as_int64,
 )
@@ -240,7 +240,7 @@ def noise_of_counts(
     unit = cap**2 * gaussian_scale(budget, slack, Fraction(1)) ** 2
     if swapped and moving:
         c = max((held - Fraction(moved, 2)) / held**2, Fraction(0))
-        return CorrelatedGaussian(unit * moved, unit * moved * c / (1 - size * c))
+        return SharedGaussian(unit * moved, unit * moved * c / (1 - size * c))
     return _gaussian(size, moved, unit, swapped)
 
 
@@ -254,7 +254,7 @@ def _pure(size: int, moved: int, rate: Fraction, swapped: bool) -> CountNoise:
 @lru_cache(maxsize=1024)
 def _gaussian(size: int, moved: int, unit: Fraction, swapped: bool) -> CountNoise:
     own, shared = _parts(size, moved, Fraction(0)) if swapped else min(_choices(size, moved), key=sum)
-    return CorrelatedGaussian(unit * own, unit * shared)
+    return SharedGaussian(unit * own, unit * shared)
 
 
 def _choices(size: int, moved: int) -> Iterator[tuple[Fraction, Fraction]]:

@@ -18,10 +18,10 @@ from private_topk.transforms.mechanisms.exact.accounting import (
 from private_topk.transforms.mechanisms.exact.argmax import Largest, Levels, largest_ranks, noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.count_noise import (
-    CorrelatedGaussian,
     CountNoise,
     Cube,
     RoundedLaplace,
+    SharedGaussian,
     as_int64,
     rounded,
 )
@@ -266,7 +266,7 @@ class Gaussian(NoisyOrder):
         return "gaussian", self.scale(d)
 
     def noise_of_counts(self, d: int, k: int) -> CountNoise:
-        return CorrelatedGaussian(self.scale(d) ** 2, Fraction(0))
+        return SharedGaussian(self.scale(d) ** 2, Fraction(0))
 
     def cost(self, k: int) -> Cost:
         """That of Gaussian noise of the least standard deviation that the budget allows."""

@@ -31,7 +31,7 @@ from private_topk.transforms.mechanisms import (
     noise_of_counts,
 )
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
-from private_topk.transforms.mechanisms.exact.count_noise import CorrelatedGaussian, IndependentLaplace, Spread
+from private_topk.transforms.mechanisms.exact.count_noise import IndependentLaplace, SharedGaussian, Spread
 from private_topk.transforms.mechanisms.mechanism import Guarantee
 from tests.laws import Law, hockey_stick
 from tests.laws.checks import check_pair
@@ -155,7 +155,7 @@ SIZES = [(1, None), (5, None), (5, 1), (5, 3), (7, 4)]
 def test_noise_of_counts_covers_both(size: int, limit: int | None) -> None:
     """Gaussian: squared lengths of a way out and a way in add up, and so they do to what a replacement may have."""
     noise = noise_of_counts(size, EPSILON, DELTA, limit, "replace-one", 1, True)
-    assert isinstance(noise, CorrelatedGaussian)
+    assert isinstance(noise, SharedGaussian)
     inverse = np.linalg.inv(float(noise.own) * np.eye(size) + float(noise.shared))
     moves = np.array(list(itertools.product((-1, 0, 1), repeat=size)))
     up, down = (moves > 0).sum(axis=1), (moves < 0).sum(axis=1)

@@ -17,10 +17,10 @@ import pytest
 from private_topk.transforms.mechanisms import RandomBits, noise_of_counts, publish_counts
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.count_noise import (
-    CorrelatedGaussian,
     CountNoise,
     Cube,
     IndependentLaplace,
+    SharedGaussian,
     Spread,
     discrete_laplace,
 )
@@ -35,13 +35,13 @@ def publish(bits: bytes = b"publish", **parameters: object) -> list[int]:
     return publish_counts(np.arange(100, 0, -1), np.arange(50), RandomBits.keyed(bits), **parameters).tolist()
 
 
-def gaussian(size: int, limit: int | None, neighbours: str = "add-remove") -> CorrelatedGaussian:
+def gaussian(size: int, limit: int | None, neighbours: str = "add-remove") -> SharedGaussian:
     noise = noise_of_counts(size, EPSILON, DELTA, limit, neighbours)
-    assert isinstance(noise, CorrelatedGaussian)
+    assert isinstance(noise, SharedGaussian)
     return noise
 
 
-def covariance(noise: CorrelatedGaussian, size: int) -> np.ndarray:
+def covariance(noise: SharedGaussian, size: int) -> np.ndarray:
     return float(noise.own) * np.eye(size) + float(noise.shared)
 
 
@@ -178,8 +178,8 @@ def rounded_law(density: Density) -> np.ndarray:
 KINDS: dict[str, tuple[CountNoise, Density]] = {
     "spread": (Spread(2, Fraction(4, 5)), lambda x, y: spread(x, y, 0.8)),
     "cube": (Cube(2, Fraction(4, 5)), lambda x, y: cube(x, y, 0.8)),
-    "gaussian": (CorrelatedGaussian(Fraction(5), Fraction(3)), lambda x, y: gaussian_density(x, y, 5, 3)),
-    "independent": (CorrelatedGaussian(Fraction(1, 5), Fraction(0)), lambda x, y: gaussian_density(x, y, 0.2, 0)),
+    "gaussian": (SharedGaussian(Fraction(5), Fraction(3)), lambda x, y: gaussian_density(x, y, 5, 3)),
+    "independent": (SharedGaussian(Fraction(1, 5), Fraction(0)), lambda x, y: gaussian_density(x, y, 0.2, 0)),
 }
 LAWS = {name: rounded_law(density) for name, (_, density) in KINDS.items()}
 
@@ -209,7 +209,7 @@ FAR = [
     Spread(1, Fraction(2)),
     Cube(7, Fraction(1, 3)),
     IndependentLaplace(Fraction(9, 2)),
-    CorrelatedGaussian(Fraction(200), Fraction(70)),
+    SharedGaussian(Fraction(200), Fraction(70)),
 ]
 
 
@@ -242,7 +242,7 @@ def test_the_law_of_one_spread_noise_is_that_of_laplace() -> None:
 
 
 def test_sizes_are_found_at_any_scale() -> None:
-    tiny, huge = CorrelatedGaussian(Fraction(1, 10**9), Fraction(0)), Spread(1000, Fraction(1, 10**30))
+    tiny, huge = SharedGaussian(Fraction(1, 10**9), Fraction(0)), Spread(1000, Fraction(1, 10**30))
     assert (tiny.stddev(), tiny.half_width(Fraction(19, 20))) == (0, 0)
     assert huge.stddev() == pytest.approx(math.sqrt(1002 * 1003 / 6) * 1e30, rel=1e-5)
     assert 1.5 < huge.half_width(Fraction(19, 20)) / huge.stddev() < 2.1

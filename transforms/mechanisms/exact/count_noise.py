@@ -144,7 +144,7 @@ class RoundedLaplace(_Rounded):
 
 
 @dataclass(frozen=True)
-class CorrelatedGaussian(_Rounded):
+class SharedGaussian(_Rounded):
     """Gaussian noise of variance `own` for each count, and one of variance `shared` added to all of them."""
 
     own: Fraction

@@ -746,9 +746,13 @@ OPTIONS: tuple[Option, ...] = (
         "to_date",
         None,
         "",
-        "every window begins with the period: rankings of the period so far, paid for as one (docs/to-date.md)",
-        ("run",),
-        _WINDOWS,
+        {
+            "run": "every window begins with the period: rankings of the period so far, paid for as one "
+            "(docs/to-date.md)",
+            "stream": "does not go with a stream: a report of files publishes window after window (docs/to-date.md)",
+        },
+        group=_WINDOWS,
+        field="window.to_date",
         beam="period.to_date",
     ),
     Option(

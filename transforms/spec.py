@@ -224,7 +224,7 @@ class TopK:
             raise InvalidArgument(
                 "to_date",
                 "does not go with a stream: what was counted at every step must be kept, and never change",
-                "rank files with `run`, once the period is over",
+                "rank files: with a report (docs/to-date.md), or with `run` once the period is over",
             )
         if self.max_windows_per_user is None:
             return

@@ -193,6 +193,12 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
             "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
             "when it is over, or leave it out",
         )
+    if values["window.to_date"]:
+        raise document.error(
+            "window.to_date",
+            "window.to_date is not there yet for a report, which publishes period by period: rank the whole horizon in "
+            "one `private-topk run --to-date` when it is over, or leave it out",
+        )
     if values[REMEMBER] and not values["domain.unknown"]:
         raise document.error(REMEMBER, f"{REMEMBER} needs domain.unknown: of a public domain every item is listed")
     schedule = Schedule(first.astimezone(UTC), every, zone, horizon)

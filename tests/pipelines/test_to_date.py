@@ -182,5 +182,12 @@ def test_a_bound_on_the_items_of_a_user_and_a_delta_are_needed() -> None:
         given: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "max_items_per_user": 4}
         with pytest.raises(InvalidArgument, match=left_out):
             Question.of(3, domain=ITEMS, period=YEAR, **{k: v for k, v in given.items() if k != left_out})
-    stream = command("stream", "--input", "incoming/*.csv", *MONTH, "--output", "top.csv")
-    assert stream.status == 2 and "--to-date" in stream.err
+
+
+@pytest.mark.parametrize(
+    "place", ["incoming/*.csv", "kafka://broker:9092/plays", "pubsub://projects/p/subscriptions/s"]
+)
+def test_a_stream_to_date_is_refused_by_name_with_what_does_it_instead(place: str) -> None:
+    stream = command("stream", "--input", place, *MONTH, "--output", "top/")
+    assert stream.status == 2 and "--to-date does not go with a stream" in stream.err, stream.err
+    assert "with a report" in stream.err

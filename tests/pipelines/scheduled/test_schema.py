@@ -100,7 +100,7 @@ def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() 
     of_a_terminal = {"dry_run", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
     fields = {option.name for option in fields_for(None).values()}
     of_reports = {"watch", "beam_options", "remember"}
-    assert given - of_a_terminal == fields - of_reports | {"period_to", "slide", "to_date", "overwrite"}
+    assert given - of_a_terminal == fields - of_reports | {"period_to", "slide", "overwrite"}
 
 
 def test_the_file_in_the_documentation_is_well_described(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 python -m benchmarks.windows                              # 1e6 rows, Direct
 python -m benchmarks.windows --runner prism --runs 1
 python -m benchmarks.windows --unknown                    # an unknown domain
+python -m benchmarks.windows --rows 10000000 --windows 50 400 --to-date   # each also as windows to date
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.pipeline import Run, run_of
 from benchmarks.plays import ITEMS, items
 
-WINDOWS = (1, 24, 476, 1_000, 10_000)
+WINDOWS = (1, 24, 480, 1_000, 10_000)  # parts of the period, whole minutes each
 _MINUTES = 600_000
 _START = 1_767_225_600  # 2026-01-01
 
@@ -32,22 +33,29 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument("--runner", default="direct")
-    parser.add_argument("--unknown", action="store_true", help="an unknown domain instead of a list of 20,000 items")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--unknown", action="store_true", help="an unknown domain instead of a list of 20,000 items")
+    kinds.add_argument(
+        "--to-date", action="store_true", help="20 items of every user, and windows to date beside plain ones"
+    )
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
     arguments = parser.parse_args()
     write_rows(arguments.folder, arguments.rows)
-    runs: dict[int, list[Run]] = {windows: [] for windows in dict.fromkeys([1, *arguments.windows])}
+    ways = [(windows, False) for windows in dict.fromkeys([1, *arguments.windows])]
+    ways += [(windows, True) for windows in arguments.windows if arguments.to_date]
+    runs: dict[tuple[int, bool], list[Run]] = {way: [] for way in ways}
     for _ in range(arguments.runs):
-        for windows, found in runs.items():
-            found.append(measure(windows, arguments))
+        for (windows, to_date), found in runs.items():
+            found.append(measure(windows, to_date, arguments))
     print(f"{arguments.rows:,} rows on {arguments.runner}, median of {arguments.runs} runs")
-    print(f"{'windows':>8}{'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'wall / one':>12}{'cpu / one':>12}")
-    for windows, found in runs.items():
+    print(f"{'windows':<16}{'wall s':>9}{'cpu s':>9}{'peak MiB':>10}{'wall / one':>12}{'cpu / one':>12}")
+    for (windows, to_date), found in runs.items():
         median = Run(*(statistics.median(values) for values in zip(*found, strict=True)))
-        pairs = list(zip(found, runs[1], strict=True))
+        pairs = list(zip(found, runs[1, False], strict=True))
         wall = statistics.median(run.wall / one.wall for run, one in pairs)
         cpu = statistics.median(run.cpu / one.cpu for run, one in pairs)
-        print(f"{windows:8,}{median.wall:9.2f}{median.cpu:9.2f}{median.peak:10.0f}{wall:12.2f}{cpu:12.2f}")
+        name = f"{windows:,}{' to date' if to_date else ''}"
+        print(f"{name:<16}{median.wall:9.2f}{median.cpu:9.2f}{median.peak:10.0f}{wall:12.2f}{cpu:12.2f}")
 
 
 def write_rows(folder: Path, rows: int) -> None:
@@ -76,7 +84,7 @@ def _input(folder: Path, rows: int) -> Path:
     return folder / f"timed-{rows}.parquet"
 
 
-def measure(windows: int, arguments: argparse.Namespace) -> Run:
+def measure(windows: int, to_date: bool, arguments: argparse.Namespace) -> Run:
     """One run in a process of its own; the CPU time is that of Python, which holds all of our work."""
     folder = arguments.folder
     command = [
@@ -101,9 +109,13 @@ def measure(windows: int, arguments: argparse.Namespace) -> Run:
         arguments.runner,
     ]
     unknown = ["--unknown-domain", "--mechanism", "limit-domain", "--delta", "1e-6"]
-    command += unknown if arguments.unknown else ["--domain", str(folder / "domain.txt"), "--mechanism", "joint"]
+    command += unknown if arguments.unknown else ["--domain", str(folder / "domain.txt")]
+    if arguments.to_date:
+        command += ["--delta", "1e-6", "--max-items-per-user", "20", *(["--to-date"] if to_date else [])]
+    elif not arguments.unknown:
+        command += ["--mechanism", "joint"]
     if windows > 1:
-        command += ["--window", f"{-(-_MINUTES // windows)}m"]
+        command += ["--window", f"{_MINUTES // windows}m"]
     return run_of(command)
 
 

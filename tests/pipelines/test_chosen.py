@@ -194,7 +194,8 @@ def test_a_mechanism_given_by_name_is_not_reported_as_chosen(capsys: pytest.Capt
     assert "mechanism" not in facts(named)
     assert "mechanism:" not in command("run", *words(named)).err
     assert (
-        "mechanism:" not in command("preview", *options(epsilon=1, privacy_unit="user", horizon=3, mechanism="joint")).out
+        "mechanism:"
+        not in command("preview", *options(epsilon=1, privacy_unit="user", horizon=3, mechanism="joint")).out
     )
     rank(pl.read_csv("rows.csv"), **as_arguments(named))
     assert "mechanism:" not in capsys.readouterr().err

@@ -41,7 +41,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
         yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
     yield "windows", _windows(question)
     if question.reason is not None:
-        yield "mechanism", f"{question.asked.mechanism.about.name}, chosen because {question.reason}"
+        yield "mechanism", f"{question.asked.mechanism.about.name} ({question.reason})"
     yield "draw", f"{_mechanism(question)}, {_how_many(question)}{_measure(question)}"
     yield "privacy", _privacy(report)
     yield "release", _release(report)

@@ -187,7 +187,7 @@ def run(
 def _tell_choice(question: Question) -> None:
     if question.reason is not None:
         name = question.asked.mechanism.about.name
-        print(f"mechanism: {name}, chosen because {question.reason}", file=sys.stderr)
+        print(f"mechanism: {name} ({question.reason})", file=sys.stderr)
 
 
 class _Running:

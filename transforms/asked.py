@@ -102,8 +102,9 @@ def answer(
                 name, "needs {mechanism}: it is a parameter of some, and without a name one is chosen"
             )
         size = listed.size if listed.is_public else None
+        resolution = None if amounts is None else amounts.value_resolution
         found, (_, reason) = chosen(
-            lambda name: named(name, True), drawn_with, k, size, asked.get("epsilon"), asked.get("delta")
+            lambda name: named(name, True), drawn_with, k, size, asked.get("epsilon"), asked.get("delta"), resolution
         )
         return found, reason
     if isinstance(mechanism, str):

@@ -157,7 +157,7 @@ def told_in(text: str) -> Told | None:
 
 def install_extra(name: str) -> str:
     """The remedy where an optional dependency is missing: how one of the extras of this package is installed."""
-    return f"`pip install '.[{name}]'` in a checkout of private-topk"
+    return f"`pip install -e '.[{name}]'` in a checkout of private-topk"
 
 
 def verbatim(text: object) -> str:
@@ -195,11 +195,18 @@ _MIN = 3
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean NAME?` of the name that a word begins, or else is spelt like; or another remedy."""
+    """`did you mean NAME?` of the name that a word begins, or else is spelt like, first among those that begin with the
+    same whole word; or another remedy.
+    """
     names = {_plain(name): name for name in known}
     word = _plain(word)
     begun = [name for name in names if len(word) >= _MIN and name.startswith(word)]
-    near = sorted(begun, key=len)[:1] or get_close_matches(word, names, n=1)
+    kin = [name for name in names if name.partition("-")[0] == word.partition("-")[0]]
+    near = (
+        sorted(begun, key=len)[:1]
+        or get_close_matches(word, kin, n=1, cutoff=0.5)
+        or get_close_matches(word, names, n=1)
+    )
     return f"did you mean {names[near[0]]}?" if near else otherwise
 
 

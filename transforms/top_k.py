@@ -148,7 +148,7 @@ class PrivateTopK(beam.PTransform):
         self._reason = reason or since
         if self._reason is not None:
             name = spec.mechanism.about.name
-            logging.getLogger(__name__).info("mechanism: %s, chosen because %s", name, self._reason)
+            logging.getLogger(__name__).info("mechanism: %s (%s)", name, self._reason)
         check_columns("domain", items, spec.domain)
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)

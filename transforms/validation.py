@@ -88,9 +88,9 @@ def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, w
     if not windows_are_public and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
         raise InvalidArgument(
             "period",
-            "must be given for input that is windowed: without it only windows in which somebody was active would be "
-            "published, which reveals a user who is alone in one",
-            "declare the windows, or accept that with {reveal_active_windows}",
+            "must be given for input that has windows: without it only non-empty windows are published, which reveals "
+            "when somebody was active",
+            "declare the windows; to accept that, set {reveal_active_windows}",
         )
     spec.check_windows(period, rows.is_bounded)
 

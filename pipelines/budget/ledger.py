@@ -409,8 +409,8 @@ def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
         "release_id",
         f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
         f"another output (dataset {verbatim(earlier.dataset)})",
-        "bring everything back as it was, also the order of rows, which costs nothing, or take another {release_id}, "
-        "which costs; two answers under one id would reveal that the input changed",
+        "restore it, also the order of its rows (free), or take another {release_id}, for a report a --correction "
+        "(costs); publishing twice under one id would reveal the change",
     )
 
 

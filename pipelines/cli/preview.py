@@ -366,7 +366,7 @@ def _print_budget(question: Question) -> None:
         f"{name}, {asked}: epsilon {number(total.epsilon)}, delta {number(total.delta)} in all, over "
         f"{privacy.windows // each}{of} windows that one user can be in{within}"
     )
-    print(f"{name} is chosen because {question.reason}\n" if question.reason else "")
+    print(f"mechanism: {name} ({question.reason})\n" if question.reason else "")
     what = "window" if question.asked.groups is None else "ranking"
     _print_accountings(question.shares, privacy.accounting, what)
     counts, noise = drawn.publish_counts, drawn.noise(drawn.max_items)

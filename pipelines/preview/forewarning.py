@@ -71,7 +71,7 @@ def forewarned(
     }
     for why, applies in not_known.items():
         if applies:
-            return False, f"not known: {why}"
+            return False, f"unknown: {why}"
     worst = min(looked, key=lambda group: looked[group].recall.value)
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
     told = (

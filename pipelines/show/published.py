@@ -151,7 +151,7 @@ class PublishedReport:
 
     @property
     def title(self) -> str:
-        """A title of one line, such as `Weekly top 50 of 30 groups, 2026-01-05 to 2026-07-05`."""
+        """A title of one line, such as `Weekly top 50 of 30 groups, 2026-01-05 00:00 to 2026-07-06 00:00 UTC`."""
         groups, windows = (
             list(self.by_group()),
             sorted({(listing.start, listing.end) for listing in self.listings() if listing.start and listing.end}),
@@ -160,7 +160,7 @@ class PublishedReport:
         what = f"{_rhythm(windows)} top {'items' if self.k is None else f'{self.k:,}'}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
         what += of
-        return f"{what}, {_span(windows[0][0], max(end for _, end in windows), self._zone)}" if windows else what
+        return f"{what}, {when(windows[0][0], max(end for _, end in windows), self._zone)}" if windows else what
 
     @property
     def is_private(self) -> bool:
@@ -232,15 +232,6 @@ def _rhythm(windows: Sequence[Any]) -> str:
     days = {round((end - start) / timedelta(days=1)) for start, end in windows}  # the clocks change now and then
     known = {"daily": {1}, "weekly": {7}, "monthly": {28, 29, 30, 31}, "yearly": {365, 366}}
     return next((name for name, some in known.items() if days <= some), "")
-
-
-def _span(start: datetime, end: datetime, zone: str) -> str:
-    """The first and the last day of a span; for less than a day, its moments."""
-    local = _zone(zone)
-    first, last = start.astimezone(local), (end - timedelta(microseconds=1)).astimezone(local)
-    if end - start < timedelta(days=1):
-        return when(start, end, zone)
-    return f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def _zone(zone: str) -> ZoneInfo:

@@ -77,7 +77,7 @@ def test_a_command_within_the_text_is_known(line: str) -> None:
     if program == "make":
         subprocess.run(["make", "-n", *words], cwd=ROOT, check=True, capture_output=True)
     elif program == "pip":
-        (extra,) = re.fullmatch(r"install '\.\[(\w+)\]'", " ".join(words)).groups()
+        (extra,) = re.fullmatch(r"install -e '\.\[(\w+)\]'", " ".join(words)).groups()
         assert re.search(rf"(?m)^{extra} = \[", (ROOT / "pyproject.toml").read_text())
     elif program == "private-topk":
         assert words[0] in COMMANDS and not words[1:], f"{line}: run it, or say why not"

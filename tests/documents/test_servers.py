@@ -127,7 +127,7 @@ def test_the_examples_on_dataflow_run(world: World, project: Cloud) -> None:
         world,
         "docs/dataflow.md",
         [
-            Held("$ pip install '.[gcp]'", after=the_extra_is_there),
+            Held("$ pip install -e '.[gcp]'", after=the_extra_is_there),
             Held(
                 "$ private-topk run --runner dataflow",
                 instead={"--runner dataflow": endpoint},
@@ -158,7 +158,7 @@ CREDENTIALS = (
 
 def the_extra_is_there(world: World) -> None:
     (call,) = (call for call in world.calls() if call[0] == "pip")
-    assert call == ["pip", "install", ".[gcp]"]
+    assert call == ["pip", "install", "-e", ".[gcp]"]
     assert re.search(r"(?m)^gcp = \[", (world.folder / "pyproject.toml").read_text())
     granted = [call for call in world.calls() if "add-iam-policy-binding" in call]
     assert len(granted) == 4 and all("serviceAccount:private-topk@my-project." in " ".join(call) for call in granted)

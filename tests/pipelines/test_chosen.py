@@ -79,7 +79,7 @@ def as_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("asked", "name"), CELLS)
 def test_every_interface_chooses_the_same_mechanism(asked: dict[str, Any], name: str) -> None:
     told = facts(asked)
-    assert told["mechanism"].startswith(f"{name}, chosen because ") and told["draw"].startswith(f"{name} ")
+    assert told["mechanism"].startswith(f"{name} (") and told["draw"].startswith(f"{name} ")
     assert facts(asked, mechanism="auto") == told
     given = as_arguments(asked)
     assert PrivateTopK(**given).display_data()["mechanism"] == name
@@ -88,7 +88,17 @@ def test_every_interface_chooses_the_same_mechanism(asked: dict[str, Any], name:
     assert found.manifest.mechanism == name
     # What is paid for is what is drawn with: a delta that nothing needs is not spent.
     assert (found.manifest.privacy.delta > 0) == ("delta" in asked and name != "oneshot")
-    assert told["mechanism"].endswith("; no delta is spent") == ("delta" in asked and name == "oneshot")
+    assert told["mechanism"].endswith("; no delta is spent)") == ("delta" in asked and name == "oneshot")
+
+
+def test_the_noise_is_told_in_users_or_in_what_the_amounts_are() -> None:
+    """A resolution is a choice of ours: minutes are told as minutes, however finely they are counted."""
+    assert facts({"epsilon": 1, "k": 10})["mechanism"] == (
+        "oneshot (least noise here: nearly all counts change by less than 62 users)"
+    )
+    for resolution in (1, 0.1):
+        told = facts({"epsilon": 1, "k": 10, "max_value": 10}, value_resolution=resolution)["mechanism"]
+        assert told == "oneshot (least noise here: nearly all sums change by less than 621)"
 
 
 @pytest.mark.parametrize(
@@ -118,15 +128,13 @@ SHARED = [
 @pytest.mark.parametrize(("asked", "name"), nightly_but(SHARED, SHARED[0], SHARED[2]))
 def test_the_share_of_a_window_decides_and_a_preview_says_so(asked: dict[str, Any], name: str) -> None:
     told = facts(asked, **WEEKS, privacy_unit="user")
-    assert told["mechanism"].startswith(f"{name}, chosen because ")
+    assert told["mechanism"].startswith(f"{name} (")
     shared = options(**asked, privacy_unit="user", horizon=6)
     planned = command("preview", *shared)
-    assert f"{name} is chosen because " in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
+    assert f"mechanism: {name} (" in planned.out and f"In a run: --mechanism {name} " in planned.out, planned.err
     plain = json.loads(command("preview", *shared, "--json").out)["budget"]
     assert plain["mechanism"] == name
-    # What comes second may reach less far in a list of known length.
-    reason = plain["chosen_since"].partition(" (")[0]
-    assert told["mechanism"].startswith(f"{name}, chosen because {reason} (")
+    assert told["mechanism"] == f"{name} ({plain['chosen_since']})"
     named = json.loads(command("preview", *shared, *options(mechanism=name), "--json").out)["budget"]
     assert named == {each: value for each, value in plain.items() if each != "chosen_since"}
 
@@ -144,12 +152,12 @@ def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
     assert command("budget", "create", *total).status == 0
     more = {**WEEKS, "privacy_unit": unit, **delta}
     first = command("run", *charged("r", "a.csv", **more))
-    told = re.fullmatch(r"mechanism: ([a-z-]+), chosen because .+", first.err.splitlines()[0])
+    told = re.fullmatch(r"mechanism: ([a-z-]+) \(least noise .+\)", first.err.splitlines()[0])
     assert first.status == 0 and told, first.err
     for output, name in (("b.csv", told[1]), ("c.csv", "auto"), ("d.csv", None)):
         again = command("run", *charged("r", output, **more, mechanism=name))
         assert again.status == 0 and again.out.splitlines()[:-2] == first.out.splitlines()[:-2], again.err
-        assert ("chosen because" in again.err) == (name != told[1])
+        assert ("mechanism: " in again.err) == (name != told[1])
     manifests = [json.loads(Path(f"{name}.manifest.json").read_text()) for name in "abcd"]
     for each in manifests:
         assert each["mechanism"] == told[1]
@@ -184,12 +192,13 @@ def test_the_choice_of_mechanism_does_not_depend_on_the_rows() -> None:
 def test_a_mechanism_given_by_name_is_not_reported_as_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     named = {"k": 3, "epsilon": 1, "mechanism": "oneshot"}
     assert "mechanism" not in facts(named)
-    assert "chosen" not in command("run", *words(named)).err
+    assert "mechanism:" not in command("run", *words(named)).err
     assert (
-        "chosen" not in command("preview", *options(epsilon=1, privacy_unit="user", horizon=3, mechanism="joint")).out
+        "mechanism:"
+        not in command("preview", *options(epsilon=1, privacy_unit="user", horizon=3, mechanism="joint")).out
     )
     rank(pl.read_csv("rows.csv"), **as_arguments(named))
-    assert "chosen" not in capsys.readouterr().err
+    assert "mechanism:" not in capsys.readouterr().err
 
 
 def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +207,7 @@ def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.Lo
     with caplog.at_level(logging.INFO, "private_topk"):
         made = PrivateTopK(**given)
         reason = made.display_data()["mechanism_chosen_since"]
-        assert [record.getMessage() for record in caplog.records] == [f"mechanism: oneshot, chosen because {reason}"]
+        assert [record.getMessage() for record in caplog.records] == [f"mechanism: oneshot ({reason})"]
         assert "mechanism_chosen_since" not in PrivateTopK(**given, mechanism="oneshot").display_data()
         assert len(caplog.records) == 1
 
@@ -225,9 +234,9 @@ def test_a_report_file_without_a_mechanism(named: str) -> None:
     Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named))
     week = "--window-end", "2026-01-12"
     told = json.loads(command("report", "r.yaml", *week, "--dry-run", "--json").out)
-    assert told["mechanism"].startswith("oneshot, chosen because ")
+    assert told["mechanism"].startswith("oneshot (least noise here: ")
     done = command("report", "r.yaml", *week)
-    assert done.status == 0 and done.err.startswith("mechanism: oneshot, chosen because "), done.err
+    assert done.status == 0 and done.err.startswith("mechanism: oneshot (least noise here: "), done.err
     Path("r.yaml").write_text(WEEKLY.replace("name: joint", "name: oneshot"))
     assert "published before" in command("report", "r.yaml", *week).out
     Path("r.yaml").write_text(WEEKLY.replace("  name: joint\n", named + "  skew: 0.6\n"))

@@ -193,7 +193,7 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
     assert forewarned(spec(1), like(1, 500, 300, 5))[0] is (unit == "user")
     assert forewarned(spec(1)) == (
         False,
-        "not known: weighted-gaussian publishes no counts; give like, the shape of the counts, to estimate it",
+        "unknown: weighted-gaussian publishes no counts; give like, the shape of the counts, to estimate it",
     )
     with pytest.raises(InvalidArgument, match="like must be a shape"):
         forewarned(spec(1), "sample")
@@ -203,7 +203,7 @@ def test_questions_of_which_nothing_is_known() -> None:
     spec = Question(TopK(3, Joint(epsilon=0.001), ITEMS))
     nothing = (
         False,
-        "not known: no earlier ranking has noisy counts; give like, as users=1e5,rank1=4%,rank20=0.5%, to estimate it",
+        "unknown: no earlier ranking has noisy counts; give like, as users=1e5,rank1=4%,rank20=0.5%, to estimate it",
     )
     assert forewarned(spec) == nothing
     assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) == nothing

@@ -51,7 +51,7 @@ def test_every_window_begins_with_the_period_and_counts_to_its_end() -> None:
     assert done.status == 2, "epsilon is given twice"
     precise = [word if word != "2" else "500" for word in MONTH]
     done = command("run", "--input", "rows.csv", *precise, "--output", "top.csv")
-    assert done.status == 0 and "chosen because its noise hardly grows" in done.err, done.err
+    assert done.status == 0 and "mechanism: correlated-gaussian (its noise hardly grows" in done.err, done.err
     rows, told = pl.read_csv("rows.csv", try_parse_dates=True), published()
     assert told["window_start"].unique().to_list() == ["2026-01-05T00:00:00Z"]
     ends = told["window_end"].unique(maintain_order=True).to_list()
@@ -150,7 +150,7 @@ def test_python_and_yaml_ask_the_same() -> None:
 
 def test_counts_that_come_with_the_draw_state_the_noise_of_each_step() -> None:
     done = command("run", "--input", "rows.csv", *MONTH, "--publish-counts", "drawn", "--output", "top.csv")
-    assert done.status == 0 and "chosen because its noise hardly grows" in done.err, done.err
+    assert done.status == 0 and "mechanism: correlated-gaussian (its noise hardly grows" in done.err, done.err
     noise = published().group_by("window_end", maintain_order=True).agg(pl.col("noise_stddev", "noise_95").unique())
     stated = noise["noise_stddev"].explode().to_list()
     assert len(stated) == 4 == len(set(stated)), "one for each step"

@@ -49,7 +49,8 @@ def test_a_refusal_shows_fields_by_the_names_of_each_interface(
 FLAGS = [
     f"--{name}"
     for name in (
-        "input user-column item-column domain mechanism epsilon neighbours max-items-per-user publish-counts window "
+        "input user-column item-column groups group-column domain "
+        "mechanism epsilon neighbours max-items-per-user publish-counts window "
         "time-zone release-id output overwrite"
     ).split()
 ]
@@ -70,6 +71,7 @@ MEANT = [
             "--windwo": "--window",
             "--out": "--output",
             "--timezone": "--time-zone",
+            "--group-by": "--group-column",
         },
     ),
     (list(MECHANISMS), {"jiont": "joint", "joint_set": "joint-set", "gausian": "gaussian", "top-stabel": "top-stable"}),

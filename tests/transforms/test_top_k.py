@@ -365,7 +365,7 @@ def test_windows_of_the_input_are_refused_unless_what_they_tell_is_accepted(wind
     source = beam.Create([("u", "a")]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
     rows = pipeline | source | beam.WindowInto(windowfn)
     with pytest.raises(
-        InvalidArgument, match="a user who is alone in one: declare the windows, or accept that with reveal_"
+        InvalidArgument, match="when somebody was active: declare the windows; to accept that, set reveal_"
     ):
         rows | "refused" >> PrivateTopK(1, JOINT, ["a"])
     rows | "declared" >> PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)))

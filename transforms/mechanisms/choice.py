@@ -17,7 +17,7 @@ from private_topk.transforms.mechanisms.weighted_sums import Weighted, WeightedG
 AUTO = "auto"
 """In place of the name of a mechanism: one of those that apply is chosen."""
 
-_WHOLE = 100  # from here on digits behind the point tell nothing
+_WHOLE = 10  # from here on digits behind the point tell nothing
 _BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
 _REACH = {
     "exponential": math.log(500),
@@ -32,13 +32,13 @@ _T = TypeVar("_T")
 
 
 class Choice(NamedTuple):
-    """The name of the chosen mechanism, and the reason in one sentence that tells nothing but public facts."""
+    """The name of the chosen mechanism, and the reason in a few words that tell nothing but public facts."""
 
     name: str
     reason: str
 
 
-def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
+def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: Fraction | None = None) -> Choice:
     """The mechanism to take of those that apply. A function of its arguments alone: it draws nothing.
 
     The rule: of those that add noise to every count, the one whose noise reaches least far; if the items are not
@@ -48,6 +48,7 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
         offered: every mechanism that applies, with one window's share of the budget, bounds and neighbours.
         k: how many items to publish.
         items: of the public domain, or None where it is unknown.
+        resolution: the amount that a score of 1 stands for; None where it is a user.
 
     Raises:
         InvalidArgument: none of those that the rule knows is offered.
@@ -58,20 +59,19 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None) -> Choice:
         remedy = "name a mechanism that applies"
         raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
     least = min(reaches, key=lambda name: reaches[name])
-    rest = [name for name in reaches if name != least]
-    if not rest:
-        unlisted = "it finds the most of those that need no list of items and apply here"
+    if len(reaches) == 1:
         adds = "whose counts come with the draw" if counted else "that adds noise to counts"
-        return Choice(least, unlisted if items is None else f"no other mechanism {adds} applies")
-    second = min(rest, key=lambda name: reaches[name])
-    far, further = _shown(reaches[least]), _shown(reaches[second])
-    beside = f"{second}: the same" if far == further else f"{second}: {further}"
-    adds = "it adds the least noise of those whose counts come with the draw" if counted else "it adds the least noise"
-    return Choice(least, f"{adds}: 99.9% of counts rise by less than {far} ({beside})")
+        return Choice(least, "finds most without a list of items" if items is None else f"the only one here {adds}")
+    adds = "least noise of those whose counts come with the draw" if counted else "least noise here"
+    if isinstance(by_name[least], Weighted):  # whose reach is one of weights, and is not the noise alone
+        return Choice(least, adds)
+    return Choice(least, f"{adds}: nearly all {_told(reaches[least], resolution)}")
 
 
-def _shown(reach: float) -> str:
-    return f"{reach:,.0f}" if reach >= _WHOLE else f"{reach:.3g}"
+def _told(reach: float, resolution: Fraction | None) -> str:
+    far = reach * float(1 if resolution is None else resolution)
+    number = f"{far:,.0f}" if far >= _WHOLE else f"{far:.2g}"
+    return f"counts change by less than {number} users" if resolution is None else f"sums change by less than {number}"
 
 
 def chosen(
@@ -81,6 +81,7 @@ def chosen(
     items: int | None,
     epsilon: float | Fraction | None,
     delta: float | Fraction | None,
+    resolution: Fraction | None,
 ) -> tuple[_T, Choice]:
     """What is asked of the mechanism that `choose` takes where none is named, and why. Draws nothing, reads no rows.
 
@@ -90,6 +91,7 @@ def chosen(
         k: None for all items above a threshold.
         items: of the public domain, or None where it is unknown.
         epsilon, delta: as they were given.
+        resolution: as for `choose`.
 
     Raises:
         InvalidArgument: something is missing, or no mechanism applies.
@@ -110,7 +112,7 @@ def chosen(
             refusals.append(refusal)
     if not answers:
         raise refusals[0]
-    choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items)
+    choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items, resolution)
     return answers[choice.name], choice
 
 
@@ -150,4 +152,4 @@ _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {
     RestrictedGumbel.about.name: lambda its, k, items: _noisy(cast(RestrictedGumbel, its).inner(k), k, items),
     WeightedGaussian.about.name: _weights,
 }
-_FINDS = Choice(WeightedGaussian.about.name, "without a number of items it publishes all above its threshold")
+_FINDS = Choice(WeightedGaussian.about.name, "no k is given, and it publishes all items above its threshold")

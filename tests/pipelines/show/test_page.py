@@ -226,10 +226,10 @@ def test_the_ranking_is_first_and_the_promise_after_it_in_a_fold() -> None:
 @pytest.mark.parametrize(
     ("report", "title"),
     [
-        ("weeks", "Weekly top 5, 2026-01-05 to 2026-02-15"),
+        ("weeks", "Weekly top 5, 2026-01-05 00:00 to 2026-02-16 00:00 UTC"),
         ("one window", "Top 5"),
         ("no manifest", "Top 2"),
-        ("hostile groups", "Weekly top 5 of 4 groups, 2026-01-05 to 2026-01-18"),
+        ("hostile groups", "Weekly top 5 of 4 groups, 2026-01-05 00:00 to 2026-01-19 00:00 UTC"),
     ],
 )
 def test_the_title_says_what_it_is(report: str, title: str) -> None:
@@ -243,11 +243,11 @@ def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
         return PublishedReport([], support.manifest(k=3, windows=spans)).title
 
     days = [START + timedelta(days=n) for n in range(4)]
-    assert titled(*days) == "Daily top 3, 2026-01-05 to 2026-01-07"
+    assert titled(*days) == "Daily top 3, 2026-01-05 00:00 to 2026-01-08 00:00 UTC"
     assert titled(*days, slide=timedelta(days=6)).startswith("Top 3, 2025-12-30"), "windows that overlap are no days"
-    assert titled(*days[:2]) == "Top 3, 2026-01-05"
+    assert titled(*days[:2]) == "Top 3, 2026-01-05 00:00 to 2026-01-06 00:00 UTC", "as the heading of its window"
     months = [datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2, 3, 4)]
-    assert titled(*months) == "Monthly top 3, 2026-01-01 to 2026-03-31"
+    assert titled(*months) == "Monthly top 3, 2026-01-01 00:00 to 2026-04-01 00:00 UTC"
     hours = [START + timedelta(hours=n) for n in range(3)]
     assert titled(*hours) == "Hourly top 3, 2026-01-05 00:00 to 2026-01-05 02:00 UTC"
 
@@ -276,7 +276,7 @@ def test_many_groups_have_a_page_each_and_one_that_compares() -> None:
     first = [row["item"] for row in report.rows if row["group"] == "country 1"][25 * 50 : 25 * 50 + 5]
     start = index.texts.index("country 1")
     assert [text for text in index.texts[start + 1 :] if text.strip()][:5] == first
-    assert "Weekly top 50 of country 1, 2026-01-05 to 2026-07-05" in second.texts
+    assert "Weekly top 50 of country 1, 2026-01-05 00:00 to 2026-07-06 00:00 UTC" in second.texts
     another = found["weeks-groups/country 11.html"]
     assert "country 1 " not in another and "country 1<" not in another
 

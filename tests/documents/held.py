@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import polars as pl
+
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from tests.documents.holding import Held, ranked
 from tests.documents.reading import ROOT, Command
@@ -128,6 +130,35 @@ GROUPS = [
 WINDOWS = [
     Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("weekly.avro", 12)),
 ]
+
+
+def dirty_rows(world: World) -> None:
+    """One drink in three spellings, and rows that must go: a time, a monitor, a bot, nobody."""
+    lines = (
+        "user,item,time,agent",
+        "Ana , Caf\u00e9  Noir,05.01.2026 09:30,Mozilla/5.0",
+        "ana,CAF\u00c9 noir,05.01.2026 10:00,Mozilla/5.0",
+        "bo,cafe\u0301 noir,06.01.2026 11:00,",
+        "bo,tea,yesterday,",
+        "monitor-1,tea,06.01.2026 11:01,",
+        "cy,tea,06.01.2026 11:02,Googlebot/2.1",
+        " ,tea,06.01.2026 11:03,",
+    )
+    (world.folder / "raw.csv").write_text("\n".join(lines), "utf-8")
+    (world.folder / "menu.csv").write_text("item\nCafe\u0301 Noir\nTea\ntea \n", "utf-8")
+
+
+def one_spelling(world: World) -> None:
+    rows = pl.read_parquet(world.folder / "plays.parquet")
+    assert rows.select("user", "item").rows() == [("ana", "caf\u00e9 noir")] * 2 + [("bo", "caf\u00e9 noir")]
+    assert str(rows["time"][0]) == "2026-01-05 09:30:00+01:00"
+    assert (world.folder / "catalogue.csv").read_text("utf-8") == "item\ncaf\u00e9 noir\ntea\n"
+
+
+CLEANING = [
+    Held("import polars as pl", "python", before=dirty_rows, says="4 of 7 rows left out", after=one_spelling),
+    Held("CREATE MACRO", "not run", "SQL of DuckDB, which is not among what the tests install"),
+]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),
@@ -143,6 +174,7 @@ HELD = {
     "docs/beam.md": BEAM,
     "docs/budget.md": BUDGET,
     "docs/choosing.md": CHOOSING,
+    "docs/cleaning.md": CLEANING,
     "docs/command-line.md": COMMAND_LINE,
     "docs/finding.md": [
         Held("$ private-topk sample", after=ranked("top.csv", 5)),

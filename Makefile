@@ -23,7 +23,7 @@ WITH_OTHER_RELEASES := tests/test_readme.py tests/transforms/mechanisms/test_pin
 rank: .venv/installed
 	$(BIN)/private-topk sample --folder $(SAMPLE)
 	$(BIN)/private-topk run --input $(SAMPLE)/plays.avro --domain $(SAMPLE)/catalogue.txt \
-	    --k 10 --epsilon 1 --window 7d --from 2026-01-05 --to 2026-02-02 \
+	    --k 10 --epsilon 1 --privacy-unit user --window 7d --from 2026-01-05 --to 2026-02-02 \
 	    --output out/ranking.avro --overwrite
 
 check: lint
@@ -85,7 +85,8 @@ flink-down:
 	$(BIN)/python -m benchmarks.servers.flink down
 
 kafka: .venv/installed
-	$(BIN)/python -m pip install --quiet --editable '.[kafka]'
+	@echo "installing the Kafka client"
+	@$(BIN)/python -m pip install --quiet --editable '.[kafka]'
 	$(BIN)/python -m benchmarks.servers.kafka
 
 # The version check and the venv come first, so that what is missing is named by what it is.

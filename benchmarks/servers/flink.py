@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.servers.parts import made_once
-from private_topk.runners import cache_folder
+from private_topk.runners import cache_folder, say
 from private_topk.runners.child import ending_with_us
 from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS, JobManager
 from private_topk.runners.portable import reachable
@@ -318,6 +318,10 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         cluster = Cluster(folder, port, state=state)
     except (RuntimeError, ValueError) as error:  # a port, or what is missing, and the way to get it
         sys.exit(str(error))
+    say(
+        f"starting Flink {_FLINK_RELEASE} for trials, on this machine alone: a job manager at port {port}, "
+        f"{task_managers} task managers and a pool of Python workers (half a minute)"
+    )
     try:
         cluster.start(task_managers)
         cluster.start_worker_pool(port + 2)
@@ -326,8 +330,8 @@ def up(folder: Path, port: int, task_managers: int) -> None:
         state.unlink(missing_ok=True)
         sys.exit(str(error))
     print(
-        f"Flink is up, logs in {folder}. Run on it with\n  private-topk run ... --runner flink "
-        + " ".join(cluster.words())
+        f"Flink is ready, until `make flink-down`. Logs are in {folder}. Run on it with\n"
+        f"  private-topk run ... --runner flink {' '.join(cluster.words())}"
     )
 
 
@@ -344,6 +348,7 @@ def down(folder: Path) -> None:
         while any(map(_started, ours)) and time.monotonic() < deadline:
             time.sleep(0.1)
     state.unlink()
+    print("Flink and its worker pool have ended")
 
 
 def _started(pid: int) -> str:

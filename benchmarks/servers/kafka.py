@@ -171,10 +171,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     if reachable(broker.address, 1):
         sys.exit(f"port {arguments.port} is taken: give another --port")
     try:
+        jars()
+        say(f"starting a Kafka broker for trials, on {broker.address} of this machine alone")
         broker.start()
         # A report by the clock of the log needs messages that the broker has stamped.
         create_topic(broker.address, arguments.topic, 1, **{"message.timestamp.type": "LogAppendTime"})
-        print(f"Kafka is up, logs in {arguments.folder}: --input {place}", flush=True)
+        print(
+            f"Kafka is ready, with the topic {arguments.topic}, until Ctrl-C. Read it with --input {place}. Logs and "
+            f"messages are in {arguments.folder}",
+            flush=True,
+        )
         broker.wait()
     except KeyboardInterrupt:
         pass

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _EXAMPLES = {
     "": """examples:
-  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 10 --delta 1e-6
+  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 10 --delta 1e-6 --privacy-unit user
   private-topk budget show --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json
 
 `private-topk budget ACTION --help` lists the arguments of one.""",
     "create": """examples:
-  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 10 --delta 1e-6
+  private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 10 --delta 1e-6 --privacy-unit user
   private-topk budget create --ledger sqlite:///budget.db --dataset plays --epsilon 4 --privacy-unit user""",
     "show": """examples:
   private-topk budget show --ledger sqlite:///budget.db

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RUN = """examples:
   private-topk run --input 'plays-*.avro' --domain catalogue.txt \\
-      --k 10 --epsilon 1 \\
+      --k 10 --epsilon 1 --privacy-unit user \\
       --window 7d --from 2026-01-05 --to 2026-02-16 --output ranking.avro
   private-topk run --input plays.avro --unknown-domain \\
       --max-items-per-user 100 --k 10 --epsilon 1 --delta 1e-6 --output unlisted.csv --dry-run
@@ -35,10 +35,10 @@ what is published."""
 
 _STREAM = """examples:
   private-topk stream --input kafka://broker:9092/plays --domain catalogue.txt \\
-      --k 10 --epsilon 1 --runner flink --flink_master jobmanager:8081 \\
+      --k 10 --epsilon 1 --delta 1e-6 --privacy-unit user --runner flink --flink_master jobmanager:8081 \\
       --window day --time-zone Europe/Berlin --from 2026-01-01 --to 2026-02-01 --output rankings/
   private-topk stream --input 'incoming/*.jsonl' --domain catalogue.txt --clock event \\
-      --k 10 --epsilon 1 --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
+      --k 10 --epsilon 1 --privacy-unit user --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
 
 Every window is published once, when it has closed; the command ends when the horizon is over.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 129, 130 or 143 interrupted. Published windows stay;

@@ -91,7 +91,7 @@ def test_examples_of_every_command_run(folder: Path, monkeypatch: pytest.MonkeyP
 def _call(line: str, typed: list[str]) -> None:
     if typed[:2] == ["show", "ranking.avro"] and "--html" in typed:
         Path("ranking.html").unlink(missing_ok=True)
-    if typed[:2] == ["budget", "create"] and "user" not in typed:
+    if typed[:2] == ["budget", "create"]:
         Path("budget.db").unlink(missing_ok=True)
     if typed[0] == "preview" and "last-week.avro" in typed:
         _publish("last-week.avro")

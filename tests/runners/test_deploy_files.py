@@ -169,7 +169,7 @@ def test_the_report_of_kubernetes_publishes(tmp_path: Path) -> None:
     small_plays(week, "plays.avro")
     (tmp_path / "data/catalogue.txt").write_text("".join(f"Track {n}\n" for n in range(30)))
     ledger = ["--ledger", f"sqlite:///{tmp_path}/budget.db", "--dataset", "plays"]
-    assert command("budget", "create", *ledger, "--epsilon", "1").status == 0
+    assert command("budget", "create", *ledger, *"--epsilon 1 --delta 1e-6 --privacy-unit user".split()).status == 0
     words = ["report", str(tmp_path / "reports" / name), *container["args"][2:], "--until", "2026-01-12"]
     done = command(*words)
     assert done.status == InputNotReady.status, done.err

@@ -66,13 +66,14 @@ def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> N
     place = ["--folder", str(tmp_path), "--port", str(port), "--task-managers", "1"]
     try:
         said = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=400)
-        assert said.returncode == 0, said.stderr
+        assert said.returncode == 0 and "starting Flink" in said.stderr, said.stderr
+        assert said.stdout.startswith("Flink is ready, until `make flink-down`. ")
         assert f"--flink_master localhost:{port} --environment_type EXTERNAL" in said.stdout
         again = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=120)
         assert again.returncode == 1 and "up already" in again.stderr
     finally:
         down = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=120)
-    assert down.returncode == 0, down.stderr
+    assert down.returncode == 0 and "have ended" in down.stdout, down.stderr
     assert not any(reachable(f"localhost:{port + n}", 1) for n in range(3))
     nothing = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=120)
     assert nothing.returncode == 1 and "no cluster is up" in nothing.stderr

@@ -14,11 +14,9 @@ from private_topk.pipelines.budget.sharing import (
     Composition,
     Privacy,
     Shared,
-    cost_of,
     share_out,
-    windows_of_a_user,
+    windows_paid_for,
 )
-from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.asked import Asked, amounts_of, answer, mechanism_for
@@ -29,7 +27,7 @@ from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.noisy_counts import DRAWN
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.mechanisms.registry import name_of
-from private_topk.transforms.release import DRAWS, Release, ReleaseKey, fresh_id
+from private_topk.transforms.release import Release, ReleaseKey, fresh_id
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
@@ -152,9 +150,7 @@ class Question:
     @property
     def windows_of_a_user(self) -> int:
         """For how many windows of the period one user is paid, each with all of its rankings that are paid for."""
-        asked, windows = self.asked, len(self.period.released) if self.period else 1
-        each, alone = asked.rankings_of_a_user(), asked.rankings_of_a_newcomer()
-        return windows_of_a_user(windows, asked.max_windows_per_user, asked.mechanism, each, alone)
+        return windows_paid_for(self.asked, self.period)
 
     @property
     def epsilon(self) -> Fraction:
@@ -171,15 +167,7 @@ class Question:
         Args:
             facts: what the question does not know: dataset, key_id, fingerprint and rows.
         """
-        return Request(
-            unit=self.privacy_unit,
-            release_id=self.release.id,
-            parameters={**self.top_k.parameters(), "asked": self.identity(), "draws": DRAWS},
-            windows=Windows.of(self.period),
-            cost=cost_of(self.top_k),
-            windows_of_a_user=None if self.asked.max_windows_per_user is None else self.windows_of_a_user,
-            **facts,
-        )
+        return Request.of(self, unit=self.privacy_unit, parameters={"asked": self.identity()}, **facts)
 
     def to_options(self) -> dict[str, Any]:
         """The options that ask it, by their names, None where it needs none; but no lists, columns, windows or places.

@@ -23,7 +23,7 @@ from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.report import Report, account_of
 from private_topk.pipelines.run import run
-from private_topk.pipelines.show.charts import bump_chart, count_chart, has_places
+from private_topk.pipelines.show.charts import bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
 from private_topk.pipelines.show.picture import Picture
 from private_topk.pipelines.show.published import PublishedReport
@@ -264,7 +264,7 @@ class Rankings:
             ) from None
 
     def plot(self, group: str | None = None) -> Picture:
-        """A picture of the places over the windows; of one window, of its published counts with their noise.
+        """A picture of the places over the windows; of one window, of its list, with published counts and their noise.
 
         Raises InvalidArgument otherwise.
 
@@ -281,13 +281,10 @@ class Rankings:
         listings = by_group[group]
         if has_places(listings):
             return Picture(bump_chart(listings, "places"), STYLE)
-        if len(listings) == 1 and listings[0].counted:
-            return Picture(count_chart(listings[0], "counts"), STYLE)
-        raise InvalidArgument(
-            "plot",
-            "has nothing to draw in one window without counts",
-            "give publish_counts, or a period with several windows",
-        )
+        if len(listings) == 1 and listings[0].rows:
+            return Picture(list_chart(listings[0], "list"), STYLE)
+        why = "sets have no places to follow over windows" if len(listings) > 1 else "no item was released"
+        raise InvalidArgument("plot", f"has nothing to draw: {why}", "print the rankings")
 
     def html(self) -> str:
         """A page that stands alone, to be passed on."""

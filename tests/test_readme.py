@@ -17,7 +17,9 @@ TABLE = (ROOT / "docs" / "mechanisms.md").read_text()
 def test_the_table_of_mechanisms_matches_the_code() -> None:
     for mechanism in MECHANISMS.values():
         a, proved = mechanism.about, mechanism.guarantee
-        row = f"| `{a.name}` | {proved.privacy} | {proved.domain} | {proved.answer} | {a.when} |"
+        row = (
+            f"| `{a.name}` | `{mechanism.__name__}` | {proved.privacy} | {proved.domain} | {proved.answer} | {a.when} |"
+        )
         assert row in TABLE, f"the row of {a.name} in docs/mechanisms.md should be\n{row}"
 
 

@@ -94,6 +94,7 @@ class PrivateTopK(beam.PTransform):
     Attributes:
         columns: the names of items and of groups in the rows of a `Ranking`: `item` and `group`, or of several fields
             their own.
+        top_k, period, release: what is drawn, in which windows, by which key: what a ledger is charged for.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
@@ -154,21 +155,22 @@ class PrivateTopK(beam.PTransform):
             check_columns("groups", in_groups, spec.groups.labels)
         self.columns = published("item", items), published("group", in_groups)
         schema = ElementSchema(user, item, value, spec.amounts is not None, group, spec.groups is not None)
-        self._spec, self._period, self._schema, self._exact = spec, period, schema, exact_counters
+        self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
+        self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
-        self._rank = RankBlocks(spec, release or Release.fresh(), period, execution, reveal_active_windows)
+        self._rank = RankBlocks(self.top_k, self.release, period, execution, reveal_active_windows)
 
     def display_data(self) -> dict[str, Any]:
         return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or an amount too  ->  block  ->  Ranking
-        kinds, spec = self._schema.check(pairs.element_type), self._spec
+        kinds, spec = self._schema.check(pairs.element_type), self.top_k
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)
         with counting_exactly(self._exact), warnings_of_workers():
-            rankings = pairs | MakeBlocks(with_times=self._period is not None, schema=self._schema) | self._rank
+            rankings = pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
         if not any(isinstance(names, tuple) for names in self.columns):
             return rankings
         # Ranking of composites  ->  Ranking in columns

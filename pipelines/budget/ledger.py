@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from private_topk.pipelines.budget.accounting import (
     ADOPTED,
@@ -27,15 +28,18 @@ from private_topk.pipelines.budget.accounting import (
     heaviest,
 )
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
+from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differences, told
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.windows import utc_text
+from private_topk.transforms.release import DRAWS, Release
+from private_topk.transforms.windows import Period, utc_text
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.tables import Connection
+    from private_topk.transforms.spec import TopK
 
 
 _RESUME = (
@@ -43,6 +47,19 @@ _RESUME = (
     "and draw from the same key and input"
 )
 _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may differ by so much
+
+
+class Drawn(Protocol):
+    """Rankings that are about to be drawn."""
+
+    @property
+    def top_k(self) -> TopK: ...
+
+    @property
+    def period(self) -> Period | None: ...
+
+    @property
+    def release(self) -> Release: ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +89,47 @@ class Request:
     cost: Cost
     rows: Mapping[str, str] = field(default_factory=dict)
     windows_of_a_user: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        ranking: Drawn,
+        *,
+        dataset: str,
+        fingerprint: str,
+        key_id: str | None = None,
+        unit: str = "user-window",
+        parameters: Mapping[str, Any] = MappingProxyType({}),
+        rows: Mapping[str, str] = MappingProxyType({}),
+    ) -> Request:
+        """What the rankings of a `PrivateTopK` cost, before the pipeline that it is in runs; those of a question too.
+
+        Args:
+            key_id: by default that of the release's key, which is then read here.
+            parameters: more that tells one request from another.
+
+        Raises:
+            InvalidArgument: the rankings have no windows that a ledger could hold.
+        """
+        if getattr(ranking, "reveal_active_windows", False):
+            raise InvalidArgument(
+                "reveal_active_windows",
+                "cannot be charged: no epsilon covers which windows are published",
+                "declare a {period}",
+            )
+        top_k, period, release = ranking.top_k, ranking.period, ranking.release
+        return cls(
+            dataset=dataset,
+            unit=unit,
+            release_id=release.id,
+            key_id=release.key.key_id() if key_id is None else key_id,
+            fingerprint=fingerprint,
+            parameters={**top_k.parameters(), **parameters, "draws": DRAWS},
+            windows=Windows.of(period),
+            cost=cost_of(top_k),
+            rows=rows,
+            windows_of_a_user=None if top_k.max_windows_per_user is None else windows_paid_for(top_k, period),
+        )
 
     @property
     def question(self) -> str:

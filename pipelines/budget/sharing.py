@@ -32,6 +32,7 @@ from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
     from private_topk.transforms.spec import TopK
+    from private_topk.transforms.windows import Period
 
 
 LEDGER_ACCOUNTINGS = ("basic", "zcdp")
@@ -171,6 +172,13 @@ def share_out(
     each = composition.rankings if composition.rankings > 1 else None
     privacy = Privacy(unit, number, total, share.accounting, each, of)
     return Shared(privacy, *split.window(share.epsilon, share.delta), found)
+
+
+def windows_paid_for(top_k: TopK, period: Period | None) -> int:
+    """For how many windows of the period one user is paid, each with all of its rankings that are paid for."""
+    windows = len(period.released) if period else 1
+    each, alone = top_k.rankings_of_a_user(), top_k.rankings_of_a_newcomer()
+    return windows_of_a_user(windows, top_k.max_windows_per_user, top_k.mechanism, each, alone)
 
 
 def windows_of_a_user(

@@ -118,41 +118,51 @@ def count_bar(listing: Listing, row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    counts = [(row["noisy_count"], row.get("noise_95") or 0) for row in rows if row["noisy_count"] is not None]
-    return min(0, *(count - noise for count, noise in counts)), max(1, *(count + noise for count, noise in counts))
+    counts = [(row["noisy_count"], row.get("noise_95") or 0) for row in rows if row.get("noisy_count") is not None]
+    return min([0, *(count - noise for count, noise in counts)]), max([1, *(count + noise for count, noise in counts)])
 
 
-def count_chart(listing: Listing, name: str) -> str:
-    """The published counts as bars, each with the range in which the true one lies with a probability of 95%."""
-    rows = [row for row in listing.rows if row.get("noisy_count") is not None][:_MAX_PLACES]
+def list_chart(listing: Listing, name: str) -> str:
+    """The items of one window with their places, and their published counts as bars: each with the range in which the
+    true one lies with a probability of 95%.
+    """
+    rows = listing.rows[:_MAX_PLACES]
+    labels = [f"{row['rank']} {_short(row['item'])}" if listing.ranked else _short(row["item"]) for row in rows]
+    start = max(map(_width, labels)) + 12
     low, high = _reach(rows)
-    start = max(_width(row["item"]) for row in rows) + 12
 
     def x(value: float) -> int:
         return round(start + (value - low) * _LENGTH / (high - low))
 
-    def bar(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
-        count, noise = row["noisy_count"], row.get("noise_95")
+    def bar(row: Mapping[str, Any]) -> dict[str, Any]:
+        count, noise = row.get("noisy_count"), row.get("noise_95")
+        if count is None:
+            return {"length": 0}
         return {
-            "y": 6 + number * 26,
-            "label": _short(row["item"]),
             "x": x(min(count, 0)),
             "length": max(x(abs(count)) - x(0), 1),
             "whisker": None if noise is None else (x(count - noise), x(count + noise)),
             "numbers": f"about {count:,}" + ("" if noise is None else f" ± {noise:,}"),
         }
 
+    counted = (
+        "Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "
+        "which the true count lies with a probability of at least 95%."
+    )
+    order = "The items in their places; place 1 is at the top." if listing.ranked else "The items, in no order of rank."
+    left_out = f" Only the first {len(rows)} are drawn." if len(rows) < len(listing.rows) else ""
+    beside = _LENGTH + 10 + _width("about 1,000,000 ± 100,000") if listing.counted else 0
     return rendered(
-        "counts.svg",
+        "list.svg",
         name=name,
-        title=f"Noisy counts, {listing.title()}",
-        about="Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "
-        "which the true count lies with a probability of at least 95%.",
-        width=start + _LENGTH + 10 + _width("about 1,000,000 ± 100,000"),
+        title=f"{'Noisy counts' if listing.counted else 'Ranking' if listing.ranked else 'Set'}, {listing.title()}",
+        about=(counted if listing.counted else order) + left_out,
+        width=start + beside,
         height=12 + 26 * len(rows),
         start=start,
         longest=_LENGTH,
-        bars=[bar(n, row) for n, row in enumerate(rows)],
+        counted=listing.counted,
+        bars=[{"y": 6 + n * 26, "label": labels[n], **bar(row)} for n, row in enumerate(rows)],
     )
 
 
@@ -162,4 +172,4 @@ def _short(item: str, most: int = 40) -> str:
 
 def _width(item: str, most: int = 40) -> int:
     """The estimated width of a text in pixels; letters of East Asia are twice as wide."""
-    return 12 + sum(14 if ord(letter) > 0x2E80 else 8 for letter in _short(item, most))
+    return 12 + sum(14 if ord(letter) > 0x2E80 else 9 for letter in _short(item, most))

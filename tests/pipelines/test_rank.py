@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import html
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -713,10 +715,20 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     assert "Noisy counts" in of_groups.plot("shop 2").svg
     assert str(of_groups).startswith("shop 1, All rows\n  1  track ")
     assert str(ranked()).startswith("All rows\n  1  ") and "What it promises" in str(ranked())
-    with pytest.raises(
-        InvalidArgument, match="plot has nothing to draw in one window without counts: give publish_counts, or a period"
-    ):
-        ranked().plot()
+
+
+def test_one_window_without_counts_is_drawn_as_its_list() -> None:
+    found = ranked()
+    drawn = [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", found.plot().svg)]
+    assert drawn == [f"{place} {item}" for place, item in enumerate(found.items, 1)]
+    with_counts = re.findall(r"<text[^>]*>(.*?)</text>", ranked(counts=0.5).plot().svg)
+    assert [text[:2] for text in with_counts[::2]] == ["1 ", "2 "] and with_counts[1].startswith("about ")
+
+
+def test_what_has_no_picture_says_why() -> None:
+    sets = rank(ROWS, 2, "canonical", ITEMS, epsilon=1.0, period=PERIOD, **NAMES)
+    with pytest.raises(InvalidArgument, match="plot has nothing to draw: sets have no places"):
+        sets.plot()
 
 
 def test_files_are_those_of_a_run(tmp_path: Path) -> None:

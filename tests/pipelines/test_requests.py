@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from private_topk import Period
-from private_topk.pipelines import question
+from private_topk.pipelines.budget import ledger as ledger_module
 from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import parser_of
@@ -272,7 +272,7 @@ def test_another_version_of_the_draws_is_another_question(folder: Path, monkeypa
     ledger = Ledger("sqlite:///b.db")
     entry = ledger.charge(report(False, BASE).request()).entry
     assert ledger.charge(report(False, BASE).request()).entry == entry
-    monkeypatch.setattr(question, "DRAWS", "release 1")
+    monkeypatch.setattr(ledger_module, "DRAWS", "release 1")
     with pytest.raises(InvalidArgument) as caught:
         ledger.charge(report(False, BASE).request())
     assert (caught.value.field, len(ledger.read().charges)) == ("release_id", 1)

@@ -18,11 +18,14 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils import thread_pool_executor
 
 from benchmarks.servers.flink import Cluster
+from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.runners.flink import JobManager
 from private_topk.runners.portable import ThreadWorkers, reachable, serve
 from private_topk.runners.worker_pool import Workers
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, module_serving, running
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_cluster_says_what_fits_it(cluster: Cluster, refusal_of: Callable[..., str]) -> None:
@@ -83,6 +86,26 @@ def test_the_cluster_publishes_the_same(report: Report, direct: Published, worke
     """On all slots of both task managers, with workers in the command's process; those of a pool are killed below."""
     place = [*workers[:2], "--environment_type", "LOOPBACK"]
     assert report.publish("flink", *place, timeout=300) == direct
+
+
+def test_a_charged_pipeline_of_ones_own_draws_the_same_there(workers: list[str], tmp_path: Path) -> None:
+    """The example, with the workers of a pool: the ledger takes it as the repeat of what direct has published."""
+    (tmp_path / "key").write_text("the key of the example's test")
+    rows = "".join(f"u{n},{('tea', 'cake', 'tea')[n % 3]},2026-01-05T12:00:00+00:00\n" for n in range(60))
+    (tmp_path / "orders.csv").write_text(f"user,dish,time\n{rows}")
+    ledger = f"sqlite:///{tmp_path}/budget.db"
+    Ledger(ledger).create(Budget.of("orders", 1))
+    job = [sys.executable, str(ROOT / "examples" / "charged_ranking.py"), f"--ledger={ledger}"]
+    job += [f"--orders={tmp_path}/orders.csv", f"--key={tmp_path}/key"]
+    answers = []
+    for runner in ("direct", "flink"):
+        place = [] if runner == "direct" else workers
+        command = [*job, f"--output={tmp_path}/{runner}", "--runner", runner, *place]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+        assert done.returncode == 0, done.stderr
+        answers.append(sorted((tmp_path / f"{runner}.jsonl").read_text().splitlines()))
+    assert answers[0] == answers[1] and len(answers[0]) == 7 * 2
+    assert [charge.outcome for charge in Ledger(ledger).read().charges] == ["released"]
 
 
 @pytest.mark.nightly

@@ -389,7 +389,7 @@ class TestNoRankingComesOut:
 
 @pytest.mark.parametrize("runner", [FnApiRunner, BundleBasedDirectRunner])
 def test_a_lost_receipt_fails_the_windows_of_the_input(runner: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = transform(period_of("fixed"))._rank._spec.mechanism
+    mechanism = transform(period_of("fixed")).top_k.mechanism
     plain = PrivateTopK(3, mechanism, DOMAIN, release=RELEASE, shards=4, reveal_active_windows=True)
     few = [row for row in ROWS if row[0] == "u7"]  # of one user shard alone
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import runpy
 from pathlib import Path
 
 import pytest
 
+from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey
 from private_topk.pipelines import cli
 from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
+from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.release import DRAWS
 
 ROOT = Path(__file__).resolve().parents[3]
 URL = "sqlite:///budget.db"
@@ -62,6 +66,27 @@ def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None
         job()
     assert (place / "answer").read_text() == answer
     assert [entry.outcome for entry in Ledger(URL).read().charges] == ["released"]
+
+
+def test_a_ranking_of_a_pipeline_costs_all_that_one_user_can_change() -> None:
+    """And is told from what another version draws, as that of a report is."""
+    week = Period.of("2026-01-05", "2026-01-12", "1d")
+    release = Release(ReleaseKey.fresh(), "a")
+    facts = {"dataset": "orders", "fingerprint": "f"}
+    groups, domain = Groups(["AT", "CH", "DE"], per_user=2), ["tea", "cake"]
+    asked = dict(k=1, mechanism="oneshot", epsilon=0.5, domain=domain, period=week, groups=groups, release=release)
+    request = Request.of(PrivateTopK(max_windows_per_user=3, **asked), **facts)
+    assert request.cost.epsilon == 1
+    assert (request.windows.number, request.windows_of_a_user) == (7, 3)
+    assert request.release_id == "a" and request.key_id == release.key.key_id()
+    assert json.loads(request.question)["draws"] == DRAWS
+    alone = PrivateTopK(k=1, mechanism="oneshot", epsilon=0.5, domain=domain, period=week, release=release)
+    of_a_report = Question.of(k=1, mechanism="oneshot", epsilon=0.5, domain=domain, period=week, release=release)
+    one, other = Request.of(alone, **facts), of_a_report.request(key_id=release.key.key_id(), **facts)
+    assert (one.cost, one.windows, one.release_id) == (other.cost, other.windows, other.release_id)
+    shown = PrivateTopK(k=1, epsilon=1.0, domain=domain, reveal_active_windows=True)
+    with pytest.raises(InvalidArgument, match="reveal_active_windows cannot be charged"):
+        Request.of(shown, **facts)
 
 
 def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path) -> None:

@@ -1,0 +1,76 @@
+"""The top dishes of every day in a pipeline of one's own, which is charged to a budget before it runs.
+
+    python examples/charged_ranking.py --orders orders.csv --key release.key --ledger sqlite:///budget.db --output top
+
+`--runner flink`, with Beam's options, runs it there. A repeat is charged nothing and draws the same. The tests are in
+test_charged_ranking.py. docs/budget.md says how the budget is created.
+"""
+
+import argparse
+import hmac
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.transforms.window import TimestampedValue
+
+from private_topk import Period, PrivateTopK, Ranking, Release, ReleaseKey
+from private_topk.pipelines.budget import Request, charge
+from private_topk.runners import prepare
+
+DISHES = ["cake", "scone", "soup", "tea"]  # the menu, which everybody knows
+WEEK = Period.of("2026-01-05", "2026-01-12", "1d")
+
+
+class Order(NamedTuple):
+    user: str
+    dish: str
+
+
+beam.coders.registry.register_coder(Order, beam.coders.RowCoder)  # else other processes look for it in their __main__
+
+
+def order(line: str) -> TimestampedValue:
+    user, dish, time = line.split(",")
+    return TimestampedValue(Order(user, dish), datetime.fromisoformat(time).timestamp())
+
+
+def daily_top(lines: beam.PCollection, rank: beam.PTransform) -> beam.PCollection:
+    """Lines of orders  ->  lines of JSON, one for every day and rank."""
+    orders = lines | "Read orders" >> beam.Map(order).with_output_types(Order)
+    return orders | rank | beam.FlatMap(Ranking.to_rows) | beam.Map(lambda row: json.dumps(row, default=str))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("orders", "key", "ledger", "output"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--runner", default="direct")
+    given, beam_arguments = parser.parse_known_args(arguments)
+
+    launch = prepare(given.runner, beam_arguments)
+    key = ReleaseKey.parse(f"file:{Path(given.key).resolve()}")  # workers read it too
+    rank = PrivateTopK(
+        k=2,
+        mechanism="oneshot",
+        epsilon=1.0,  # of each day
+        domain=DISHES,
+        item="dish",
+        period=WEEK,
+        release=Release(key, f"dishes/{WEEK.start:%Y-%m-%d}"),  # an id from public knowledge only
+        waits_for_timers=launch.waits_for_timers,
+    )
+    content = Path(given.orders).read_bytes()
+    # The same id, key and orders are a repeat; other orders under this id are refused.
+    fingerprint = hmac.digest(key.derive("input"), content, "sha256").hex()
+    request = Request.of(rank, dataset="orders", fingerprint=fingerprint)
+    with charge(request, given.ledger), beam.Pipeline(launch.runner, launch.options) as pipeline:
+        lines = pipeline | beam.io.ReadFromText(given.orders, skip_header_lines=1)
+        daily_top(lines, rank) | beam.io.WriteToText(given.output, ".jsonl", shard_name_template="")
+
+
+if __name__ == "__main__":
+    main()

@@ -47,6 +47,7 @@ class DataQuality:
             a for every letter.
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
+        inputs: where there are several, of each how many rows there are, and how many of them are null or unreadable.
     """
 
     total: int = 0
@@ -57,6 +58,7 @@ class DataQuality:
     shapes: dict[tuple[str, str], int] = field(default_factory=dict)
     days: dict[int, int] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, tuple[int, int]] = field(default_factory=dict)
     period: Period | None = None
 
     def lines(self, exact: bool = False) -> Iterator[str]:
@@ -87,6 +89,9 @@ class DataQuality:
         yield from self._days()
         if self.groups:
             yield _with_few("groups", self.groups)
+        for uri, (total, lost) in self.inputs.items():
+            most = ", most" if lost >= _MIN and 2 * lost > total else ""
+            yield f"  in {uri}: {self._said(total, exact)}, null or unreadable {self._said(lost, exact)}{most}"
 
     def _said(self, count: int, exact: bool) -> str:
         return f"{count:,}" if exact else order_of_magnitude(count)
@@ -97,6 +102,9 @@ class DataQuality:
         if count < _MIN:
             return ""
         return ", most" if 2 * count > self.total else ", fewer than half"
+
+    def unread(self) -> int:
+        return self.lost.get("null", 0) + self.lost.get("unreadable", 0)
 
     def _missed(self) -> int:
         return self.lost.get("outside the period", 0) + self.lost.get("unreadable", 0)
@@ -121,21 +129,29 @@ def data_quality_of(report: Report) -> DataQuality:
     Raises InvalidArgument if only a run can read it.
     """
     period, domain = report.question.period, report.question.top_k.domain
-    parts = report.source.rows(period)
-    if parts is None:
-        raise InvalidArgument(
-            "show_dropped_rows",
-            f"cannot look at {verbatim(report.source.uri)} before a run",
-            "files and Kafka topics can be looked at; a run tells afterwards",
-        )
-    columns = report.source.columns.within(period)
     look, groups = DataQuality(period=period), report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
-    spelled = {name: _Spelled(labels, columns) for name, labels in listed.items() if labels is not None}
+    spelled: dict[str, dict[str, _Spelled]] = {}  # by the encoding of an input
     if groups is not None:
         look.groups = dict.fromkeys(map(groups.name, range(groups.size)), 0)
-    for rows in parts:
-        _add(look, rows, columns, report.question.top_k, spelled)
+    parts = report.source.parts()
+    for part in parts:
+        there, columns = part.rows(period), part.columns.within(period)
+        if there is None:
+            raise InvalidArgument(
+                "show_dropped_rows",
+                f"cannot look at {verbatim(part.uri)} before a run",
+                "files and Kafka topics can be looked at; a run tells afterwards",
+            )
+        if columns.encoding not in spelled:
+            spelled[columns.encoding] = {
+                name: _Spelled(labels, columns.encoding) for name, labels in listed.items() if labels is not None
+            }
+        before = look.total, look.unread()
+        for rows in there:
+            _add(look, rows, columns, report.question.top_k, spelled[columns.encoding])
+        if len(parts) > 1:
+            look.inputs[part.uri] = look.total - before[0], look.unread() - before[1]
     return look
 
 
@@ -213,9 +229,9 @@ def _not_in_utf8(rows: Rows, columns: Columns) -> int:
 class _Spelled:
     """A public list, and its labels in normalised spellings."""
 
-    def __init__(self, listed: CodedDomain, columns: Columns) -> None:
-        self._listed, self._encoding = listed, columns.encoding
-        spellings = (*_SPELLINGS, _ENCODING) if columns.encoding != "utf-8" else _SPELLINGS
+    def __init__(self, listed: CodedDomain, encoding: str) -> None:
+        self._listed, self._encoding = listed, encoding
+        spellings = (*_SPELLINGS, _ENCODING) if encoding != "utf-8" else _SPELLINGS
         labels = listed.spellings()
         self._plain = {} if labels is None else {name: self._without(labels, name) for name in spellings}
 

@@ -15,6 +15,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.show.words import in_numbers, promise, shared_by
+from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     """
     check(report, launch)
     question = report.question
-    yield "input", f"{report.source.uri}: {_columns(report)}"
+    yield "input", "; ".join(f"{part.uri}: {_columns(part, question)}" for part in report.source.parts())
     yield "domain", question.top_k.domain.summary()
     groups = question.top_k.groups
     if groups is not None:
@@ -58,8 +59,8 @@ def _output(report: Report) -> str:
     return "replaces what is published there" if there else "can be written"
 
 
-def _columns(report: Report) -> str:
-    columns = report.source.columns.within(report.question.period)
+def _columns(source: Source, question: Question) -> str:
+    columns = source.columns.within(question.period)
     return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from private_topk.pipelines.process import PATIENCE, told_if_slow
 from private_topk.transforms.errors import InvalidArgument, install_extra, printable, refused, verbatim
 
-_NAMED = ("input", "domain", "groups", "success_file", "payload_schema", "counts", "like")
+_NAMED = ("domain", "groups", "success_file", "payload_schema", "counts", "like")
 """Fields that name a file to be read or kept."""
 
 
@@ -340,9 +340,9 @@ def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "
     """Raise InvalidArgument of the field if an output is one of the files that are read or kept, by whatever name: a
     link, another spelling or a file:// address. Writing would replace that file.
     """
-    others = {_same_file(path): path for path in kept if path}
+    others = {same_file(path): path for path in kept if path}
     for path in outputs:
-        if (other := others.get(_same_file(path))) is not None:
+        if (other := others.get(same_file(path))) is not None:
             rule = f"{verbatim(path)} would replace {verbatim(other)}, which is read"
             raise InvalidArgument(field, rule, "give another path")
 
@@ -363,7 +363,7 @@ def ledger_file(url: str) -> str | None:
     return Database(url).file
 
 
-def _same_file(path: str) -> object:
+def same_file(path: str) -> object:
     """An identifier of a file, the same for all its names, also if it does not exist yet."""
     path = as_path(path, "output") if path.startswith("file:///") else path
     if not is_local(path):

@@ -58,6 +58,7 @@ class Option:
         beam: its name in Beam YAML.
         same: why it changes neither which rows count nor what is drawn, so that a ledger need not know it.
         parameter: it is one of a mechanism's own.
+        own: in a report file, an input may have its own.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Option:
     beam: str = ""
     same: str = ""
     parameter: bool = False
+    own: bool = False
 
     def helps(self, command: str) -> str | None:
         """Its help text for a command, or None if the command has no such option."""
@@ -110,6 +112,12 @@ _ASKED = "what is asked for (one of these)"
 _TERMINAL = "what the terminal shows"
 
 
+def inputs_of(options: Options) -> list[Options]:
+    """The options of each input, whose place is a text: those of all, and where it has some its own."""
+    given = options.get("input", ())
+    return [{**options, **(one if isinstance(one, Mapping) else {"input": one})} for one in given]
+
+
 def _both(text: str) -> dict[str, str]:
     return dict.fromkeys(RUN, text)
 
@@ -121,16 +129,18 @@ OPTIONS: tuple[Option, ...] = (
         str,
         "PLACE",
         {
-            "run": "files of rows: .avro, .parquet, .csv, .tsv or .jsonl, each also .gz or .zst; or "
-            "bigquery://PROJECT:DATASET.TABLE",
+            "run": "files of rows: .avro, .parquet, .csv, .tsv or .jsonl, each also .gz or .zst; may be given several "
+            "times; or bigquery://PROJECT:DATASET.TABLE",
             "stream": "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob of files "
             "that arrive, as in 'incoming/*.avro'",
         },
         group=_INPUT,
+        many=True,
         field="source.input",
         required=True,
         path=True,
         template=template,
+        own=True,
     ),
     Option("watch", None, "", "rows are read as they come", field="source.watch"),
     Option(
@@ -193,6 +203,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _INPUT,
         field="source.user_column",
+        own=True,
         beam="user",
     ),
     Option(
@@ -206,6 +217,7 @@ OPTIONS: tuple[Option, ...] = (
         },
         group=_INPUT,
         field="source.item_column",
+        own=True,
         beam="item",
     ),
     Option(
@@ -216,6 +228,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _INPUT,
         field="source.time_column",
+        own=True,
     ),
     Option(
         "time_unit",
@@ -225,6 +238,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _INPUT,
         field="source.time_unit",
+        own=True,
     ),
     Option(
         "value_column",
@@ -235,6 +249,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _AMOUNTS,
         field="amounts.column",
+        own=True,
         beam="value",
     ),
     Option(
@@ -266,6 +281,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _INPUT,
         field="source.csv_delimiter",
+        own=True,
     ),
     Option(
         "csv_encoding",
@@ -275,6 +291,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _INPUT,
         field="source.csv_encoding",
+        own=True,
     ),
     Option(
         "csv_quoted_newlines",
@@ -285,6 +302,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _INPUT,
         field="source.csv_quoted_newlines",
+        own=True,
     ),
     Option(
         "clock",
@@ -427,6 +445,7 @@ OPTIONS: tuple[Option, ...] = (
         RUN,
         _GROUPS,
         field="groups.column",
+        own=True,
         beam="group",
     ),
     Option(

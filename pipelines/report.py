@@ -7,12 +7,12 @@ import shlex
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
-from private_topk.pipelines.options import Options, require
+from private_topk.pipelines.options import Options, inputs_of, require
 from private_topk.pipelines.question import Question, asked_by, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.describe import manifest_of
@@ -21,6 +21,7 @@ from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest, Publication
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.files import Files, Inputs
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.asked import counts_asked
@@ -31,7 +32,7 @@ from private_topk.transforms.stated import number
 _BYTES_PER_SHARD = 4 << 20
 _MAX_SHARDS = 1 << 16
 _MAX_STATES = 1 << 18
-_COLUMNS = {
+_COLUMNS = {  # which an input may have of its own: `Option.own`
     "user_column": "user",
     "item_column": "item",
     "time_column": "time",
@@ -90,7 +91,8 @@ class Report:
             "success_file": self.success_file,
             "ledger": self.account and self.account.ledger,
         }
-        return [self.source.uri, *self.source.local_paths(), *lists, *protected_files(files), *self.kept]
+        places = [part.uri for part in self.source.parts()]
+        return [*places, *self.source.local_paths(), *lists, *protected_files(files), *self.kept]
 
     def input_record(self) -> InputRecord | None:
         """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
@@ -102,11 +104,11 @@ class Report:
         """The manifest as known before the run, but for the runner. Reads the schema of the input, once. Raises
         InvalidArgument.
         """
-        columns = self.source.columns.within(self.question.period)
+        period = self.question.period
         return manifest_of(
             self.question,
-            columns=columns.by_role(),
-            reading=columns.manner(),
+            columns=self.source.columns.within(period).by_role(),
+            reading=self.source.manner(period),
             integer_items=self.integer_items(),
             dataset=None if self.account is None else self.account.dataset,
             corrects=self.corrects,
@@ -183,19 +185,19 @@ class Report:
         wanted, period = self.expect_rows_at_least, self.question.period
         if wanted is None:
             return
-        parts = self.source.rows(period) if self.source.bounded else None
-        if parts is None:
-            raise InvalidArgument(
-                "expect_rows_at_least",
-                f"does not apply to {verbatim(self.source.uri)}",
-                "only files can be counted before a run",
-            )
-        columns = self.source.columns.within(period)
-        for rows in parts:
-            block, _ = block_of(rows, columns)
-            wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())
-            if wanted <= 0:
-                return
+        for part in self.source.parts():
+            there, columns = part.rows(period) if part.bounded else None, part.columns.within(period)
+            if there is None:
+                raise InvalidArgument(
+                    "expect_rows_at_least",
+                    f"does not apply to {verbatim(part.uri)}",
+                    "only files can be counted before a run",
+                )
+            for rows in there:
+                block, _ = block_of(rows, columns)
+                wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())
+                if wanted <= 0:
+                    return
         raise InvalidArgument(
             "expect_rows_at_least",
             f"{self.expect_rows_at_least}: fewer rows are there",
@@ -272,9 +274,22 @@ def _held(account: Account, options: Options) -> Total:
 
 
 def source_for(options: Options, *, watch: bool = False) -> Source:
-    """The source of the rows. Reads the schema of Avro messages. Raises InvalidArgument."""
+    """The source of the rows, in one input or several. Reads the schema of Avro messages. Raises InvalidArgument."""
+    columns, each = _columns_of(options), inputs_of(options)
+    if len(each) == 1 and _columns_of(each[0]) == columns:
+        return _source_of_one(each[0], columns, watch)
+    places = [one["input"] for one in each]
+    if watch:
+        rule = f"must be one stream, without columns of its own, got {verbatim(', '.join(places))}"
+        raise InvalidArgument("input", rule, "several inputs are for files that are all there")
+    if table := next((place for place in places if place.startswith("bigquery://")), None):
+        raise InvalidArgument("input", f"{verbatim(table)} does not go with other inputs, which are files")
+    sources = [_source_of_one(one, _columns_of(one), watch) for one in each]
+    return Inputs(cast(tuple[Files, ...], tuple(sources)), columns)
+
+
+def _source_of_one(options: Options, columns: Columns, watch: bool) -> Source:
     uri = options["input"]
-    columns = _columns_of(options)
     arguments: dict[str, Any] = {field: options[field] for field in _OF_SOURCES if field in options}  # type: ignore[literal-required]
     if "payload" in options or "payload_schema" in options:
         arguments["payload"] = make_payload(options.get("payload", "json"), options.get("payload_schema"), columns)

@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import charge, tell_operator
-from private_topk.pipelines.options import Options
+from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.progress import followed, progress
 from private_topk.pipelines.question import Question
@@ -60,7 +60,7 @@ from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import check_key
 
-_PLACES = ("input", "domain", "output", "snapshot")
+_PLACES = ("domain", "output", "snapshot")
 _HIDING = threading.Lock()
 _BESIDE = (None, "", "LOOPBACK")  # environments whose workers are threads of this process
 _EMULATOR = "STORAGE_EMULATOR_HOST"
@@ -386,8 +386,8 @@ def reach_files(words: Sequence[str], options: Options) -> None:
         beams = PipelineOptions(list(words))
         FileSystems.set_options(beams)
         anonymous = bool(beams.view_as(GoogleCloudOptions).no_auth)
-    for field in _PLACES:
-        uri = str(options.get(field, ""))
+    inputs = [("input", each["input"]) for each in inputs_of(options)]
+    for field, uri in (*inputs, *((field, str(options.get(field, ""))) for field in _PLACES)):
         if uri.startswith("gs://") and not (anonymous or os.environ.get(_EMULATOR)):
             from private_topk.runners.dataflow import has_credentials
 

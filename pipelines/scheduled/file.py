@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -14,11 +14,12 @@ import yaml
 
 from private_topk.pipelines.options import Option, rows
 from private_topk.pipelines.scheduled.schedule import Schedule
-from private_topk.pipelines.texts import columns, printable_text
+from private_topk.pipelines.texts import columns, printable_text, template
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.windows.calendar import UNITS
 
 REMEMBER = "domain.remember"
+INPUT = "source.input"
 _NOT_FIELDS = {"period_to": "window.first", "release_id": "release id (--correction)", "correction": "--correction"}
 """The words for what a refusal names and a file has no field for."""
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
@@ -62,6 +63,10 @@ class Document:
             raise self._refusal(1, "must be a mapping that starts with `report: NAME`")
         self._add(root, "")
 
+    def records(self) -> list[str]:
+        """The names of the inputs that have settings of their own, as sections."""
+        return [name for name in self.fields if name.startswith(f"{INPUT}[") and name.endswith("]")]
+
     def error(self, name: str, text: str) -> InvalidArgument:
         """An error at the line of a field, or of its section or the file if the field is missing."""
         while name and name not in self.fields:
@@ -94,7 +99,11 @@ class Document:
             name = f"{prefix}{key.value}"
             if name in self.fields:
                 raise self._refusal(line, f"{name} is given twice, first in line {self.fields[name].line}")
-            self.fields[name] = Field(_value(value), line)
+            self.fields[name] = field = Field(_value(value), line)
+            for number, item in enumerate(value.value, 1) if name == INPUT and isinstance(field.value, list) else ():
+                if isinstance(item, yaml.MappingNode):  # an input with settings of its own
+                    self.fields[f"{name}[{number}]"] = Field([], item.start_mark.line + 1)
+                    self._add(item, f"{name}[{number}].")
             # Sections hold no sections; deeper down, a file whose parts refer to each other would have no end.
             if isinstance(value, yaml.MappingNode) and not prefix:
                 self._add(value, f"{name}.")
@@ -150,7 +159,8 @@ class Scheduled:
         """A refusal at the line of the field that it is about, with the field's name in the file."""
         names = {option.name: name for name, option in self.fields.items()} | _NOT_FIELDS
         meant = [names[field] for field in error.fields() if field in names]
-        place = next((name for name in meant if name in self.document.fields), (meant or [otherwise])[0])
+        own = [f"{record}.{field}" for field in error.fields() for record in self.document.records()]
+        place = next((name for name in (*meant, *own) if name in self.document.fields), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
         shown = literal(error.shown(lambda field: names.get(field, field)))
         return type(error)("", where + shown, final=error.final)
@@ -164,8 +174,10 @@ def read_report(path: str) -> Scheduled:
         fields = fields_for(named.value if named is not None and isinstance(named.value, str) else None)
     except InvalidArgument as error:
         raise document.error("mechanism.name", error.shown(lambda _: "mechanism.name")) from None
-    document.refuse_unknown(fields)
-    values = {name: _read(document, name, option) for name, option in fields.items()}
+    own = {option.name: replace(option, many=False) for option in fields.values() if option.own}
+    document.refuse_unknown([*fields, *(f"{record}.{name}" for record in document.records() for name in own)])
+    values = {name: _read(document, name, option) for name, option in fields.items() if name != INPUT}
+    values[INPUT] = _inputs(document, own)
     return Scheduled(document, fields, {n: v for n, v in values.items() if v is not None}, _schedule(document, values))
 
 
@@ -209,6 +221,20 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
             "window.first", "window.first must be so that all periods end before the year 10000"
         ) from None
     return schedule
+
+
+def _inputs(document: Document, own: Mapping[str, Option]) -> tuple[object, ...]:
+    """The places of the rows; one with settings of its own is these."""
+    given = document.fields.get(INPUT)
+    if given is None or not given.value:
+        raise document.error(INPUT, f"{INPUT} must be given: a place, or a list of places")
+    places, records = [given.value] if isinstance(given.value, str) else given.value, document.records()
+    return tuple(
+        {n: v for n in own if (v := _read(document, f"{record}.{n}", own[n])) is not None}
+        if (record := f"{INPUT}[{number}]") in records
+        else _one(document, INPUT, template, text)
+        for number, text in enumerate(places, 1)
+    )
 
 
 def _read(document: Document, name: str, option: Option) -> object:

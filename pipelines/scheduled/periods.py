@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,7 +101,7 @@ class Periods:
     def watches(self) -> bool:
         """Whether rows are read as they come, by a clock that goes to the end of the period, which is over."""
         values = self._file.values
-        return values.get("source.watch", False) or values["source.input"].startswith(_STREAMS)
+        return values.get("source.watch", False) or any(map(_is_stream, values["source.input"]))
 
     def runner(self) -> tuple[str, list[str]]:
         """The runner's name, and its arguments."""
@@ -115,6 +116,8 @@ class Periods:
         return self._read(name, value, number)
 
     def _read(self, name: str, value: Any, number: int) -> Any:  # noqa: ANN401 - of any option
+        if isinstance(value, Mapping):
+            return {**value, "input": self._read(name, value["input"], number)}
         value = self._filled(value, number) if self._file.fields[name].template else value
         if not isinstance(value, str):
             return value
@@ -132,6 +135,10 @@ class Periods:
 
     def _at_home(self, path: str) -> str:
         return path if "://" in path else os.path.join(self._file.folder, path)
+
+
+def _is_stream(place: str | Mapping[str, Any]) -> bool:
+    return (place if isinstance(place, str) else place["input"]).startswith(_STREAMS)
 
 
 def corrected_place(output: str, correction: str) -> str:

@@ -172,7 +172,7 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
     check_names(where, columns, fields)
     for role, name in columns.each():
         for branch in fields[name]:
-            columns.check(role, branch.arrow, "", f"{where}: column {name!r} cannot be used", str(branch))
+            columns.check(role, name, branch.arrow, where, str(branch))
 
 
 def are_integers(branches: list[Branch]) -> bool:

@@ -82,10 +82,13 @@ class BigQuery(Source):
 
     def _files(self, period: Period | None) -> Files:
         """The snapshot, looked up once, so that what is read is held against what was identified."""
-        kept: dict[Period | None, Files] = vars(self).setdefault("_snapshots", {})
-        if period not in kept:
-            kept[period] = self._exported(period)
-        return kept[period]
+        if period not in self._snapshots:
+            self._snapshots[period] = self._exported(period)
+        return self._snapshots[period]
+
+    @cached_property
+    def _snapshots(self) -> dict[Period | None, Files]:
+        return {}
 
     def _exported(self, period: Period | None) -> Files:
         within = None

@@ -121,19 +121,21 @@ class Columns:
         """The columns that are read for a period: without times where it is None."""
         return self if period is not None else replace(self, time=None)
 
-    def check(self, role: str, kind: pa.DataType, field: str, opening: str, called: str = "") -> None:
+    def check(self, role: str, name: str, kind: pa.DataType, where: str = "", called: str = "") -> None:
         """Raise InvalidArgument if the type of a column cannot have a role.
 
         Args:
-            field, opening: of the refusal, which goes on with what the type must be.
+            where: the file or the schema that has the column; empty for a table in memory.
             called: the type in the words of whoever wrote the column.
         """
         broken = rule_of(_MEANINGS.get(role, "label"), kind, called)
         if broken is not None:
-            raise InvalidArgument(field, verbatim(f"{opening}: {broken.rule}"), verbatim(broken.remedy))
+            opening = f"{where}: column {name!r} cannot be used" if where else f"cannot be the column {name!r}"
+            raise InvalidArgument("" if where else role, verbatim(f"{opening}: {broken.rule}"), verbatim(broken.remedy))
         known = kind_of(kind)
         if role == "time" and self.time_unit is None and known is not None and known.counts:
-            rule = f"must be given: column {self.time!r} has numbers, of type {called or type_name(kind)}"
+            rule = f"must be given: column {name!r} has numbers, of type {called or type_name(kind)}"
+            rule += f", in {where}" if where else ""
             raise InvalidArgument(
                 "time_unit", verbatim(rule), f"say what they count since 1970 UTC: {', '.join(UNITS)}"
             )

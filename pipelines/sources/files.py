@@ -1,4 +1,4 @@
-"""Files of rows that exist at the launch: a bounded source."""
+"""Files of rows that exist at the launch: bounded sources."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
-from private_topk.pipelines.files import FileInfo, is_local, match, refuse_tables
+from private_topk.pipelines.files import FileInfo, is_local, match, refuse_tables, same_file
 from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
 from private_topk.pipelines.sources.formats import (
     Piece,
     bundle,
@@ -27,13 +27,12 @@ from private_topk.pipelines.sources.formats import (
     format_name,
     packed_size,
     read_pieces,
-    reader_of,
 )
 from private_topk.pipelines.sources.keys import keys_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import crosses
+from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -76,23 +75,31 @@ class Files(Source):
         return tuple(each.file for each in self.originals)
 
     @cached_property
+    def _found(self) -> list[bool]:
+        """Whether items are integers, by every check so far: each opens all files."""
+        return []
+
+    @property
     def integer_items(self) -> bool:
-        with about_the_input():
-            return check_files(self.files, self.columns.within(None))
+        if not self._found:
+            self.check(None)
+        return self._found[-1]
 
     def check(self, period: Period | None) -> None:
         with about_the_input():
-            # Kept as what `integer_items` is: it would open every file once more.
-            vars(self)["integer_items"] = check_files(self.files, self.columns.within(period))
+            self._found.append(check_files(self.files, self.columns.within(period)))
 
     def read(self, period: Period | None) -> BlockReader:
+        return ReadBlocks(self.pieces(period), self.originals)
+
+    def pieces(self, period: Period | None) -> list[Piece]:
         with about_the_input():
-            return ReadBlocks(cut_into_pieces(self.files), self.columns.within(period), self.originals)
+            return cut_into_pieces(self.files, self.columns.within(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         with about_the_input():
-            for path, start, stop, _ in cut_into_pieces(self.files):
-                yield from reader_of(path).read(path, start, stop, self.columns.within(period))
+            for piece in self.pieces(period):
+                yield from piece.rows()
 
     def stored_bytes(self) -> int:
         return sum(map(packed_size, self.files))
@@ -101,20 +108,109 @@ class Files(Source):
         """Raises InvalidArgument if a local file is damaged anywhere, so that this costs nothing, or is just being
         written.
         """
+        return fingerprint(_files_of(self.contents(period), self.columns.within(period)), key)
+
+    def contents(self, period: Period | None) -> list[Content]:
+        """What identifies the rows of every file: what is read from now on must still be the same. Raises
+        InvalidArgument as `identity` does.
+        """
         columns = self.columns.within(period)
         with about_the_input(), ThreadPoolExecutor(16) as pool:
-            originals = tuple(pool.map(Original.identified, self.originals))
-            check_decodable([each.file for each in originals if is_local(each.file.path)], columns)
-            list(pool.map(Original.check_still, originals))
-            contents = sorted(_content(each, columns) for each in originals)
-        vars(self)["originals"] = originals  # for whatever reads them next
-        return fingerprint({"kind": "files", "contents": contents, "columns": identity_of(columns)}, key)
+            list(pool.map(Original.identify, self.originals))
+            check_decodable([file for file in self.files if is_local(file.path)], columns)
+            list(pool.map(Original.check_still, self.originals))
+            return [_content(each, columns) for each in self.originals]
 
     def local_paths(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.files if is_local(file.path))
 
 
-def _content(original: Original, columns: Columns) -> tuple[int | str | None, ...]:
+@dataclass(frozen=True)
+class Inputs(Source):
+    """The files of several globs, each with columns of its own: by other names, or written in another way. What has a
+    role in one has the same role in all, so users are one space and items another.
+
+    The identity is of contents, as that of `Files`: the same files by one glob or by several are the same input.
+
+    Args:
+        columns: the names by which users and items are known, in a ranking and in a ledger.
+    """
+
+    identity_tag: ClassVar[str] = "inputs"
+
+    inputs: tuple[Files, ...]
+    columns: Columns = Columns()
+
+    bounded = True
+
+    def __post_init__(self) -> None:
+        for each in self.inputs:
+            for role in ROLES:
+                own, wanted = len(each.columns.of(role)), len(self.columns.of(role))
+                if own != wanted:
+                    rule = f"must name {wanted} column{'s' * (wanted != 1)} in every input, got {own} in {each.uri}"
+                    rule = rule if wanted else f"must be given for all inputs, and not for {each.uri} alone"
+                    raise InvalidArgument(f"{role}_column", verbatim(rule))
+
+    @property
+    def uri(self) -> str:  # type: ignore[override]  # which no class of fixed fields has to set
+        return ", ".join(each.uri for each in self.inputs)
+
+    @property
+    def integer_items(self) -> bool:
+        return all(each.integer_items for each in self.inputs)
+
+    def parts(self) -> Sequence[Source]:
+        return self.inputs
+
+    def check(self, period: Period | None) -> None:
+        found: dict[object, int] = {}
+        for number, each in enumerate(self.inputs):
+            for file in each.files:
+                first = found.setdefault(same_file(file.path), number)
+                if first != number:
+                    rule = f"{each.uri} has {file.path}, as {self.inputs[first].uri} has, so its rows would count twice"
+                    raise InvalidArgument("input", verbatim(rule), "give patterns that share no file")
+            each.check(period)
+
+    def read(self, period: Period | None) -> BlockReader:
+        pieces = [piece for each in self.inputs for piece in each.pieces(period)]
+        return ReadBlocks(pieces, [original for each in self.inputs for original in each.originals])
+
+    def manner(self, period: Period | None) -> dict[str, Any]:
+        known, own = self.columns.within(period), [each.columns.within(period) for each in self.inputs]
+        names = [field.name for field in fields(known)]
+        others = [
+            {name: getattr(each, name) for name in names if getattr(each, name) != getattr(known, name)} for each in own
+        ]
+        return super().manner(period) | ({"inputs": others} if any(others) else {})
+
+    def stored_bytes(self) -> int:
+        return sum(each.stored_bytes() for each in self.inputs)
+
+    def identity(self, key: ReleaseKey, period: Period | None) -> str:
+        contents: dict[Columns, list[Content]] = {}
+        for each in self.inputs:
+            contents.setdefault(each.columns.within(period), []).extend(each.contents(period))
+        known = self.columns.within(period)
+        if {*contents} == {known}:
+            return fingerprint(_files_of(contents[known], known), key)
+        files = sorted((_files_of(some, columns) for columns, some in contents.items()), key=json.dumps)
+        return fingerprint({"kind": "inputs", "inputs": files, "columns": identity_of(known)}, key)
+
+    def local_paths(self) -> tuple[str, ...]:
+        return tuple(path for each in self.inputs for path in each.local_paths())
+
+
+Content = tuple[int | str | None, ...]
+
+
+def _files_of(contents: Iterable[Content], columns: Columns) -> dict[str, Any]:
+    """What identifies files that are read alike, in any order."""
+    return {"kind": "files", "contents": sorted(contents), "columns": identity_of(columns)}
+
+
+def _content(original: Original, columns: Columns) -> Content:
     """What the rows of a file are made of: in another format, or with other keys, the same bytes are other rows."""
     file, keys = original.file, keys_of(original.file.path, columns)
     how = format_name(file.path), *([json.dumps(keys, sort_keys=True)] if keys else [])
@@ -128,14 +224,14 @@ class ReadBlocks(BlockReader):
     A reader whose file was changed meanwhile fails before it gives its receipt, and nothing is drawn without that.
     """
 
-    def __init__(self, pieces: Sequence[Piece], columns: Columns, originals: Sequence[Original]) -> None:
+    def __init__(self, pieces: Sequence[Piece], originals: Sequence[Original]) -> None:
         super().__init__()
-        self._pieces, self._columns, self._originals = pieces, columns, originals
+        self._pieces, self._originals = pieces, originals
         self.readers = sorted({number for number, _ in bundle(pieces)})
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         pieces = bundle(self._pieces)
-        reading = _ReadDoFn(self._columns, self._originals, sum(piece.stored for piece in self._pieces), self.live)
+        reading = _ReadDoFn(self._originals, sum(piece.stored for piece in self._pieces), self.live)
         return (
             pipeline
             | beam.Impulse()
@@ -151,8 +247,8 @@ class ReadBlocks(BlockReader):
 
 @crosses
 class _ReadDoFn(beam.DoFn):
-    def __init__(self, columns: Columns, originals: Sequence[Original], stored: int, live: RunState | None) -> None:
-        self._columns, self._stored, self._live = columns, stored, live
+    def __init__(self, originals: Sequence[Original], stored: int, live: RunState | None) -> None:
+        self._stored, self._live = stored, live
         self._originals = {each.file.path: each for each in originals}
         self._dropped = DroppedRowsByReason()
 
@@ -160,7 +256,8 @@ class _ReadDoFn(beam.DoFn):
         yield from with_receipt(self._counted(bundled[1]), bundled[0])
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-        for block, missing, stored in read_ahead(read_pieces(sorted(pieces), self._columns, self._check)):
+        in_order = sorted(pieces, key=lambda piece: piece[:3])
+        for block, missing, stored in read_ahead(read_pieces(in_order, self._check)):
             if self._live is not None:
                 self._live.add_read(stored / max(self._stored, 1))
             self._dropped.add(missing)

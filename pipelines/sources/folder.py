@@ -255,10 +255,9 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         return self._checksums.close(sent, self._clock.closed_by(clock or 0), _READER)
 
     def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
-        module = reader_of(file.path)
-        module.check(file, self._columns)
-        for piece in cut_into_pieces([file]):
-            for rows in module.read(piece.path, piece.start, piece.stop, self._columns):
+        reader_of(file.path).check(file, self._columns)
+        for piece in cut_into_pieces([file], self._columns):
+            for rows in piece.rows():
                 block, missing = block_of(rows, self._columns)
                 self._dropped.add(missing)
                 if not self._clock.by_rows:

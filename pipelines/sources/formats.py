@@ -37,12 +37,19 @@ _AT_ONCE = 4
 
 
 class Piece(NamedTuple):
-    """A part of a file: byte range or row groups, as its format has it, and about how many bytes it is stored in."""
+    """A part of a file: byte range or row groups, as its format has it, about how many bytes it is stored in, and the
+    columns that are read.
+    """
 
     path: str
     start: int
     stop: int
     stored: int
+    columns: Columns
+
+    def rows(self) -> Iterator[Rows]:
+        """Its rows, some at a time."""
+        return reader_of(self.path).read(self.path, self.start, self.stop, self.columns)
 
 
 class Read(NamedTuple):
@@ -114,13 +121,13 @@ def check_decodable(files: Sequence[FileInfo], columns: Columns) -> None:
     quotes may hold line ends.
     """
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _AT_ONCE)) as pool:
-        list(pool.map(lambda piece: _decode(piece, columns), cut_into_pieces(files)))
+        list(pool.map(_decode, cut_into_pieces(files, columns)))
 
 
-def _decode(piece: Piece, columns: Columns) -> None:
-    reader = reader_of(piece.path)
-    if reader.module in (avro, parquet) or (reader.module is csv and columns.quoted_line_ends):
-        for _ in reader.read(piece.path, piece.start, piece.stop, columns):
+def _decode(piece: Piece) -> None:
+    module = reader_of(piece.path).module
+    if module in (avro, parquet) or (module is csv and piece.columns.quoted_line_ends):
+        for _ in piece.rows():
             pass
     elif packing_of(piece.path):
         with open_content(piece.path) as content:
@@ -134,14 +141,14 @@ def packed_size(file: FileInfo) -> int:
     return file.size // _TEXT_TO_PACKED if plain else file.size
 
 
-def cut_into_pieces(files: Sequence[FileInfo]) -> list[Piece]:
+def cut_into_pieces(files: Sequence[FileInfo], columns: Columns) -> list[Piece]:
     """Pieces of about equal size, at least 8 MiB each and about a thousand in all."""
     total = sum(file.size for file in files)
     size = max(_MIN_PIECE, total // _MAX_PIECES)
     pieces = []
     for file in files:
         ranges = list(reader_of(file.path).pieces(file, size))
-        pieces += [Piece(file.path, start, stop, file.size // len(ranges)) for start, stop in ranges]
+        pieces += [Piece(file.path, start, stop, file.size // len(ranges), columns) for start, stop in ranges]
     return pieces
 
 
@@ -156,7 +163,7 @@ def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
     return bundled
 
 
-def read_pieces(pieces: Sequence[Piece], columns: Columns, check: Callable[[str], None]) -> Iterator[Read]:
+def read_pieces(pieces: Sequence[Piece], check: Callable[[str], None]) -> Iterator[Read]:
     """The rows of pieces as blocks of up to about 100,000, in order, so that a retry gives the same blocks.
 
     Raises InvalidArgument if a file is damaged, and what `check` raises of the file of a piece of which the last row
@@ -164,8 +171,8 @@ def read_pieces(pieces: Sequence[Piece], columns: Columns, check: Callable[[str]
     """
     for piece in pieces:
         try:
-            for rows in reader_of(piece.path).read(piece.path, piece.start, piece.stop, columns):
-                yield Read(*block_of(rows, columns))
+            for rows in piece.rows():
+                yield Read(*block_of(rows, piece.columns))
         except InvalidArgument:
             check(piece.path)  # which knows better why, where the file was changed
             raise

@@ -362,4 +362,4 @@ def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
     """Raise InvalidArgument unless users and items are labels, the time is a time, and the amount a number."""
     for field, name in columns.each():
         if name in kinds:
-            columns.check(field, kinds[name], field, f"cannot be the column {name!r}")
+            columns.check(field, name, kinds[name])

@@ -55,7 +55,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
     for role, name in columns.each():
         kind = schema.field(name).type
         called = str(kind).partition("<")[0].upper()
-        columns.check(role, kind, "", f"{file.path}: column {name!r} cannot be used", called)
+        columns.check(role, name, kind, file.path, called)
     return columns.integers(lambda name: is_int64(schema.field(name).type))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import apache_beam as beam
 
@@ -56,6 +56,10 @@ class Source(ABC):
     def integer_items(self) -> bool:
         return False
 
+    def parts(self) -> Sequence[Source]:
+        """The inputs that it is made of, each with columns of its own."""
+        return (self,)
+
     @abstractmethod
     def check(self, period: Period | None) -> None:
         """Check the place, not its rows, without changing anything.
@@ -64,6 +68,10 @@ class Source(ABC):
 
         An unbounded source needs a period: its horizon.
         """
+
+    def manner(self, period: Period | None) -> dict[str, Any]:
+        """How the columns are read, where that is not the default: public, as they are."""
+        return self.columns.within(period).manner()
 
     def check_runner(self, launch: Launch) -> None:
         """Raise InvalidArgument if a runner, by the facts of its launch, would not read this source correctly."""
@@ -78,7 +86,9 @@ class Source(ABC):
         """The transform that reads the rows: all of them, or at least those of the period."""
 
     def rows(self, period: Period | None) -> Iterator[Rows] | None:
-        """The rows as they are stored, some at a time, without a pipeline; None where only a pipeline reads them."""
+        """The rows of one of the `parts` as they are stored, some at a time, without a pipeline; None where only a
+        pipeline reads them.
+        """
         return None
 
     def stored_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,7 +33,8 @@ class Stamp(NamedTuple):
     number: int
 
 
-class Original(NamedTuple):
+@dataclass
+class Original:
     """A file as it was at the launch.
 
     Args:
@@ -52,10 +54,10 @@ class Original(NamedTuple):
             file = FileInfo(file.path, stamp.size, stamp.written // 1000)
         return cls(file, stamp)
 
-    def identified(self) -> Original:
-        """With its content. Cost: a file of this machine is read once, at about 1.5 GB/s a core."""
+    def identify(self) -> None:
+        """Learn its content. Cost: a file of this machine is read once, at about 1.5 GB/s a core."""
         path = self.file.path
-        return self._replace(content=_checksum_of(path) if self.stamp is None else _digest_of(path))
+        self.content = _checksum_of(path) if self.stamp is None else _digest_of(path)
 
     def check_still(self) -> None:
         """Raise InvalidArgument if a local file was written since it was listed, before anything was charged."""

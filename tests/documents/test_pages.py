@@ -6,6 +6,8 @@ a file, or not run, with the reason. A block too many or too few fails.
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from tests.documents.held import HELD
@@ -65,6 +67,25 @@ def the_whole_file_publishes_too(world: World) -> None:
         ranked(f"reports/published/weekly-plays-{start}.avro", 20)(world)
 
 
+def three_countries_are_one_report(world: World) -> None:
+    """In place of the input of the page's first report."""
+    reports = world.folder / "reports"
+    rest = (reports / "top-tracks.yaml").read_text().partition("domain:")[2]
+    file = reports / "countries.yaml"
+    file.write_text(f"report: countries\n{file.read_text()}domain:{rest}".replace("/top-tracks-", "/countries-"))
+    small_plays(reports, "plays/se/2026-08-24/day.avro", "2026-08-24")
+    for country in ("de", "fr"):
+        (reports / "plays" / country).mkdir()
+    (reports / "plays" / "de" / "2026-08-24.csv").write_text("kunde;titel;zeit\nÄnne;Track 1;2026-08-25\n", "latin-1")
+    with gzip.open(reports / "plays" / "fr" / "2026-08-24.jsonl.gz", "wt") as sink:
+        sink.write('{"client": "Zoé", "item": "Track 1", "time": 1787700000000}\n')
+    [(status, said)] = world.type(
+        [Command("private-topk report reports/countries.yaml --window-end 2026-08-31 --quiet")]
+    )
+    assert status == 0, said
+    ranked("reports/published/countries-2026-08-24.avro", 10)(world)
+
+
 def reports(url: str) -> list[Held]:
     published = "reports/published/top-tracks-{}.avro".format
     return [
@@ -84,6 +105,7 @@ def reports(url: str) -> list[Held]:
             after=the_whole_file_publishes_too,
         ),
         Held("$ private-topk report reports/weekly.yaml --dry-run", status=2, before=with_a_mistake, after=without_it),
+        Held("source:\n  time_unit: ms", "saved", name="reports/countries.yaml", after=three_countries_are_one_report),
     ]
 
 

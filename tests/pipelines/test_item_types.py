@@ -76,7 +76,7 @@ def test_a_long_of_avro_comes_back_from_every_format() -> None:
 def test_a_check_tells_the_type_too_so_that_no_file_is_opened_twice() -> None:
     for path, integers in (("plays.avro", True), ("plays.csv", False)):
         write(Path("plays.csv"), ROWS)
-        source = source_for({"input": path, "output": "r.csv"})
+        source = source_for({"input": (path,), "output": "r.csv"})
         source.check(None)
         Path(path).unlink()
         assert source.integer_items is integers
@@ -205,10 +205,10 @@ def test_a_release_does_not_go_on_with_another_type() -> None:
 def test_streams_have_the_types_of_a_schema_that_is_known_at_the_launch() -> None:
     write(Path("long.avsc"), json.dumps(LONG))
     for place in ("kafka://broker:1/plays", "pubsub://projects/p/subscriptions/s"):
-        asked: dict[str, Any] = {"input": place, "output": "out"}
+        asked: dict[str, Any] = {"input": (place,), "output": "out"}
         avro = source_for({**asked, "payload": "avro", "payload_schema": "long.avsc"}, watch=True)
         assert avro.integer_items and not source_for(asked, watch=True).integer_items
-    assert not source_for({"input": "*.avro", "output": "out"}, watch=True).integer_items
+    assert not source_for({"input": ("*.avro",), "output": "out"}, watch=True).integer_items
 
 
 @pytest.mark.parametrize(

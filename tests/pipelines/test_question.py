@@ -95,7 +95,7 @@ def test_an_invalid_question_is_refused_by_its_field(changes: dict[str, Any], fi
     assert caught.value.field == field
 
 
-ASKED: dict[str, Any] = {"input": "rows.csv", "output": "out.csv", "mechanism": "joint", "k": 1, "epsilon": 1}
+ASKED: dict[str, Any] = {"input": ("rows.csv",), "output": "out.csv", "mechanism": "joint", "k": 1, "epsilon": 1}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def periods(
 
 def test_a_period_asks_for_its_own_rows_and_place(tmp_path: Path) -> None:
     asked = periods(tmp_path, input="plays/{start}/*.avro").options(1)
-    assert asked["input"] == f"{tmp_path}/plays/2026-01-12/*.avro"
+    assert asked["input"] == (f"{tmp_path}/plays/2026-01-12/*.avro",)
     assert asked["output"] == f"{tmp_path}/2026-01-12.csv"
     assert asked["release_id"] == "weekly/20260112T000000Z--20260119T000000Z"
     assert (asked["period_from"].day, asked["period_to"].day) == (12, 19)

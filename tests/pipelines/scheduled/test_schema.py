@@ -51,7 +51,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("{report}-{start}.csv", "{weekday}{start}.csv", 16, "sink.output may use {report}, {start} and {end}"),
         ("{report}-{start}.csv", "'{start'", 16, "sink.output may use"),
         ("options: [--direct_num_workers=1]", "options: fast", 18, "runner.options must be a list"),
-        ("input: rows.csv", "input: [a, b]", 3, "source.input must be a single value"),
+        ("input: rows.csv", "input: {a: b}", 3, "source.input must be given: a place, or a list of places"),
         ("domain:\n  file: items.txt", "domain: items.txt", 4, "domain must be a section of fields"),
         ("release_key: file:key\n", "", 1, "release_key must be given"),
         ("report: weekly", "report: a: b", 1, "not YAML: mapping values are not allowed here"),

@@ -55,7 +55,7 @@ def last_end(ending: str) -> int:
 def found(source: Files) -> Iterator[Read]:
     """What the reader of a file finds, read as far as it is asked for."""
     kept = {each.file.path: each for each in source.originals}
-    return read_pieces(cut_into_pieces(source.files), Columns(), lambda path: kept[path].check())
+    return read_pieces(cut_into_pieces(source.files, Columns()), lambda path: kept[path].check())
 
 
 @pytest.mark.parametrize("ending", FULL)

@@ -1,0 +1,352 @@
+"""Several inputs in one run: eight countries write eight dialects, and the ranking is that of all of their rows."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from private_topk.pipelines.release.place import pair_at
+from private_topk.pipelines.report import source_for
+from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.files import Files, Inputs
+from private_topk.transforms.errors import InvalidArgument
+from tests.pipelines.sources.contract import KEY, PERIOD, ROWS, SourceContract, tree
+from tests.pipelines.support import Done, avro_schema, command, options, packed, to_avro, write
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+ITEMS = ["Café", "Straße", "東京", 'Say "hi"', "Ä;ö,ü|", "plain", "x" * 40]
+LETTERS = {"latin-1": ["Café", "Straße", "plain", "Ä;ö,ü|"], "shift_jis": ["東京", "plain"]}
+COUNTRIES = ["de", "fr", "es", "jp", "us", "it", "pl", "se"]
+
+
+def seconds(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+def rows_of(country: str) -> list[dict[str, Any]]:
+    """Rows of two weeks, of users who are customers in several countries."""
+    seed, encoding = COUNTRIES.index(country), {"de": "latin-1", "jp": "shift_jis"}.get(country, "")
+    items = LETTERS.get(encoding, ITEMS)
+    return [
+        {
+            "user": f"{(n * 7 + seed * 13) % 90}",
+            "item": items[(n * n + seed) % 11 % len(items)],
+            "time": START + timedelta(hours=(n * 5) % 336),
+            "country": country,
+        }
+        for n in range(60 + 10 * seed)
+    ]
+
+
+def delimited(rows: list[dict[str, Any]], names: dict[str, str], delimiter: str, when: Callable[..., object]) -> str:
+    """The rows under other names, each value in quotes."""
+    lines = [[names.get(name, name) for name in rows[0]]]
+    lines += [[str(when(value) if name == "time" else value) for name, value in row.items()] for row in rows]
+    quoted = (['"' + value.replace('"', '""') + '"' for value in line] for line in lines)
+    return "".join(delimiter.join(line) + "\n" for line in quoted)
+
+
+def as_objects(rows: list[dict[str, Any]], names: dict[str, str], when: Callable[..., object]) -> bytes:
+    told = ({names.get(n, n): when(v) if n == "time" else v for n, v in row.items()} for row in rows)
+    return "".join(json.dumps(row) + "\n" for row in told).encode()
+
+
+def eight_dialects(folder: Path) -> str:
+    """The files of eight countries; returns the inputs of a report."""
+    de, fr, es, jp, us, it, pl, se = map(rows_of, COUNTRIES)
+    german = {"user": "kunde", "item": "titel", "time": "zeit", "country": "land"}
+    write(folder / "de.csv", delimited(de, german, ";", datetime.isoformat).encode("latin-1"))
+    french = {"user": "client", "item": "titre", "time": "quand", "country": "pays"}
+    write(folder / "fr.jsonl.gz", packed(as_objects(fr, french, lambda t: seconds(t) * 1000), ".gz"))
+    schema = avro_schema(
+        user="long", item="string", at={"type": "long", "logicalType": "timestamp-micros"}, country="string"
+    )
+    write(folder / "es.avro", to_avro([{**r, "user": int(r["user"]), "at": r["time"]} for r in es], schema))
+    write(folder / "jp.csv.zst", packed(delimited(jp, {}, ",", seconds).encode("shift_jis"), ".zst"))
+    us_table = pa.table({"u": [int(r["user"]) for r in us], "i": [r["item"] for r in us], "country": ["us"] * len(us)})
+    times = pa.array([seconds(r["time"]) * 10**9 for r in us], pa.int64())
+    pq.write_table(us_table.append_column("t", times), folder / "us.parquet")
+    write(folder / "it.tsv", codecs.BOM_UTF16_LE + delimited(it, {}, "\t", datetime.isoformat).encode("utf-16-le"))
+    (folder / "country=pl").mkdir()
+    bars = [{n: v for n, v in r.items() if n != "country"} for r in pl]
+    write(folder / "country=pl" / "rows.csv", delimited(bars, {"item": "tytuł"}, "|", seconds).encode())
+    (folder / "se").mkdir()  # of two formats, and a note that is no data
+    write(folder / "se" / "a.jsonl", as_objects(se[:50], {}, datetime.isoformat))
+    swedish = avro_schema(user="string", item="string", time="string", country="string")
+    write(folder / "se" / "b.avro", to_avro([{**r, "time": r["time"].isoformat()} for r in se[50:]], swedish))
+    write(folder / "se" / "_NOTES.txt", "no rows")
+    return """
+    - input: de.csv
+      csv_delimiter: ;
+      csv_encoding: latin-1
+      user_column: kunde
+      item_column: titel
+      time_column: zeit
+      group_column: land
+    - input: fr.jsonl.gz
+      user_column: client
+      item_column: titre
+      time_column: quand
+      time_unit: ms
+      group_column: pays
+    - input: es.avro
+      time_column: at
+    - input: jp.csv.zst
+      csv_encoding: shift_jis
+    - input: us.parquet
+      user_column: u
+      item_column: i
+      time_column: t
+      time_unit: ns
+    - input: it.tsv
+      csv_encoding: utf-16
+    - input: country=pl/*.csv
+      csv_delimiter: "|"
+      item_column: tytuł
+    - se/*
+"""
+
+
+REPORT = """\
+report: eight
+source:
+  input: {inputs}
+domain:
+  file: items.txt
+window:
+  every: week
+  first: 2026-01-05
+groups:
+  column: country
+  file: countries.txt
+  per_user: 8
+mechanism:
+  name: peeling
+  k: 3
+budget:
+  epsilon: 1e4
+  publish_counts: 1e4
+release_key: file:key
+sink:
+  output: out/{{start}}.jsonl
+"""
+CHARGED = REPORT + "ledger:\n  url: sqlite:///budget.db\n  dataset: d\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "items.txt", "".join(f"{item}\n" for item in ITEMS))
+    write(tmp_path / "countries.txt", "".join(f"{country}\n" for country in COUNTRIES))
+    write(tmp_path / "key", "0123456789abcdef0123456789abcdef")
+    return tmp_path
+
+
+def publish(folder: Path, inputs: str, *words: str) -> Done:
+    write(folder / "eight.yaml", CHARGED.format(inputs=inputs))
+    return command("report", "eight.yaml", "--window-end", "2026-01-12", *words)
+
+
+def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> None:
+    opened = command("budget", "create", "--ledger", "sqlite:///budget.db", "--dataset", "d", "--epsilon", "1e6")
+    assert opened.status == 0, opened.err
+    inputs = eight_dialects(tmp_path)
+    ready = publish(tmp_path, inputs, "--dry-run", "--show-dropped-rows", "--exact-counters")
+    assert ready.status == 0, ready.err
+    assert "de.csv: user kunde, item titel, time zeit, group land; " in ready.out and "us.parquet: user u" in ready.out
+    assert "in de.csv: 60, null or unreadable 0" in ready.err and "in se/*: 130, null or unreadable 0" in ready.err
+    done = publish(tmp_path, inputs, "--show-dropped-rows")
+    assert done.status == 0 and "null" not in done.err and "unreadable" not in done.err, done.err
+
+    wanted: dict[str, Counter[str]] = {}
+    rows = [row for country in COUNTRIES for row in rows_of(country) if row["time"] < START + timedelta(days=7)]
+    for user, item, country in {(row["user"], row["item"], row["country"]) for row in rows}:
+        assert user
+        wanted.setdefault(country, Counter())[item] += 1
+    found = [json.loads(line) for line in Path("out/2026-01-05.jsonl").read_text().splitlines()]
+    assert {row["group"] for row in found} == set(COUNTRIES)
+    for country in COUNTRIES:
+        ranked = {row["item"]: round(row["noisy_count"]) for row in found if row["group"] == country}
+        counts = wanted[country]
+        assert ranked == {item: counts[item] for item in ranked}
+        assert sorted(ranked.values()) == sorted(counts.values())[-3:] or len(counts) < 3
+
+    manifest = pair_at("out/2026-01-05.jsonl").manifest
+    assert manifest is not None and manifest.columns == {
+        "user": "user", "item": "item", "time": "time", "group": "country"
+    }  # fmt: skip
+    own = (manifest.reading or {})["inputs"]
+    assert own[0]["user"] == "kunde" and own[0]["encoding"] == "iso8859-1" and own[7] == {} and len(own) == 8
+
+    again = publish(tmp_path, inputs)  # published before: nothing is read
+    assert again.status == 0 and "published before" in again.out
+    history = command("budget", "history", "--ledger", "sqlite:///budget.db", "--json").out
+    assert len(json.loads(history)["charges"]) == 1
+
+
+def run(*words: object, **more: object) -> Done:
+    asked = {"domain": "items.txt", "mechanism": "joint", "k": 2, "epsilon": 1, "output": "out.jsonl"}
+    asked |= {"release_key": "file:key", "release_id": "r", "overwrite": True, "quiet": True}
+    return command("run", *options(**{**asked, **more}), *(word for each in words for word in ("--input", each)))
+
+
+PLAYS = [{"user": str(n % 40), "item": ITEMS[n * n % 11 % 7]} for n in range(400)]
+
+
+def test_a_user_of_several_inputs_is_one_user_whatever_the_type_of_the_column(tmp_path: Path) -> None:
+    write(tmp_path / "all.jsonl", PLAYS)
+    write(tmp_path / "a.csv", PLAYS[:150])
+    write(tmp_path / "b.jsonl.gz", PLAYS[150:300])
+    numbers = to_avro(
+        [{**row, "user": int(row["user"])} for row in PLAYS[300:]], avro_schema(user="long", item="string")
+    )
+    write(tmp_path / "c.avro", numbers)
+    assert run("all.jsonl", output="one.jsonl").status == 0
+    done = run("c.avro", "[ab].*", output="several.jsonl")
+    assert done.status == 0, done.err
+    assert Path("one.jsonl").read_bytes() == Path("several.jsonl").read_bytes()
+    assert "inputs" not in (pair_at("several.jsonl").manifest.reading or {})
+
+
+def test_the_same_files_by_one_pattern_or_by_several_are_one_release(tmp_path: Path) -> None:
+    books = {"ledger": "sqlite:///budget.db", "dataset": "d"}
+    assert command("budget", "create", *options(**books), "--epsilon", "1").status == 0
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a.csv", PLAYS[:200])
+    write(tmp_path / "in" / "b.jsonl", PLAYS[200:])
+    assert run("in/*", **books).status == 0
+    for words in (("in/b.jsonl", "in/a.csv"), ("in/*",)):
+        Path("out.jsonl").unlink()
+        done = run(*words, **books)
+        assert done.status == 0, done.err
+    history = json.loads(command("budget", "history", "--ledger", "sqlite:///budget.db", "--json").out)
+    assert len(history["charges"]) == 1
+    Path("out.jsonl").unlink()
+    assert "input" in run("in/a.csv", **books).err, "other rows are not this release"
+
+
+REFUSED = {
+    "a file of two inputs": (["a.csv", "./*.csv"], "./*.csv has ./a.csv, as a.csv has, so its rows would count twice"),
+    "the same input twice": (["a.csv", "a.csv"], "so its rows would count twice"),
+    "one that is not there": (["a.csv", "none.csv"], "--input none.csv matches no file"),
+    "one that lacks the column": (["a.csv", "lacks.csv"], "--user-column 'user' is no column of lacks.csv"),
+    "numbers as times": (["a.csv", "numbers.parquet"], "column 'time' has numbers, of type INT64, in numbers.parquet"),
+    "what is no format": (["mixed/*"], "mixed/notes.pdf has no known ending"),
+    "a stream": (["a.csv", "kafka://broker:1/plays"], "kafka://broker:1/plays is a stream"),
+    "a table": (["a.csv", "bigquery://p:d.t"], "bigquery://p:d.t does not go with other inputs, which are files"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_refusal_names_the_input(tmp_path: Path, why: str) -> None:
+    inputs, told = REFUSED[why]
+    write(tmp_path / "a.csv", [{**row, "time": "2026-01-05"} for row in PLAYS])
+    write(tmp_path / "lacks.csv", "who,item,time\nu,plain,2026-01-05\n")
+    pq.write_table(pa.table({"user": ["u"], "item": ["plain"], "time": [5]}), tmp_path / "numbers.parquet")
+    (tmp_path / "mixed").mkdir()
+    write(tmp_path / "mixed" / "a.jsonl", PLAYS)
+    write(tmp_path / "mixed" / "notes.pdf", "not rows")
+    done = run(*inputs, window="7d", **{"from": "2026-01-05", "to": "2026-01-12"})
+    assert done.status == 2 and told in done.err, done.err
+    assert not Path("out.jsonl").exists()
+
+
+def test_a_stream_has_one_input() -> None:
+    asked = {"from": "2026-01-05", "to": "2026-01-12", "domain": "items.txt", "k": 1, "epsilon": 1, "output": "out"}
+    done = command("stream", "--input", "kafka://broker:1/a", "--input", "kafka://broker:1/b", *options(**asked))
+    assert done.status == 2
+    assert "--input must be one stream" in done.err and "kafka://broker:1/a, kafka://broker:1/b" in done.err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "line", "told"),
+    [
+        ("[]", 3, "source.input must be given: a place, or a list of places"),
+        ("[{csv_delimiter: ;}]", 3, "source.input[1].input must be given"),
+        ("[a.csv, {input: b.csv, csv_delimter: ;}]", 3, "source.input[2].csv_delimter is not known: did you mean "),
+        (
+            "\n  - a.csv\n  - input: b.csv\n    csv_encoding: hz",
+            6,
+            "source.input[2].csv_encoding 'hz' cannot be read line by line",
+        ),
+        ("\n  - a.csv\n  - input: b.csv\n    k: 5", 6, "source.input[2].k is not known"),
+        ("[a.csv, {input: b.csv, item_column: [a, b]}]", 3, "item_column must name 1 column in every input, got 2 in "),
+        (
+            "[a.csv, {input: b.csv, value_column: minutes}]",
+            3,
+            "amounts.column must be given for all inputs, and not for b.csv alone",
+        ),
+    ],
+)
+def test_a_mistake_in_a_report_names_its_line_and_its_input(tmp_path: Path, inputs: str, line: int, told: str) -> None:
+    write(tmp_path / "eight.yaml", REPORT.format(inputs=inputs))
+    done = command("report", "eight.yaml", "--dry-run")
+    assert done.status == 2 and told in done.err, done.err
+    assert f"eight.yaml:{line}: " in done.err, done.err
+
+
+def test_paths_in_a_report_start_at_its_folder_and_know_the_period(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "2026-01-05.jsonl", [{**row, "country": "de"} for row in ROWS])
+    write(
+        tmp_path / "eight.yaml",
+        REPORT.format(inputs="\n  - in/{start}.jsonl\n  - input: in/{end}.csv\n    csv_delimiter: ;"),
+    )
+    done = command("report", tmp_path / "eight.yaml", "--window-end", "2026-01-12")
+    assert done.status == 2 and f"{tmp_path}/in/2026-01-12.csv matches no file" in done.err, done.err
+
+
+class TestInputs(SourceContract):
+    OWN = Columns("kunde", "titel", "zeit", delimiter=";", encoding="latin-1")
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Inputs:
+        self.folder = tmp_path / "rows"
+        self.folder.mkdir()
+        write(self.folder / "a.jsonl", ROWS[:50])
+        write(self.folder / "b.csv.gz", ROWS[50:120])
+        lines = ["kunde;titel;zeit", *(";".join(row.values()) for row in ROWS[120:])]
+        write(self.folder / "c.csv", "\n".join(lines))
+        common = Columns(time="time")
+        plain = Files(f"{self.folder}/[ab].*", common)
+        return Inputs((Files(f"{self.folder}/c.csv", self.OWN), plain), common)
+
+    @pytest.fixture
+    def missing(self, tmp_path: Path) -> Inputs:
+        return Inputs((Files(f"{tmp_path}/none.csv"), Files(f"{tmp_path}/neither.csv")), Columns())
+
+    def changes(self) -> dict[str, Any]:
+        fewer = (Files(f"{self.folder}/[ab].*", Columns(time="time")),)
+        return {"inputs": fewer, "columns": Columns("who", "what", "when")}
+
+    def state(self) -> object:
+        return tree(self.folder)
+
+    def test_alike_they_are_the_files_of_one_pattern(self, source: Inputs) -> None:
+        columns = source.columns
+        whole = Files(f"{self.folder}/[ab].*", columns).identity(KEY, PERIOD)
+        apart = tuple(Files(f"{self.folder}/{name}.*", columns) for name in "ba")
+        assert (
+            Inputs(apart, columns).identity(KEY, PERIOD) == whole == Inputs(apart[::-1], columns).identity(KEY, PERIOD)
+        )
+        assert source.identity(KEY, PERIOD) != whole
+        assert Inputs(source.inputs[::-1], source.columns).identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
+
+
+def test_an_input_with_settings_of_its_own_knows_the_common_ones() -> None:
+    asked = {"output": "out", "user_column": "who", "csv_delimiter": ";"}
+    source = source_for({**asked, "input": ("a.csv", {"input": "b.csv", "csv_delimiter": "|"})})
+    one, other = source.parts()
+    assert one.columns == source.columns == Columns("who", time="time", delimiter=";")
+    assert other.columns == Columns("who", time="time", delimiter="|")
+    with pytest.raises(InvalidArgument, match="must name 2 columns in every input, got 1 in b.csv"):
+        source_for({**asked, "item_column": ("a", "b"), "input": ("a.csv", {"input": "b.csv", "item_column": "c"})})

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.pipelines.sources.text import chunks, unreadable, whole_file
+from private_topk.pipelines.sources.text import chunks, encoding_of, unreadable, whole_file
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _ROWS = 100_000
@@ -27,12 +27,16 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless the file can be opened and unzipped, and for a .json file that is one array, or an
-    object of several lines. No row refuses a file: a line that begins so is none.
+    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32, and for a .json
+    file that is one array, or an object of several lines. No row refuses a file: a line that begins so is none.
     """
     decoder_of(columns)
     with open_content(file.path) as source:
-        first = source.read(_LOOK).removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
+        first = source.read(_LOOK)
+    if seen := encoding_of(first):
+        rule = f"{verbatim(file.path)} is in {seen.upper()}, and JSON lines are in UTF-8"
+        raise InvalidArgument("", rule, "write it in UTF-8, as iconv does")
+    first = first.removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
     if is_json(file.path):
         how = "'.[]'" if first[:1] == b"[" else "." if first.partition(b"\n")[0].strip() == b"{" else ""
         if how:

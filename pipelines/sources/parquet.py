@@ -16,6 +16,7 @@ from private_topk.pipelines.files import FileInfo, open_content, packing_of
 from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, is_int64
 from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
+from private_topk.transforms.labels import LONGEST_LABEL
 from private_topk.transforms.types import is_text
 
 _ROWS = 100_000
@@ -78,8 +79,9 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
     names = columns.names()
     with _content(path) as source:
         try:
-            for batch in _batches(source, path, range(start, stop), names):
-                yield Rows({name: as_bytes(batch[name]) for name in names})
+            for batch in _batches(source, path, range(start, stop), columns):
+                labels = columns.labels()
+                yield Rows({n: _without_long(as_bytes(batch[n])) if n in labels else as_bytes(batch[n]) for n in names})
         except (pa.ArrowException, OSError, ValueError) as error:
             raise refused(
                 f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
@@ -91,24 +93,51 @@ _DELTAS = {"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"}
 """Encodings of texts that Arrow does not read into dictionaries. A writer may turn to one within a column."""
 
 
-def _batches(source: IO[bytes], path: str, groups: range, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of rows whose texts take about 64 MiB at most.
+_NO_LABEL = pa.scalar(b"\0", pa.large_binary())
 
-    A file holds a text once, however many rows have it: one user's label of a megabyte in 100,000 rows takes a megabyte
-    in a dictionary, and 100 GB written out. So a dictionary's longest text decides how many rows are decoded at once.
+
+def _without_long(labels: pa.Array) -> pa.Array:
+    """Labels with a short one that breaks the rule of labels in place of each word of a dictionary that is too long.
+
+    One user's word of a megabyte in 100,000 rows takes a megabyte in a dictionary, and 100 GB written out.
     """
+    if not pa.types.is_dictionary(labels.type) or not pa.types.is_large_binary(labels.type.value_type):
+        return labels
+    too_long = pc.greater(pc.binary_length(labels.dictionary), LONGEST_LABEL)
+    if not pc.any(too_long).as_py():
+        return labels
+    return pa.DictionaryArray.from_arrays(labels.indices, pc.if_else(too_long, _NO_LABEL, labels.dictionary))
+
+
+def _batches(source: IO[bytes], path: str, groups: range, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """Batches of rows whose texts take about 64 MiB at most, once labels are `_without_long` words.
+
+    A file holds a text once, however many rows have it. So a dictionary's longest text decides how many rows are
+    decoded at once.
+    """
+    names, labels = columns.names(), columns.labels()
     plain, coded = _opened(source, path), _opened(source, path, names)
     chunks = _chunks(plain, groups, names)
     if any({*chunk.encodings} & _DELTAS or chunk.total_uncompressed_size > _LARGEST for chunk in chunks):
         yield from _gathered(plain.iter_batches(_FEW, row_groups=groups, columns=names))
         return
     firsts = [next(coded.iter_batches(1, row_groups=[group], columns=names), None) for group in groups]
-    words = [array.dictionary for first in firsts if first for array in first.columns if _is_dictionary(array)]
-    longest = max((pc.max(pc.binary_length(each)).as_py() or 0 for each in words), default=0)
-    rows = min(_ROWS, _BYTES // (longest or 1)) or 1
+    words = [
+        (name, array.dictionary)
+        for first in firsts
+        if first
+        for name, array in zip(first.schema.names, first.columns, strict=True)
+        if _is_dictionary(array)
+    ]
     # A column whose values are mostly written out takes more bytes: each would be looked up in vain.
     coded_bytes = [chunk.total_uncompressed_size - _CODED * chunk.num_values for chunk in chunks if _is_of_texts(chunk)]
-    file = coded if rows == _ROWS and max(coded_bytes, default=0) < _WORDS else plain
+    file = coded if max(coded_bytes, default=0) < _WORDS else plain
+    longest = [
+        min(size, LONGEST_LABEL) if name in labels and file is coded else size
+        for name, each in words
+        if (size := pc.max(pc.binary_length(each)).as_py())
+    ]
+    rows = min(_ROWS, _BYTES // max(longest, default=1)) or 1
     yield from file.iter_batches(rows, row_groups=groups, columns=names)
 
 

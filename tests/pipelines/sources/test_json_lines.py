@@ -10,7 +10,7 @@ from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import FormatContract
-from tests.pipelines.support import Rows, read, reasons, to_json_lines, write
+from tests.pipelines.support import Rows, packed, read, reasons, to_json_lines, write
 
 GOOD = '{"user": 5, "item": "a"}'
 
@@ -53,6 +53,16 @@ def test_byte_order_mark_and_no_rows(tmp_path: Path) -> None:
     assert read(write(tmp_path / "rows.jsonl", "\ufeff" + GOOD)).rows == [("5", "a")]
     for empty in ("", "\n\n"):
         assert read(write(tmp_path / "rows.jsonl", empty)) == ([], 0)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".ndjson.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_lines_in_another_encoding_are_refused_by_its_name(tmp_path: Path, ending: str, encoding: str) -> None:
+    """All of their rows would be unreadable, which a run without an operator's eye publishes as noise."""
+    path = write(tmp_path / f"rows{ending}", packed(GOOD.encode(encoding), ending))
+    told = rf"rows.* is in {encoding.upper()}, .* UTF-8: write it in UTF-8, as iconv"
+    with pytest.raises(InvalidArgument, match=told):
+        read(path)
 
 
 def test_a_file_of_several_chunks(tmp_path: Path) -> None:

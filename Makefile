@@ -85,7 +85,7 @@ flink-down:
 	$(BIN)/python -m benchmarks.servers.flink down
 
 kafka: .venv/installed
-	@echo "installing the Kafka client"
+	@echo "installing the Kafka client: some seconds"
 	@$(BIN)/python -m pip install --quiet --editable '.[kafka]'
 	$(BIN)/python -m benchmarks.servers.kafka
 
@@ -93,19 +93,23 @@ kafka: .venv/installed
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' \
 	    || { echo "private-topk needs Python 3.11 to 3.14: make PYTHON=python3.11"; exit 1; }
+	@echo "making a virtual environment in .venv: some seconds" >&2
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "apt-get install python3-venv, then make again"; exit 1; }
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/installed: .venv/bin/python setup.py pyproject.toml
+	@echo "installing private-topk with Beam, Arrow and polars into .venv, once: one to two minutes" >&2
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 .venv/tested: .venv/bin/python setup.py pyproject.toml
+	@echo "installing private-topk with what its tests need into .venv, once: two to three minutes" >&2
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch .venv/installed $@
 
 .venv/documented: .venv/installed
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@echo "installing what makes the pages into .venv, once: some seconds" >&2
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 clean:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -166,3 +167,18 @@ def test_a_type_checker_finds_the_package_where_it_is_installed(tmp_path: Path) 
     assert 'own.py:16: error: Argument "k" to "PrivateTopK" has incompatible type "str"' in done.stdout, done.stdout
     assert "Found 1 error" in done.stdout, done.stdout
     assert "import-untyped" not in done.stdout and "import-not-found" not in done.stdout
+
+
+@pytest.mark.parametrize("goal", ["rank", "check", "site", "kafka"])
+def test_no_step_of_make_installs_in_silence(goal: str, tmp_path: Path) -> None:
+    """In a fresh clone: whoever types it sees at once what is being done, and how long that takes."""
+    for name in ("Makefile", "setup.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    steps = subprocess.run(["make", "-n", goal], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    told, installed = False, 0
+    for step in steps.splitlines():
+        told = told or bool(re.match(r'echo "installing .*: (some seconds|one to two|two to three)', step))
+        if "pip install" in step and "--upgrade pip" not in step:
+            assert told, step
+            told, installed = False, installed + 1
+    assert installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
@@ -110,7 +111,7 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """List or publish every missed period in turn: a failure does not keep later ones from being published."""
-    went = [_went(report, number, arguments) for number in numbers]
+    went = [_went(report, number, len(numbers), arguments) for number in numbers]
     if arguments.json:
         print_json({"report": report.name, "periods": [_as_json(report, *each) for each in enumerate(went)]})
     elif set(went) <= {"published before"}:
@@ -128,16 +129,17 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         )
 
 
-def _went(report: ScheduledReport, number: int, arguments: Namespace) -> str:
-    """The outcome of a period: one of the words of docs/command-line.md."""
+def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -> str:
+    """The outcome of a period: one of the words of docs/command-line.md. Says first which it is, of how many."""
     try:
         if report.published(number):
             return "published before"
-        if not arguments.json:
-            how = "backfill" if arguments.backfill else "missed"
-            print(f"{report.name}, {report.words(number)}: {how}", flush=True)
         if not arguments.backfill:
+            if not arguments.json:
+                print(f"{report.name}, {report.words(number)}: missed", flush=True)
             return "missed"
+        which = f"{report.name}, {report.words(number)}: backfill, period {number + 1} of {of}"
+        print(which, file=sys.stderr if arguments.json else None, flush=True)
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
         if received_signal() is not None:  # a signal, whatever error a library turned it into

@@ -18,7 +18,7 @@ import apache_beam as beam
 
 from private_topk.pipelines.options import OPTIONS
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
-from private_topk.transforms.asked import Asked, amounts_of
+from private_topk.transforms.asked import Asked, score_of
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
@@ -111,7 +111,7 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         options["unknown_domain"] = True
     if "value_column" not in options and {"max_value", "value_resolution"} & options.keys():
         raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
-    amounts_of(options)
+    score_of(options)
     key = ReleaseKey.parse(options["release_key"]) if "release_key" in options else None
     columns = {name.removesuffix("_column"): value for name, value in options.items() if name in _COLUMNS}
     parameters = dict(given.get("parameters", {}))

@@ -173,8 +173,8 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: M
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] = look.days.get(int(day), 0) + int(count)
         block = block.filter(pa.array(inside))
-    found = rankable(block, spec.domain, spec.groups, spec.amounts)
-    applies = (spec.amounts is not None, spec.groups is not None, "domain" in spelled)
+    found = rankable(block, spec.domain, spec.groups, spec.score)
+    applies = (bool(spec.score.columns), spec.groups is not None, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
             _count(look.lost, reason.replace("_", " "), count)

@@ -17,6 +17,7 @@ from private_topk.pipelines.show.published import when
 from private_topk.pipelines.show.words import in_numbers, promise, shared_by
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
+from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
     from private_topk.runners import Launch
@@ -87,8 +88,8 @@ def _how_many(question: Question) -> str:
 
 
 def _measure(question: Question) -> str:
-    amounts = question.top_k.amounts
-    return "" if amounts is None else f", by amounts: a user adds at most {float(amounts.max_value):g} to an item"
+    score = question.top_k.score
+    return "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
 
 
 def _privacy(report: Report) -> str:

@@ -19,7 +19,7 @@ from private_topk.pipelines.budget.sharing import (
 )
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
-from private_topk.transforms.asked import Asked, amounts_of, answer, mechanism_for
+from private_topk.transforms.asked import Asked, answer, mechanism_for, score_of
 from private_topk.transforms.composite import Names
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
@@ -174,7 +174,7 @@ class Question:
 
         Every command that is told to be run is made of them.
         """
-        asked, drawn, counts, amounts = self.asked, self.asked.mechanism, self.asked.publish_counts, self.asked.amounts
+        asked, drawn, counts = self.asked, self.asked.mechanism, self.asked.publish_counts
         usual = {name: its.default for name, its in parameters_of(type(drawn)).items()}
         own = {name: drawn.parameter(name) for name in usual}
         return {
@@ -187,8 +187,7 @@ class Question:
             "publish_counts": counts and (DRAWN if asked.draws_counts else counts.epsilon),
             "publish_counts_delta": counts and counts.delta or None,
             "round_counts": None if counts is None or counts.round_to == 1 else counts.round_to,
-            "max_value": amounts and amounts.max_value,
-            "value_resolution": None if amounts is None or amounts.value_resolution == 1 else amounts.value_resolution,
+            **asked.score.options(),
             "groups_per_user": asked.groups and asked.groups.per_user,
             "privacy_unit": None if self.privacy_unit == "user-window" else self.privacy_unit,
         }
@@ -298,7 +297,7 @@ def asked_by(options: Options, lists: Lists | None = None) -> dict[str, Any]:
 
     require(options, "epsilon")
     check_epsilon(options["epsilon"])
-    amounts_of(options)
+    score_of(options)
     fields = {name: options[name] for name in _FIELDS if name in options}
     fields |= {"period": declared_period(options), "release": _release_of(options)}
     return fields | (load_lists(options) if lists is None else lists)._asdict()

@@ -162,7 +162,7 @@ def rank(
         items,
         _column("time", time, "period", period),
         time_unit,
-        value=_column("value", value, "amounts", question.asked.amounts),
+        value=_column("value", value, "amounts", question.asked.score.columns or None),
         group=_column("group", group, "groups", groups),
     )
     columns.check_apart(period)

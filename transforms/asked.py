@@ -21,7 +21,7 @@ from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGau
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
@@ -82,12 +82,12 @@ def answer(
             f"must be a name such as joint, or an object such as Joint(epsilon=1.0), got {mechanism}",
             "a budget is given as {epsilon}",
         )
-    counts, amounts, groups = counts_asked(asked), amounts_of(asked), _groups_of(asked)
+    counts, score, groups = counts_asked(asked), score_of(asked), _groups_of(asked)
     listed = _domain_of(domain, items, asked)
     bounds = {name: asked.get(name) for name in ("max_items_per_user", "max_windows_per_user")}
 
     def specified(drawn: Mechanism) -> TopK:
-        return TopK(k, drawn, listed, publish_counts=counts, amounts=amounts, groups=groups, **bounds)
+        return TopK(k, drawn, listed, publish_counts=counts, score=score, groups=groups, **bounds)
 
     def named(name: str, aside: bool) -> _T:
         known = parameters_of(mechanism_by_name(name))
@@ -102,7 +102,7 @@ def answer(
                 name, "needs {mechanism}: it is a parameter of some, and without a name one is chosen"
             )
         size = listed.size if listed.is_public else None
-        resolution = None if amounts is None else amounts.value_resolution
+        resolution = None if score == USERS else score.unit
         found, (_, reason) = chosen(
             lambda name: named(name, True), drawn_with, k, size, asked.get("epsilon"), asked.get("delta"), resolution
         )
@@ -158,8 +158,8 @@ def counts_asked(asked: Mapping[str, Any]) -> Counts | None:
     return replace(counts, round_to=asked["round_counts"]) if "round_counts" in asked else counts
 
 
-def amounts_of(asked: Mapping[str, Any]) -> Amounts | None:
-    """The amounts that are added up, or None where users are counted. Raises InvalidArgument."""
+def score_of(asked: Mapping[str, Any]) -> Score:
+    """What a user adds to an item: 1, but where amounts are asked for. Raises InvalidArgument."""
     amounts: Amounts | None = asked.get("amounts")
     for name in ("max_value", "value_resolution") if amounts is not None else ():
         if name in asked:
@@ -173,7 +173,7 @@ def amounts_of(asked: Mapping[str, Any]) -> Amounts | None:
                 "needs {max_value}: the most that one user adds to an item",
                 "choose it without looking at the data: docs/amounts.md says how",
             )
-    return None
+    return USERS
 
 
 def _groups_of(asked: Mapping[str, Any]) -> Groups | None:

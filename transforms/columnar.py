@@ -35,20 +35,15 @@ def as_labels(values: pa.Array) -> pa.Array:
 
 
 def make_block(
-    users: pa.Array,
-    items: pa.Array,
-    times: pa.Array | None = None,
-    amounts: pa.Array | None = None,
-    groups: pa.Array | None = None,
+    user: pa.Array, item: pa.Array, time: pa.Array | None = None, group: pa.Array | None = None, **numbers: pa.Array
 ) -> tuple[pa.RecordBatch, int]:
     """A block of the rows that have every value, and how many rows were dropped for a null."""
-    columns = {"user": as_labels(users), "item": as_labels(items)}
-    if times is not None:
-        columns["time"] = times.cast(pa.int64())
-    if amounts is not None:
-        columns["amount"] = amounts
-    if groups is not None:
-        columns["group"] = as_labels(groups)
+    columns = {"user": as_labels(user), "item": as_labels(item)}
+    if time is not None:
+        columns["time"] = time.cast(pa.int64())
+    if group is not None:
+        columns["group"] = as_labels(group)
+    columns |= numbers
     block = pa.RecordBatch.from_pydict(columns)
     if not any(column.null_count for column in block.columns):
         return block, 0

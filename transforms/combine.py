@@ -85,7 +85,7 @@ class CombineCounts(beam.PTransform):
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._combiner = Combiner(plan.partitioning, spec.head(), spec.least(), Fingerprint(key), spec.catalogue)
+        self._combiner = Combiner(plan.partitioning, spec.head(), spec.added_up.least, Fingerprint(key), spec.catalogue)
         self._pre_combine = plan.pre_combine
         self._shuffle = InProcessShuffle() if plan.gathering == "by reference" else None
 

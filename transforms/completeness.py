@@ -245,7 +245,7 @@ class ReaderReceipt(NamedTuple):
 
     def block(self) -> pa.RecordBatch:
         """The receipt as a block without rows."""
-        return with_receipt_of(make_block(users=_NO_TEXTS, items=_NO_TEXTS, times=pa.array([], pa.int64()))[0], self)
+        return with_receipt_of(make_block(user=_NO_TEXTS, item=_NO_TEXTS, time=pa.array([], pa.int64()))[0], self)
 
 
 def receipt_in(block: pa.RecordBatch) -> ReaderReceipt | None:

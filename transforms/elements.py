@@ -4,8 +4,8 @@ A type that holds no such elements is refused where the transform is applied. At
 otherwise whether there is a ranking would depend on one user's element. One that cannot be read is dropped by itself.
 The exception is a whole table, such as batched readers yield: no user makes one, and all of their rows would be lost.
 
-Where groups have a ranking each, elements also hold a group, and where amounts are added up, an amount: tuples of three
-or four, and rows with more fields.
+Where groups have a ranking each, elements also hold a group, and what a score needs: tuples of three or four, and rows
+with more fields.
 
 Nothing is guessed, since a wrong guess would publish noise: a dict of two keys unpacks to its keys, and a text of two
 letters to its letters.
@@ -36,11 +36,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.composite import Names, composite, names_of
 from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.labels import is_label
-from private_topk.transforms.metric import NUMERAL
+from private_topk.transforms.metric import NUMERAL, USERS, Score
 from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
 
 Values = tuple[Any, ...]
-"""A user, an item and a group where there are groups, as texts, and an amount where there are amounts."""
+"""A user, an item and a group where there are groups, as texts, and the numbers of the score's fields."""
 
 ReasonDropped = Literal["null", "unreadable"]
 
@@ -60,14 +60,14 @@ class ElementSchema:
         user, item, value, group: names of fields; several fields may be an item together, or a group. With them,
             elements are rows or dicts that have all. Without, tuples and lists of two are (user, item), and rows and
             dicts have the fields `user` and `item`.
-        amounts, groups: elements also hold an amount, a group: tuples and lists are (user, item, group, value), but for
-            what there is none of, and rows and dicts have the fields `value`, `group` as well.
+        score, groups: elements also hold the score's fields, a group: tuples and lists are (user, item, group, value),
+            but for what there is none of, and rows and dicts have the fields `value`, `group` as well.
     """
 
     user: str | None = None
     item: Names | Sequence[str] | None = None
     value: str | None = None
-    amounts: bool = False
+    score: Score = USERS
     group: Names | Sequence[str] | None = None
     groups: bool = False
 
@@ -78,7 +78,7 @@ class ElementSchema:
                 object.__setattr__(self, role, names_of(role, role, given, "field"))
             elif given is not None and (not isinstance(given, str) or not given):
                 raise InvalidArgument(role, f"must be the name of a field, got {verbatim(repr(given))}")
-        if self.value is not None and not self.amounts:
+        if self.value is not None and "value" not in self.score.fields:
             raise InvalidArgument("value", "needs {amounts}: the most that one user adds to an item")
         if self.group is not None and not self.groups:
             raise InvalidArgument("group", "needs {groups}: the public list of groups")
@@ -86,7 +86,7 @@ class ElementSchema:
             rule = "must be another field than {item}"
             raise InvalidArgument("user", rule, "the one says who a row is of, the other what is ranked")
         if len(set(self._names)) < len(self._names):
-            raise InvalidArgument("value" if self.amounts else "group", "must be another field than {user} and {item}")
+            raise InvalidArgument(self._roles[-1], "must be another field than {user} and {item}")
 
     def _names_of(self, role: str) -> tuple[str, ...]:
         names = getattr(self, role) or role
@@ -95,7 +95,7 @@ class ElementSchema:
     @cached_property
     def _fields(self) -> tuple[tuple[str, str], ...]:
         """The role and the name of every field."""
-        roles = ("user", "item", *["group"] * self.groups, *["value"] * self.amounts)
+        roles = ("user", "item", *["group"] * self.groups, *self.score.fields)
         return tuple((role, name) for role in roles for name in self._names_of(role))
 
     @cached_property
@@ -107,9 +107,14 @@ class ElementSchema:
         return tuple(name for _, name in self._fields)
 
     @cached_property
+    def _labels(self) -> int:
+        """How many fields are labels: the first ones."""
+        return len(self._roles) - len(self.score.fields)
+
+    @cached_property
     def _spans(self) -> tuple[slice, ...]:
         """Where the parts of every label are among the fields; none where every label is one field."""
-        labels = [role for role in self._roles if role != "value"]
+        labels = self._roles[: self._labels]
         starts = {role: labels.index(role) for role in labels}
         spans = tuple(slice(start, start + labels.count(role)) for role, start in starts.items())
         return spans if len(spans) < len(labels) else ()
@@ -119,7 +124,7 @@ class ElementSchema:
         return all(getattr(self, role) is None for role in self._roles)
 
     def values(self, element: Any) -> Values | ReasonDropped:  # noqa: ANN401 - whatever flows
-        """User, item and group as texts, and the amount as a float; or why the element is dropped.
+        """User, item and group as texts, and numbers as floats; or why the element is dropped.
 
         That is "null" where one of them is missing, and "unreadable" where it is of another shape or type, by the table
         of `types.py`, or a text that is no label, by the rule of `labels.py`.
@@ -134,11 +139,11 @@ class ElementSchema:
         if any(type(part) not in _NEVER_MISSING and is_missing(part) for part in parts):
             return "null"
         try:
-            labels = tuple(map(_label, parts[:-1] if self.amounts else parts))
-            amount = (_amount(parts[-1]),) if self.amounts else ()
+            labels = tuple(map(_label, parts[: self._labels]))
+            numbers = tuple(map(_amount, parts[self._labels :]))
             if not all(labels):
                 return "null"
-            return (*(self._together(labels) if self._spans else labels), *amount)
+            return (*(self._together(labels) if self._spans else labels), *numbers)
         except (TypeError, ValueError):
             return "unreadable"
 

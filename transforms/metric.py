@@ -1,4 +1,4 @@
-"""What items are ranked by, where that is not how many users hold them: clipped sums of amounts.
+"""What items are ranked by: how many users hold them, clipped sums of amounts, or sums of weights.
 
 One user who is added or removed moves every score the same way, each by anything between 0 and the cap. The
 proofs of mechanisms speak of counts that move by 0 or 1; for moves of any size in [0, 1] units of the cap:
@@ -19,17 +19,30 @@ proofs of mechanisms speak of counts that move by 0 or 1; for moves of any size 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from private_topk.transforms.columnar import Codes
+from private_topk.transforms.columnar import (
+    Codes,
+    Words,
+    add_amounts,
+    count_pairs,
+    make_table,
+    sorted_pairs,
+    sorted_sums,
+)
 from private_topk.transforms.errors import InvalidArgument, plain
+from private_topk.transforms.mechanisms.weighted import UNIT as WEIGHT
+from private_topk.transforms.mechanisms.weighted import Weighting
+from private_topk.transforms.release import NoiseSize
 from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
 
 _MAX_UNITS = 1 << 30
@@ -42,8 +55,97 @@ NUMERAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 """How a number is written in a text, as a regular expression."""
 
 
+_MOST = 2**63 - 1  # that a column of integers can hold
+
+
+class Pairs(NamedTuple):
+    """Distinct (user, code) pairs: (n,) a number for the user of each, their codes, and what each adds in units; and
+    the user words by number.
+    """
+
+    ranks: Codes
+    codes: Codes
+    users: Words
+    added: Codes
+
+
 @dataclass(frozen=True)
-class Amounts:
+class Score:
+    """What one user adds to the score of an item: here 1 for each that they hold. The other scores are its subclasses.
+
+    Attributes:
+        columns: of blocks and of the rows of users: those that say what is added.
+        fields: of elements: the roles of those that say it.
+        measure: what items are ranked by.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[tuple[str, ...]] = ()
+    measure: ClassVar[str] = "numbers of users"
+
+    @property
+    def cap(self) -> int:
+        """The most that a user adds to an item, in units."""
+        return 1
+
+    @property
+    def unit(self) -> Fraction:
+        """What a unit is worth."""
+        return Fraction(1)
+
+    @property
+    def most(self) -> Fraction:
+        """The most that a user adds to an item."""
+        return self.cap * self.unit
+
+    @property
+    def least(self) -> int:
+        """In an unknown domain, the least score in units that a mechanism looks at."""
+        return 0
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest states of it, as JSON; and a release's seed, but for what the mechanism states."""
+        return {}
+
+    def options(self) -> dict[str, Any]:
+        """The options that ask for it, None for those that it does not need."""
+        return {"max_value": None, "value_resolution": None}
+
+    def in_units(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a block that add something, with what they add in units."""
+        return block
+
+    def added(self, rows: pa.RecordBatch) -> Codes:
+        """What each row adds, in units, (n,)."""
+        return np.ones(len(rows), np.int64)
+
+    def stored(self, added: Codes) -> dict[str, NDArray]:
+        """Its columns of rows that add so much."""
+        return {}
+
+    def pairs(self, users: Words, codes: Codes, added: Codes) -> Pairs:
+        """The distinct pairs of rows, and what each adds."""
+        ranks, codes, users = sorted_pairs(users, codes)
+        return Pairs(ranks, codes, users, np.ones(len(codes), np.int64))
+
+    def totals(self, ranks: Codes, codes: Codes, added: Codes, size: int) -> tuple[Codes, Codes]:
+        """The codes in [0, size) that occur in pairs, increasing, and what these add up to."""
+        return count_pairs(codes, size)
+
+    def shown(self, units: int) -> int | float:
+        """A score in units as it is published."""
+        return units
+
+    def noise(self, units: NoiseSize) -> NoiseSize:
+        """Noise in units as it is published."""
+        return units
+
+
+USERS = Score()
+
+
+@dataclass(frozen=True)
+class Amounts(Score):
     """Ranking by sums of amounts, such as minutes, plays or revenue, instead of by the number of users.
 
     An item's score is the sum over users of `min(max_value, the user's amount for it)`. A user's amount for an item is
@@ -87,10 +189,36 @@ class Amounts:
         if max(self.max_value, 1 / self.value_resolution) >= 2**52:
             raise InvalidArgument("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
 
+    columns: ClassVar[tuple[str, ...]] = ("amount",)
+    fields: ClassVar[tuple[str, ...]] = ("value",)
+    measure: ClassVar[str] = "amounts"
+
     @property
     def cap(self) -> int:
         """`max_value` in units."""
         return int(self.max_value / self.value_resolution)
+
+    @property
+    def unit(self) -> Fraction:
+        return self.value_resolution
+
+    def in_units(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        units = self.units(block["amount"])
+        columns = {name: block[name] for name in block.schema.names if name != "amount"}
+        table = make_table(**columns, amount=units.astype(np.uint32))
+        return table.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else table
+
+    def added(self, rows: pa.RecordBatch) -> Codes:
+        return rows["amount"].to_numpy().astype(np.int64)
+
+    def stored(self, added: Codes) -> dict[str, NDArray]:
+        return {"amount": added.astype(np.uint32)}
+
+    def pairs(self, users: Words, codes: Codes, added: Codes) -> Pairs:
+        return Pairs(*sorted_sums(users, codes, added, self.cap))
+
+    def totals(self, ranks: Codes, codes: Codes, added: Codes, size: int) -> tuple[Codes, Codes]:
+        return add_amounts(codes, added)
 
     def units(self, values: pa.Array) -> Codes:
         """The amounts of rows in units, 0 to `cap`, (n,) int64.
@@ -109,17 +237,39 @@ class Amounts:
         return np.clip(below + up, 0, self.cap).astype(np.int64)
 
     def shown(self, units: int) -> int | float:
-        """A score in units as an amount."""
         amount = units * self.value_resolution
-        return int(amount) if self.whole else float(amount)
+        return max(-_MOST - 1, min(int(amount), _MOST)) if self.unit.denominator == 1 else float(amount)
 
-    @property
-    def whole(self) -> bool:
-        """Whether every score is a whole number."""
-        return self.value_resolution.denominator == 1
+    def noise(self, units: NoiseSize) -> NoiseSize:
+        stddev = Fraction(str(units.stddev)) * self.value_resolution  # exactly the six digits it is rounded to
+        return NoiseSize(float(min(stddev, Fraction(sys.float_info.max))), self.shown(int(units.within_95)))
 
     def describe(self) -> dict[str, Any]:
-        return {"max_value": _number(self.max_value), "value_resolution": _number(self.value_resolution)}
+        numbers = {"max_value": _number(self.max_value), "value_resolution": _number(self.value_resolution)}
+        return {"amounts": numbers}
+
+    def options(self) -> dict[str, Any]:
+        resolution = None if self.value_resolution == 1 else self.value_resolution
+        return {"max_value": self.max_value, "value_resolution": resolution}
+
+
+@dataclass(frozen=True)
+class Weights(Score):
+    """Users share themselves out over what they hold, as a mechanism that weighs them says."""
+
+    weighting: Weighting
+
+    def describe(self) -> dict[str, Any]:
+        noise = float(f"{float(self.weighting.noise / WEIGHT):.6g}")
+        of_a_user = f"min(1, sqrt({self.weighting.whole_items} / t))"
+        return {"weights": {"of_a_user_with_t_items": of_a_user, "noise_stddev": noise or None}}
+
+    @property
+    def least(self) -> int:
+        return self.weighting.least
+
+    def totals(self, ranks: Codes, codes: Codes, added: Codes, size: int) -> tuple[Codes, Codes]:
+        return add_amounts(codes, self.weighting.weights(ranks))
 
 
 def _number(value: Fraction) -> int | float | str:

@@ -236,6 +236,6 @@ def plan(
         readers=execution.readers,
         cores=execution.cores if in_global_window else 1,
         rows_together=min(execution.user_shards * _ROWS_OF_A_PIECE, _MAX_ROWS_TOGETHER) if shuffled else 0,
-        pre_combine=shuffled and narrow and spec.weighting is None,
+        pre_combine=shuffled and narrow and spec.added_up is spec.score,
         partitioning=partitioning,
     )

@@ -23,7 +23,7 @@ from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.shuffle import ThreadPoolDoFn
@@ -63,13 +63,13 @@ class MakeBlocks(beam.PTransform):
     """Elements that hold a user and an item to blocks, a window at a time. Users and items are texts, whole
     numbers or UUIDs.
 
-    Elements with a None, an empty text or without an amount are dropped and counted, and so is what is of another
-    shape, and texts that are no labels (`labels.py`). A type that Beam knows, and of which no element is of this
-    shape, raises here.
+    Elements with a None, an empty text or no number are dropped and counted, and so is what is of another shape, and
+    texts that are no labels (`labels.py`). A type that Beam knows, and of which no element is of this shape, raises
+    here.
 
     Args:
         with_times: also a column of the elements' event times.
-        schema: where the user and the item are, and the amount where there are amounts.
+        schema: where the user and the item are, and what else there is.
     """
 
     def __init__(self, with_times: bool = False, schema: ElementSchema | None = None) -> None:
@@ -134,10 +134,10 @@ class _GatherDoFn(beam.DoFn):
             return self._columns(readable)
 
     def _columns(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-        kinds = {"users": pa.string(), "items": pa.string()}
-        kinds |= {"groups": pa.string()} if self._schema.groups else {}
-        kinds |= {"amounts": pa.float64()} if self._schema.amounts else {}
-        kinds |= {"times": pa.int64()} if self._with_times else {}
+        kinds = {"user": pa.string(), "item": pa.string()}
+        kinds |= {"group": pa.string()} if self._schema.groups else {}
+        kinds |= dict.fromkeys(self._schema.score.columns, pa.float64())
+        kinds |= {"time": pa.int64()} if self._with_times else {}
         columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
         arrays = {name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)}
         return make_block(**arrays)[0]
@@ -161,7 +161,8 @@ def _is_unicode(text: str) -> bool:
 
 
 UserRows = tuple[int, pa.RecordBatch]
-"""A user shard, and some of its rows: {user: uint64, item: code or string, amount in units, and columns of windows}."""
+"""A user shard, and some of its rows: {user: uint64, item: code or string, columns of the score, in units, and of
+windows}."""
 
 _BYTES_TOGETHER = 1 << 25
 _LONGEST = 100_000
@@ -173,7 +174,7 @@ class ShardByUser(beam.PTransform):
 
     Users travel as keyed 64-bit hashes. Two users who share one, with probability 2**-64 whoever they are, count as
     one: docs/privacy.md says what that means for the guarantee. Rows of items outside a public domain drop out here,
-    rows of groups outside the list, and those of amount 0 or less.
+    rows of groups outside the list, and those that add nothing.
     """
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
@@ -184,7 +185,7 @@ class ShardByUser(beam.PTransform):
             plan.user_shards,
             plan.partitioning,
             plan.cores,
-            spec.amounts,
+            spec.score,
             spec.groups,
             plan.rows_together,
         )
@@ -198,7 +199,7 @@ REASONS = ("amount_not_above_zero", "not_in_groups", "not_in_domain")
 
 
 class Rankable(NamedTuple):
-    """The rows of a block that can be ranked, with numbers of groups and amounts in units.
+    """The rows of a block that can be ranked, with numbers of groups and what they add in units.
 
     Args:
         items: theirs, as they are counted: codes, or labels.
@@ -212,11 +213,10 @@ class Rankable(NamedTuple):
     dropped: Counter[str]
 
 
-def rankable(block: pa.RecordBatch, domain: Domain, groups: Groups | None, amounts: Amounts | None) -> Rankable:
+def rankable(block: pa.RecordBatch, domain: Domain, groups: Groups | None, score: Score) -> Rankable:
     """The rows of a block, all of them in the period, that can be ranked."""
     sizes = [len(block)]
-    if amounts is not None:
-        block = _above_zero(block, amounts)
+    block = score.in_units(block)
     sizes.append(len(block))
     if groups is not None:
         block = _of_groups(block, groups)
@@ -253,15 +253,15 @@ class _ShardDoFn(ThreadPoolDoFn):
         shards: int,
         partitioning: Partitioning,
         cores: int = 1,
-        amounts: Amounts | None = None,
+        score: Score = USERS,
         groups: Groups | None = None,
         together: int = 0,
     ) -> None:
         super().__init__(cores)
         self._together = together
         self._domain, self._key, self._shards, self._partitioning = domain, key, shards, partitioning
-        self._amounts, self._groups = amounts, groups
-        self._empty = UserShard(partitioning, key, None, None if amounts is None else amounts.cap).no_rows()
+        self._score, self._groups = score, groups
+        self._empty = UserShard(partitioning, key, None, score).no_rows()
         self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
 
     def setup(self) -> None:
@@ -318,10 +318,10 @@ class _ShardDoFn(ThreadPoolDoFn):
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
-        block, items, _, dropped = rankable(block, self._domain, self._groups, self._amounts)
+        block, items, _, dropped = rankable(block, self._domain, self._groups, self._score)
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
-        names = [*["group", "rows"] * (self._groups is not None), *["amount"] * (self._amounts is not None)]
+        names = [*["group", "rows"] * (self._groups is not None), *self._score.columns]
         others |= {name: block[name].to_numpy() for name in names}
         return _Encoded(dropped, make_table(user=words, item=items, **others))
 
@@ -364,11 +364,3 @@ def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
     table = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
     known = codes >= 0
     return table if known.all() else table.filter(pa.array(known))
-
-
-def _above_zero(block: pa.RecordBatch, amounts: Amounts) -> pa.RecordBatch:
-    """The rows that add something, with their amounts in units."""
-    units = amounts.units(block["amount"])
-    columns = {name: block[name] for name in block.schema.names if name != "amount"}
-    table = make_table(**columns, amount=units.astype(np.uint32))
-    return table.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else table

@@ -16,8 +16,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k, check_ranks
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of, rounded_to
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.weighted import Weighting
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Score, Weights
 from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import Period
@@ -68,12 +67,12 @@ class TopK:
 
     Args:
         k: None publishes all above the threshold of a mechanism whose guarantee says `partition_selection`.
-        mechanism: its `cap` becomes what one user may move a score by, as `amounts` say, and it is `with_counts` where
-            counts come with the draw.
+        mechanism: its `cap` becomes what one user may move a score by, and it is `with_counts` where counts come with
+            the draw.
         max_items_per_user: None for no limit, or for the mechanism's own.
         publish_counts: noisy counts of the released items, with a budget of their own or with the draw; None publishes
             none.
-        amounts: what is added up, where it is amounts; None counts users.
+        score: what a user adds to an item: by default 1.
         groups: which groups have a ranking each, of `mechanism`'s budget; None ranks all rows of a window together.
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
 
@@ -88,12 +87,12 @@ class TopK:
     domain: Domain
     max_items_per_user: int | None = None
     publish_counts: Counts | None = None
-    amounts: Amounts | None = field(default=None, metadata={"omit_if_default": True})
+    score: Score = field(default=USERS, metadata={"omit_if_default": True, "told_as": "amounts"})
     groups: Groups | None = field(default=None, metadata={"omit_if_default": True})
     max_windows_per_user: int | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
-        _check_kinds(self.mechanism, self.amounts)
+        _check_kinds(self.mechanism, self.score)
         self._set("publish_counts", None if self.publish_counts is None else counts_of(self.publish_counts))
         self._set("domain", as_domain(self.domain))
         self._set("groups", None if self.groups is None else Groups.of(self.groups))
@@ -126,8 +125,7 @@ class TopK:
         self._set("max_items_per_user", check_parameter("max_items_per_user", items))
         self._check_scores()
         self._set("max_windows_per_user", check_parameter("max_windows_per_user", self.max_windows_per_user))
-        cap = 1 if self.amounts is None else self.amounts.cap
-        self._set("mechanism", replace(self.mechanism, cap=cap, with_counts=self.draws_counts))
+        self._set("mechanism", replace(self.mechanism, cap=self.score.cap, with_counts=self.draws_counts))
 
     @property
     def draws_counts(self) -> bool:
@@ -140,9 +138,10 @@ class TopK:
         return self.mechanism.max_items(self.k)
 
     @property
-    def weighting(self) -> Weighting | None:
-        """What a user adds to each item that they hold; None where it does not depend on how many these are."""
-        return self.mechanism.parameter("weighting")
+    def added_up(self) -> Score:
+        """What a user adds to an item as the mechanism has it, which may weigh users."""
+        weighting = self.mechanism.parameter("weighting")
+        return self.score if weighting is None else Weights(weighting)
 
     @property
     def catalogue(self) -> PublicDomain | None:
@@ -155,13 +154,13 @@ class TopK:
     def _check_scores(self) -> None:
         name, counts = self.mechanism.about.name, self.publish_counts
         weighs_users = self.mechanism.guarantee.metric == "weights"
-        if self.amounts is not None and weighs_users:
+        if self.score != USERS and weighs_users:
             raise InvalidArgument(
                 "mechanism",
                 f"{name} adds up weights of users, and no amounts",
                 "rank without amounts, or take another mechanism",
             )
-        if self.amounts is not None and counts is not None and counts.round_to > 1:
+        if self.score != USERS and counts is not None and counts.round_to > 1:
             raise InvalidArgument(
                 "round_counts", "does not go with {value_column}: amounts have a resolution", "leave it out"
             )
@@ -179,7 +178,7 @@ class TopK:
             "max_items_per_user": self.max_items_per_user,
             "publish_counts": self.publish_counts and self.publish_counts.parameters(),
             "domain": self.domain.describe(),
-            **({} if self.amounts is None else {"amounts": self.amounts.describe()}),
+            **self.score.describe(),
             **({} if self.groups is None else {"groups": self.groups.describe()}),
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
         }
@@ -257,7 +256,7 @@ class TopK:
 
     def bounds_a_user(self) -> bool:
         """Whether a bound selects which of a user's rows in a window count, so that removing some lets others in."""
-        return any(bound is not None for bound in (self.max_items_per_user, self.groups, self.weighting))
+        return any(bound is not None for bound in (self.max_items_per_user, self.groups))
 
     def users_move(self) -> bool:
         """Whether a replaced user may leave one ranking and enter another, of which only one is paid for."""
@@ -268,11 +267,6 @@ class TopK:
     def head(self) -> int | None:
         """How many of the largest counts the mechanism looks at; None for all, as of a public domain."""
         return None if self.domain.is_public else self.mechanism.head(self.max_items)
-
-    def least(self) -> int:
-        """In an unknown domain, the least count that the mechanism looks at."""
-        weighting = self.weighting
-        return 0 if weighting is None else weighting.least
 
     def epsilon(self) -> float:
         """The whole cost of one window; never less, as a float."""
@@ -354,19 +348,14 @@ class TopK:
             law = its.noise_of_counts(among, self.max_items) if step is None else its.noise_of_step(step)
             width = law.half_width(1 - (1 - _CENTRAL) / among) + counts.round_to // 2
             noise = NoiseSize(law.stddev(), min(width, _MOST))
-        if self.amounts is None:
-            return noise
-        stddev = Fraction(str(noise.stddev)) * self.amounts.value_resolution  # exactly the six digits it is rounded to
-        return NoiseSize(float(stddev), self.amounts.shown(int(noise.within_95)))
+        return self.score.noise(noise)
 
     def _moves(self) -> CountMoves:
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
         return CountMoves(self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move())
 
     def _shown(self, counts: Counts, noisy: np.ndarray) -> tuple[int | float, ...]:
-        """Noisy counts as they are published: as amounts where amounts are added up."""
-        rounded = rounded_to(counts.round_to, noisy).tolist()
-        return tuple(rounded if self.amounts is None else map(self.amounts.shown, rounded))
+        return tuple(map(self.score.shown, rounded_to(counts.round_to, noisy).tolist()))
 
 
 def check_kinds(**given: object) -> None:
@@ -391,11 +380,11 @@ def noise_size(
     return NoiseSize(noise.stddev(), min(noise.half_width(_CENTRAL) + budget.round_to // 2, _MOST))
 
 
-def _check_kinds(mechanism: object, amounts: object) -> None:
+def _check_kinds(mechanism: object, score: object) -> None:
     """Raise TypeError unless each has the right type."""
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
     if not isinstance(mechanism, Mechanism):
         raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
-    if amounts is not None and not isinstance(amounts, Amounts):
-        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}")
+    if not isinstance(score, Score):
+        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(score).__name__}")

@@ -154,7 +154,7 @@ class PrivateTopK(beam.PTransform):
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)
         self.columns = published("item", items), published("group", in_groups)
-        schema = ElementSchema(user, item, value, spec.amounts is not None, group, spec.groups is not None)
+        schema = ElementSchema(user, item, value, spec.score, group, spec.groups is not None)
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
@@ -164,7 +164,7 @@ class PrivateTopK(beam.PTransform):
         return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
-        # (user, item), with a group or an amount too  ->  block  ->  Ranking
+        # (user, item), with a group or a value too  ->  block  ->  Ranking
         kinds, spec = self._schema.check(pairs.element_type), self.top_k
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:
@@ -221,7 +221,7 @@ class RankBlocks(beam.PTransform):
             "domain": spec.domain.summary(),
             "period": period and f"{len(period)} windows, {utc_text(period.start)} to {utc_text(period.end)}",
             "groups": spec.groups and spec.groups.size,
-            "max_value": spec.amounts and str(spec.amounts.max_value),
+            **{name: value and str(value) for name, value in spec.score.options().items()},
         }
         return {name: value for name, value in shown.items() if value is not None}
 

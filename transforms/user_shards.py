@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from private_topk.transforms.columnar import (
     Codes,
     Words,
-    add_amounts,
-    count_pairs,
     joined,
     kept_pairs,
     make_table,
@@ -21,13 +19,12 @@ from private_topk.transforms.columnar import (
     numbered,
     of_rows,
     parted,
-    sorted_pairs,
     sorted_sums,
     sorted_words,
 )
 from private_topk.transforms.groups import chosen, first_groups
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.mechanisms.weighted import Weighting
+from private_topk.transforms.metric import USERS, Pairs, Score
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
@@ -122,7 +119,7 @@ _MAX_ROWS_OF_PAIR = (1 << 32) - 1
 
 class _Pairs(NamedTuple):
     """(n,) user words and codes of items. A code has the window above the item: window << bits | item. In an unknown
-    domain also the labels and their words by item; where amounts are added up, those of the pairs in units.
+    domain also the labels and their words by item. And what each row adds, in units.
     """
 
     users: Words
@@ -130,7 +127,7 @@ class _Pairs(NamedTuple):
     bits: int
     labels: pa.Array | None
     hashes: Words | None
-    amounts: Codes | None
+    added: Codes
 
     def window(self, codes: Codes) -> Codes:
         return codes >> self.bits
@@ -139,31 +136,19 @@ class _Pairs(NamedTuple):
         return codes & ((1 << self.bits) - 1)
 
 
-class _Bounded(NamedTuple):
-    """Distinct pairs within the bounds: (n,) ranks of (user, window), codes, and the amounts where these are added up;
-    and the user words by rank.
-    """
-
-    ranks: Codes
-    codes: Codes
-    users: Words
-    amounts: Codes | None
-
-
 class UserShard:
     """Bounds and counts the (user, item) pairs of one user shard.
 
-    Pairs are tables of {user: uint64, item: code or string}; where amounts are added up, also `amount` in units,
-    1 or more; where every group has a ranking, `group`, its number, and `rows`, how many rows the pair stands for; and
+    Pairs are tables of {user: uint64, item: code or string}, and the columns of the score, in units of 1 or more; where
+    every group has a ranking, `group`, its number, and `rows`, how many rows the pair stands for; and
     where they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a
     row is in (and of the one after its last).
 
     Args:
-        limit: at most so many items of every user and window; None for all. Which are kept does not depend on
-            amounts, so it can be decided as rows arrive.
-        cap: at most so many units of every user, item and window; None where users are counted.
+        limit: at most so many items of every user and window; None for all. Which are kept does not depend on what is
+            added to them, so it can be decided as rows arrive.
+        score: what a user adds to an item.
         groups_per_user: a user counts in at most so many groups of a window, those of most rows.
-        weighting: what a user adds to an item, where that is not 1. It goes with a limit, and with no cap.
         windows_per_user: a user counts in at most so many windows of time; None for all. It needs all rows at once, so
             it is of `counts` alone.
     """
@@ -173,18 +158,11 @@ class UserShard:
         partitioning: Partitioning,
         key: ReleaseKey,
         limit: int | None,
-        cap: int | None = None,
+        score: Score = USERS,
         groups_per_user: int = 1,
-        weighting: Weighting | None = None,
         windows_per_user: int | None = None,
     ) -> None:
-        self._partitioning, self._key, self._limit, self._cap, self._weighting = (
-            partitioning,
-            key,
-            limit,
-            cap,
-            weighting,
-        )
+        self._partitioning, self._key, self._limit, self._score = partitioning, key, limit, score
         self._choices = Choices(key)
         self._groups_per_user = groups_per_user
         self._windows_per_user = partitioning.time_windows if windows_per_user is None else windows_per_user
@@ -196,9 +174,8 @@ class UserShard:
             rows,
             key,
             spec.max_items_per_user,
-            None if spec.amounts is None else spec.amounts.cap,
+            spec.added_up,
             1 if spec.groups is None else spec.groups.per_user,
-            spec.weighting,
             spec.max_windows_per_user,
         )
 
@@ -207,7 +184,7 @@ class UserShard:
         items = np.empty(0, self._partitioning.code_type) if self._partitioning.size else _NO_LABELS
         spans = {name: np.empty(0, kind) for name, kind in self._partitioning.window_columns.items()}
         nothing = np.empty(0, np.int64)
-        columns = spans | self._grouped(nothing, nothing) | self._amounts(nothing)
+        columns = spans | self._grouped(nothing, nothing) | self._score.stored(nothing)
         return make_table(user=np.empty(0, np.uint64), item=items, **columns)
 
     def distinct(self, pairs: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
@@ -218,39 +195,31 @@ class UserShard:
         coded = self._pairs(table)
         groups = {}
         if self._partitioning.groups:  # which of the groups count depends on all rows, so it is decided later
-            kinds = np.stack([table["rows"].to_numpy().astype(np.int64), _or_zeros(coded.amounts, len(table))])
-            caps = np.array([[_MAX_ROWS_OF_PAIR], [self._cap or 0]])
-            ranks, codes, users, (rows, amounts) = sorted_sums(coded.users, coded.codes, kinds, caps)
+            kinds = np.stack([table["rows"].to_numpy().astype(np.int64), coded.added])
+            caps = np.array([[_MAX_ROWS_OF_PAIR], [self._score.cap]])
+            ranks, codes, users, (rows, added) = sorted_sums(coded.users, coded.codes, kinds, caps)
             groups = self._grouped(coded.window(codes), rows)
         else:
-            ranks, codes, users, amounts = self._bound(coded)
+            ranks, codes, users, added = self._bound(coded)
         codes = coded.item(codes)
         items = (
             codes.astype(self._partitioning.code_type) if coded.labels is None else coded.labels.take(pa.array(codes))
         )
-        return make_table(user=users[ranks], item=items, **groups, **self._amounts(amounts))
+        return make_table(user=users[ranks], item=items, **groups, **self._score.stored(added))
 
     def _grouped(self, groups: Codes, rows: Codes) -> dict[str, Codes]:
         return {"group": groups, "rows": rows.astype(np.uint32)} if self._partitioning.groups else {}
 
-    def _amounts(self, amounts: Codes | None) -> dict[str, Codes]:
-        return {} if self._cap is None or amounts is None else {"amount": amounts.astype(np.uint32)}
-
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(item shard, {item: code or string, count: int64}): how many users of this shard hold each item, or the sum
-        of their units or weights. With a column `window` where there are several.
+        """(item shard, {item: code or string, count: int64}): what the users of this shard add to each item. With a
+        column `window` where there are several.
         """
         table = joined([self.no_rows(), *pairs])
         for part in self._in_windows(table):
             coded = self._pairs(self._in_groups(part))
             bounded = self._bound(coded)
-            codes, amounts = bounded.codes, bounded.amounts
-            if self._weighting is not None:
-                amounts = self._weighting.weights(bounded.ranks)
-            if amounts is None:
-                present, counts = count_pairs(codes, self._partitioning.windows << coded.bits)
-            else:
-                present, counts = add_amounts(codes, amounts)
+            size = self._partitioning.windows << coded.bits
+            present, counts = self._score.totals(bounded.ranks, bounded.codes, bounded.added, size)
             yield from self._by_key(coded, present, counts)
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -328,22 +297,17 @@ class UserShard:
         if self._partitioning.groups:
             windows = windows * self._partitioning.groups + table["group"].to_numpy().astype(np.int64)
         codes = codes | windows << bits
-        amounts = None if self._cap is None else table["amount"].to_numpy().astype(np.int64)
-        return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, amounts)
+        return _Pairs(table["user"].to_numpy(), codes, bits, labels, words, self._score.added(table))
 
-    def _bound(self, pairs: _Pairs) -> _Bounded:
-        amounts = None
-        if self._cap is None or pairs.amounts is None:
-            ranks, codes, users = sorted_pairs(pairs.users, pairs.codes)
-        else:
-            ranks, codes, users, amounts = sorted_sums(pairs.users, pairs.codes, pairs.amounts, self._cap)
+    def _bound(self, pairs: _Pairs) -> Pairs:
+        bounded = ranks, codes, users, added = self._score.pairs(pairs.users, pairs.codes, pairs.added)
         if self._limit is None:
-            return _Bounded(ranks, codes, users, amounts)
+            return bounded
         if self._partitioning.windows > 1:
             fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(pairs.window(codes), prepend=-1) != 0)
             users, ranks = users[ranks[fresh]], numbered(fresh)
         kept = kept_pairs(ranks, pairs.item(codes), self._choices.hashes("items", users), pairs.hashes, self._limit)
-        return _Bounded(ranks[kept], codes[kept], users, None if amounts is None else amounts[kept])
+        return Pairs(ranks[kept], codes[kept], users, added[kept])
 
     def _by_key(self, pairs: _Pairs, codes: Codes, counts: Codes) -> Iterator[tuple[int, pa.RecordBatch]]:
         windows, items, partitioning = pairs.window(codes), pairs.item(codes), self._partitioning
@@ -368,7 +332,7 @@ class SeriesShard(UserShard):
     A pair counts from the first window on that one of its rows is in, and its count has that window's number alone. Of
     every user (and group) the first items stay: those of the least first window, then of the least hash of user and
     item. So what a user adds to a window follows from their rows up to its end, and never goes back: the sensitivity of
-    `CorrelatedGaussian` is proved of that. With amounts, what a window adds is the growth of their sum, up to the cap.
+    `CorrelatedGaussian` is proved of that. What a window adds is the growth of a pair's sum, up to the cap.
     """
 
     def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
@@ -378,7 +342,7 @@ class SeriesShard(UserShard):
         kept = first_groups(self._own("groups", table), self._dates(table), groups, self._groups_per_user)
         return table.filter(pa.array(kept))
 
-    def _bound(self, pairs: _Pairs) -> _Bounded:
+    def _bound(self, pairs: _Pairs) -> Pairs:
         windows, groups = pairs.window(pairs.codes), self._partitioning.rankings
         steps, cells = windows // groups, windows % groups << pairs.bits | pairs.item(pairs.codes)
         order = np.lexsort((steps, cells, pairs.users))
@@ -386,14 +350,12 @@ class SeriesShard(UserShard):
         new_user = np.append(True, users[1:] != users[:-1])[: len(users)]
         first = new_user | np.append(True, cells[1:] != cells[:-1])[: len(users)]
         ranks, words = numbered(new_user), users[new_user]
-        kept, amounts = first, None
-        if self._cap is not None and pairs.amounts is not None:
-            amounts = _growth(pairs.amounts[order], first, self._cap)
-            kept = amounts > 0
+        added = _growth(pairs.added[order], first, self._score.cap)
+        kept = added > 0
         within = self._first_items(ranks[first], cells[first], steps[first], words, pairs)
         kept = kept & within[numbered(first)] if len(first) else kept
         codes = (steps * groups + (cells >> pairs.bits)) << pairs.bits | cells & ((1 << pairs.bits) - 1)
-        return _Bounded(ranks[kept], codes[kept], words, None if amounts is None else amounts[kept])
+        return Pairs(ranks[kept], codes[kept], words, added[kept])
 
     def _first_items(self, ranks: Codes, cells: Codes, steps: Codes, users: Words, pairs: _Pairs) -> np.ndarray:
         """Which of the distinct pairs are of the first items of their user and group, (n,) of bool."""
@@ -422,10 +384,6 @@ def _growth(amounts: Codes, first: np.ndarray, cap: int) -> Codes:
 def _any_twice(words: Words) -> bool:
     ordered = sorted_words(words)
     return bool(np.any(ordered[1:] == ordered[:-1]))
-
-
-def _or_zeros(amounts: Codes | None, size: int) -> Codes:
-    return np.zeros(size, np.int64) if amounts is None else amounts
 
 
 def _in_order(codes: Codes, labels: pa.Array, words: Words) -> tuple[Codes, pa.Array, Words]:

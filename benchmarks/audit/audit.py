@@ -28,7 +28,7 @@ from private_topk.transforms.domain import Domain, PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.select import RankingKey, WindowCounts, rank
 from private_topk.transforms.spec import TopK
@@ -127,7 +127,7 @@ def _drawn(spec: TopK, release: Release, of: RankingKey, counts: WindowCounts, d
 
 def answer_of(items: Sequence[Any], noisy: Sequence[Any] | None, spec: TopK, dataset: Dataset) -> Answer:
     """An answer in terms of a dataset: items by their numbers, amounts in units."""
-    unit, labels = 1 if spec.amounts is None else RESOLUTION, dataset.labels()
+    unit, labels = int(spec.score.unit), dataset.labels()
     numbers = tuple(labels.index(item) for item in items)
     return Answer(numbers, None if noisy is None else tuple(int(count) // unit for count in noisy))
 
@@ -211,10 +211,10 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     most rows.
     """
     amounts = Amounts.of(_CAP * RESOLUTION, RESOLUTION)
-    counted: dict[str, tuple[Amounts | None, Groups | None]] = {
-        "": (None, None),
+    counted: dict[str, tuple[Score, Groups | None]] = {
+        "": (USERS, None),
         "amounts, ": (amounts, None),
-        "one group a user, ": (None, Groups.of(GROUPS)),
+        "one group a user, ": (USERS, Groups.of(GROUPS)),
         "amounts in two groups a user, ": (amounts, Groups.of(GROUPS, 2)),
     }
     domains: dict[str, Domain] = {"public": PublicDomain.of(LABELS[:4]), "unknown": UnknownDomain()}
@@ -237,7 +237,7 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
 def _wrong(spec: TopK, dataset: Dataset, key: ReleaseKey) -> Iterator[str]:
     limit, rankings = spec.max_items_per_user, rankings_of(spec)
     allowed = min(len(dataset.target), limit or len(dataset.target))
-    most = 1 if spec.amounts is None else _CAP
+    most = spec.score.cap
     in_all_groups = spec.groups is None or spec.groups.per_user > 1
     kept: set[tuple[int, ...]] = set()
     for path in PATHS:

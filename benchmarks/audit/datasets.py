@@ -17,7 +17,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, DrawnCounts
 from private_topk.transforms.mechanisms.weighted import UNIT
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.spec import TopK
 
 Items = tuple[int, ...]
@@ -252,7 +252,7 @@ class Case:
     def of(self) -> str:
         """What is counted: users, amounts, or users by group."""
         spec = self.spec
-        return "groups" if spec.groups is not None else "amounts" if spec.amounts is not None else "users"
+        return "groups" if spec.groups is not None else "users" if spec.score == USERS else "amounts"
 
     @property
     def neighbours(self) -> str:
@@ -287,8 +287,8 @@ def _cases(kind: type[Mechanism], asked: TopK | None) -> Iterator[Case]:
             yield Case(_spec(kind, neighbours, "drawn", asked), 1)
     for neighbours in kind.guarantee.neighbours:
         if kind.guarantee.metric == "amounts":
-            yield Case(_spec(kind, neighbours, "no", asked, amounts=_AMOUNTS), 1)
-            yield Case(_spec(kind, neighbours, "yes", asked, amounts=_AMOUNTS), 1)
+            yield Case(_spec(kind, neighbours, "no", asked, score=_AMOUNTS), 1)
+            yield Case(_spec(kind, neighbours, "yes", asked, score=_AMOUNTS), 1)
         yield Case(_spec(kind, neighbours, "no", asked, groups=Groups.of(GROUPS)), 1)
 
 
@@ -297,7 +297,7 @@ def _spec(
     neighbours: str,
     counts: str,
     asked: TopK | None,
-    amounts: Amounts | None = None,
+    score: Score = USERS,
     groups: Groups | None = None,
     share: int = 1,
 ) -> TopK:
@@ -346,9 +346,9 @@ def _spec(
         budget = replace(budget, delta=0.0)
     published = {"no": None, "yes": budget, "drawn": DrawnCounts()}[counts]
     domain = PublicDomain.of(LABELS[:size]) if public else UnknownDomain()
-    spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), published, amounts, groups)
+    spec = TopK(k, mechanism, domain, arguments.get("max_items_per_user"), published, score, groups)
     rankings = spec.rankings_of_a_user()
-    return spec if rankings == share else _spec(kind, neighbours, counts, asked, amounts, groups, rankings)
+    return spec if rankings == share else _spec(kind, neighbours, counts, asked, score, groups, rankings)
 
 
 def threshold_of(spec: TopK) -> int:

@@ -92,7 +92,7 @@ def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], 
 def _counts(
     spec: TopK, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], partitioning: Partitioning, path: Path
 ) -> list[WindowCounts]:
-    sharder = _ShardDoFn(spec.domain, key, path.shards, partitioning, amounts=spec.amounts, groups=spec.groups)
+    sharder = _ShardDoFn(spec.domain, key, path.shards, partitioning, score=spec.score, groups=spec.groups)
     counter = UserShard.of(spec, partitioning, key)
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for block in blocks:
@@ -104,7 +104,7 @@ def _counts(
     for tables in shards.values():
         for item_shard, table in counter.counts(tables):
             counted[item_shard].append(PartialCounts(table))
-    combiner = Combiner(partitioning, spec.head(), spec.least(), catalogue=spec.catalogue)
+    combiner = Combiner(partitioning, spec.head(), spec.added_up.least, catalogue=spec.catalogue)
     totals = [combiner.totals(item_shard, some)[0] for item_shard, some in counted.items()]
     windows = by_window(totals, range(partitioning.windows)) if partitioning.windows > 1 else [(0, totals)]
     return [WindowCounts.of(spec, some, number % partitioning.rankings) for number, some in windows]
@@ -146,7 +146,7 @@ def _block(spec: TopK, others: list[Row], target: list[Row], strays: list[Row], 
         pa.array(users, pa.string()),
         pa.array(items, pa.string()),
         None if period is None else pa.array(times, pa.int64()),
-        None if spec.amounts is None else pa.array(amounts, pa.float64()),
         None if spec.groups is None else pa.array(groups, pa.string()),
+        **dict.fromkeys(spec.score.columns, pa.array(amounts, pa.float64())),
     )
     return block.append_column("arrived", pa.array(arrived, pa.int64())) if arrives else block

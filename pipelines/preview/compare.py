@@ -391,8 +391,7 @@ def _preview(
             "k", f"must be at most the number of items, got k = {question.top_k.max_items} and {histogram.items} items"
         )
     questions, left_out = alternatives(question, names, **offered)
-    amounts = question.asked.amounts
-    worth = 1.0 if amounts is None else float(amounts.value_resolution)
+    worth = float(question.asked.score.unit)
     outlooks = []
     for name, one in list(questions.items()):
         try:

@@ -27,11 +27,11 @@ from private_topk.pipelines.question import declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.texts import listed, number, share, whole_or_power
-from private_topk.transforms.asked import amounts_of
+from private_topk.transforms.asked import score_of
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -84,11 +84,11 @@ class InAmounts:
     """
 
     expected: Expected
-    amounts: Amounts
+    amounts: Score
     each: Fraction | float | None = None
 
     def __post_init__(self) -> None:
-        most = self.amounts.max_value
+        most = self.amounts.most
         if self.each is not None and not 0 < self.each <= most:
             raise InvalidArgument(
                 "amount",
@@ -98,12 +98,12 @@ class InAmounts:
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         users = self.expected.histogram(max_items_per_user, unknown)
-        worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.value_resolution)
+        worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.unit)
         return _histogram(users.values.astype(np.float64) * worth, users.sizes, unknown)
 
     def summary(self) -> str:
         each = "" if self.each is None else f", who add {float(self.each):g} each"
-        return f"{self.expected.summary()}{each}; sums of amounts of at most {float(self.amounts.max_value):g}"
+        return f"{self.expected.summary()}{each}; sums of amounts of at most {float(self.amounts.most):g}"
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
             "give one of {like} and {counts}: what is publicly known of the counts",
             "{like} sample is the project's own sample",
         )
-    amounts, said = amounts_of(options), given.get("these_counts_are_public", False)
+    score, said = score_of(options), given.get("these_counts_are_public", False)
     if said and "counts" not in given:
         raise InvalidArgument("these_counts_are_public", "is said of {counts}: leave it out")
     if "counts" in given:
@@ -332,8 +332,8 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
                 "amount", "goes with {max_value} and with numbers of users", "sums of amounts need none"
             )
         expected = _public_counts(options, given["counts"], said)
-        return {"": expected if amounts is None else InAmounts(expected, amounts)}
-    return expected_of(options["like"], items, declared_period(options), amounts, given.get("amount"))
+        return {"": expected if score == USERS else InAmounts(expected, score)}
+    return expected_of(options["like"], items, declared_period(options), score, given.get("amount"))
 
 
 def _public_counts(options: Options, path: str, said: bool) -> PublicCounts:
@@ -407,7 +407,7 @@ def expected_of(
     like: str,
     items: int | None,
     period: Period | None,
-    amounts: Amounts | None = None,
+    score: Score = USERS,
     each: Fraction | float | None = None,
 ) -> ByGroup:
     """The expected counts of every group that a text describes, the largest group first; of "" where it names none.
@@ -427,18 +427,18 @@ def expected_of(
         by_group = {"": _Sample(period)}
     elif names_a_file(like):
         if each is None:
-            return {**earlier_rankings(like, items, amounts)}
+            return {**earlier_rankings(like, items, score)}
         by_group = {**earlier_rankings(like, items)}
     else:
         shape = _named(like)
         by_group, each = _shape_of(shape, items), shape.get("amount", each)
-    if (amounts is None) != (each is None):
+    if (score == USERS) != (each is None):
         raise InvalidArgument(
             "",
             "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
             "must be given with it",
         )
-    return by_group if amounts is None else {name: InAmounts(one, amounts, each) for name, one in by_group.items()}
+    return by_group if score == USERS else {name: InAmounts(one, score, each) for name, one in by_group.items()}
 
 
 def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:
@@ -471,13 +471,13 @@ def _named(text: str) -> dict[str, Any]:
     return shape
 
 
-def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = None) -> dict[str, Released]:
+def earlier_rankings(path: str, items: int | None, score: Score = USERS) -> dict[str, Released]:
     """The noisy counts of a ranking's last window that has any above 0, of every group that has such a window, the
     largest first; of "" where there are no groups.
 
     Args:
         items: the size of the domain; by default that of its manifest.
-        amounts: what is asked for are sums of amounts, in units of their resolution.
+        score: what is asked for: counts are in its units.
 
     Raises:
         InvalidArgument: of the field `like`: there is no such ranking, or it was published without counts, or with
@@ -504,9 +504,9 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
             raise InvalidArgument("like", f"{verbatim(path)} has a manifest that is none of private-topk")
         if content is None or not there.is_whole:
             raise InvalidArgument("like", f"{verbatim(path)} is not the ranking that its manifest is of")
-        if (manifest.amounts is None) != (amounts is None):
-            rank, asked = ("amounts", "numbers of users") if amounts is None else ("numbers of users", "amounts")
-            raise InvalidArgument("like", f"{verbatim(path)} ranks by {rank}, and {asked} are asked for")
+        if manifest.score.measure != score.measure:
+            rule = f"{verbatim(path)} ranks by {manifest.score.measure}, and {score.measure} are asked for"
+            raise InvalidArgument("like", rule)
         if manifest.privacy is None or not manifest.privacy.publishes_counts:
             raise InvalidArgument(
                 "like",
@@ -524,10 +524,9 @@ def earlier_rankings(path: str, items: int | None, amounts: Amounts | None = Non
         rows = form.decode(content)
         size = items if items is not None else None if manifest.domain is None else manifest.domain.size
     rankings: dict[str, Released] = {}
-    unit = Fraction(1) if amounts is None else amounts.value_resolution
     for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], group_of(row) or "")):
         ranking = list(members)
-        counts = [round(Fraction(row["noisy_count"]) / unit) for row in ranking if row["noisy_count"] is not None]
+        counts = [round(Fraction(row["noisy_count"]) / score.unit) for row in ranking if row["noisy_count"] is not None]
         if max(counts, default=0) > 0:
             rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
     if not rankings:

@@ -89,7 +89,7 @@ def forewarned(
 def _declared(question: Question, like: str, groups: int) -> ByGroup:
     """The declared counts. Raises InvalidArgument."""
     top_k = question.top_k
-    declared = expected_of(like, top_k.domain.size or None, question.period, top_k.amounts)
+    declared = expected_of(like, top_k.domain.size or None, question.period, top_k.score)
     if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
         raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")
     return declared
@@ -129,7 +129,7 @@ def _published_before(places: Iterable[str], top_k: TopK, groups: int) -> ByGrou
     rankings: dict[str, Released] = {}
     for place in islice(places, _PLACES * groups):
         with suppress(InvalidArgument):
-            rankings = {**earlier_rankings(place, top_k.domain.size or None, top_k.amounts), **rankings}
+            rankings = {**earlier_rankings(place, top_k.domain.size or None, top_k.score), **rankings}
         if len(rankings) >= groups:
             break
     return {**falling(rankings)}

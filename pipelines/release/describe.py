@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -29,7 +29,6 @@ from private_topk.pipelines.release.manifest import (
 )
 from private_topk.pipelines.release.promise import promised
 from private_topk.transforms.composite import Names
-from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def manifest_of(
         k=top_k.k,
         max_items_per_user=top_k.max_items_per_user,
         max_windows_per_user=top_k.max_windows_per_user,
-        amounts=_as(AmountsFacts, top_k.amounts),
-        weights=_weights(top_k),
+        **msgspec.convert(top_k.added_up.describe(), _ScoreFacts),
         to_date=PeriodFacts(start=period.start, end=period.end) if period is not None and period.to_date else None,
         privacy=_privacy(question) if private else None,
         release_id=release.id,
@@ -101,6 +99,11 @@ def manifest_of(
         _, everything = promised([(alone, Windows.of(period))])
         manifest = msgspec.structs.replace(manifest, all_windows=everything)
     return Manifest.decode(manifest.encode())  # equal to what a file gives back
+
+
+class _ScoreFacts(TypedDict, total=False):
+    amounts: AmountsFacts
+    weights: Weights
 
 
 def _as(kind: type[_Record], value: Any, **more: object) -> _Record | None:  # noqa: ANN401 - what describes itself
@@ -140,14 +143,6 @@ def _privacy(question: Question) -> PrivacyFacts:
 def _charge(question: Question) -> ChargeFacts:
     row = row_of(question.request(dataset="", key_id="", fingerprint="").entry())
     return ChargeFacts(**{each.name: row[each.name] for each in msgspec.structs.fields(ChargeFacts)})
-
-
-def _weights(spec: TopK) -> Weights | None:
-    weighting = spec.weighting
-    if weighting is None:
-        return None
-    noise = float(f"{float(weighting.noise / UNIT):.6g}") if spec.mechanism.guarantee.publishes_weights else None
-    return Weights(of_a_user_with_t_items=f"min(1, sqrt({weighting.whole_items} / t))", noise_stddev=noise)
 
 
 def _of_a_shared_hash(spec: TopK) -> float:

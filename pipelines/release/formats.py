@@ -71,7 +71,7 @@ class RankingSchema(NamedTuple):
     def of(cls, manifest: Manifest) -> RankingSchema:
         """The schema of the release that a manifest describes."""
         return cls(
-            fractional=manifest.amounts is not None and manifest.amounts.fractional,
+            fractional=manifest.score.unit.denominator > 1,
             grouped=manifest.groups is not None,
             weighed=manifest.weights is not None and manifest.weights.noise_stddev is not None,
             integers=manifest.item_type == "int64",

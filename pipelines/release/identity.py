@@ -23,6 +23,9 @@ NOT_IN_FINGERPRINT = "not_in_fingerprint"
 OMIT_IF_DEFAULT = "omit_if_default"
 """The mark of a field that was added later: while it has its default, the identity is as it was without the field."""
 
+TOLD_AS = "told_as"
+"""The mark of a field that has another name in identities: the one that it had before."""
+
 NONE_MEANS = "none_means"
 """The mark of a field whose None stands for a value, with that value: a question that names it is the same one."""
 
@@ -44,7 +47,9 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
         return value
     if is_dataclass(value) and not isinstance(value, type):
         members = {
-            field.name: identity_of(_compared(field, value)) for field in fields(value) if _is_told(field, value)
+            field.metadata.get(TOLD_AS, field.name): identity_of(_compared(field, value))
+            for field in fields(value)
+            if _is_told(field, value)
         }
         return {"kind": _kind(value), **members}
     if isinstance(value, Mapping):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec import Meta
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.differences import Differences, differences, told
 from private_topk.transforms.composite import Label, Names, published
+from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.release import Ranking
 
 MANIFEST = ".manifest.json"
@@ -120,10 +120,6 @@ class RankedGroups(ListedItems, frozen=True, kw_only=True):
 class AmountsFacts(Record, frozen=True, kw_only=True):
     max_value: Exact
     value_resolution: Exact
-
-    @property
-    def fractional(self) -> bool:
-        return Fraction(str(self.value_resolution)).denominator > 1
 
 
 class Weights(Record, frozen=True, kw_only=True):
@@ -261,6 +257,11 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         """The manifest as JSON holds it."""
         facts: dict[str, Any] = msgspec.to_builtins(self)
         return facts
+
+    @property
+    def score(self) -> Score:
+        """What a user adds to an item, but for a mechanism that weighs users."""
+        return USERS if self.amounts is None else Amounts.of(self.amounts.max_value, self.amounts.value_resolution)
 
     def names(self, role: str) -> Names:
         """The name of what has a role in the ranking, item or group, or the names of its several columns."""

@@ -16,7 +16,6 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism, parameters_of
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 
 MAX_GROUPS = 50
@@ -33,7 +32,7 @@ def drawn_with(manifest: Manifest) -> TopK | None:
 
     Nor of counts that come with the draw: a forecast from them draws once more, with noise that has helped already.
     """
-    domain, kind, amounts = manifest.domain, MECHANISMS.get(manifest.mechanism), manifest.amounts
+    domain, kind = manifest.domain, MECHANISMS.get(manifest.mechanism)
     if domain is None or domain.number is None or domain.kind == "unknown" or domain.by_group is not None:
         return None
     if kind is None or manifest.answer != "sequence" or not manifest.private or manifest.draws_counts:
@@ -46,9 +45,9 @@ def drawn_with(manifest: Manifest) -> TopK | None:
             make_mechanism(manifest.mechanism, **given),
             RangeDomain(0, domain.number),
             manifest.max_items_per_user,
-            amounts=None if amounts is None else Amounts.of(amounts.max_value, amounts.value_resolution),
+            score=manifest.score,
         )
-        return drawn if drawn.mechanism.guarantee.metric != "weights" else None
+        return drawn if drawn.added_up == drawn.score else None
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -204,8 +203,8 @@ class PublishedReport:
     def _steps(self) -> tuple[float, float] | None:
         if self.manifest is None:
             return None
-        unit = 1.0 if self.manifest.amounts is None else float(Fraction(str(self.manifest.amounts.value_resolution)))
-        return unit, float(self.manifest.counts_rounded_to or 1) if self.manifest.amounts is None else unit
+        unit = float(self.manifest.score.unit)
+        return unit, unit * (self.manifest.counts_rounded_to or 1)
 
     @property
     def _zone(self) -> str:

@@ -180,9 +180,7 @@ def block_of(
         arrived: the values of a column of this name, one for each row.
     """
     arrays, unreadable = read_rows(rows, columns)
-    block, missing = make_block(
-        arrays["user"], arrays["item"], arrays.get("time"), arrays.get("amount"), arrays.get("group")
-    )
+    block, missing = make_block(**arrays)
     if arrived is not None:
         valid = [np.asarray(array.is_valid()) for array in arrays.values()]
         block = block.append_column("arrived", pa.array(np.asarray(arrived, np.int64)[np.logical_and.reduce(valid)]))

@@ -214,4 +214,4 @@ def test_questions_of_which_nothing_is_known() -> None:
     with pytest.raises(InvalidArgument, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
     with pytest.raises(InvalidArgument, match="what a user adds to an item on average, .* goes with max_value"):
-        forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, amounts=Amounts.of(60))), SHAPE)
+        forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, score=Amounts.of(60))), SHAPE)

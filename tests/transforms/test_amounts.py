@@ -15,9 +15,13 @@ import pytest
 
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.transforms import Amounts, CountBudget, PrivateTopK
+from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, Laplace
-from private_topk.transforms.metric import as_numbers
+from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.metric import USERS, Score, as_numbers
+from private_topk.transforms.release import Release
+from private_topk.transforms.spec import TopK
 from tests.transforms.pipelines import outcome
 
 ITEMS, SIXTY = ["a", "b", "c", "d"], Amounts.of(60)
@@ -124,7 +128,7 @@ def test_caps_and_units_that_are_none_are_refused(most: object, resolution: obje
 
 def test_numbers_are_meant_as_they_are_written() -> None:
     assert Amounts.of(0.3, 0.1) == Amounts(Fraction(3, 10), Fraction(1, 10)) and Amounts.of(0.3, 0.1).cap == 3
-    assert SIXTY.describe() == {"max_value": 60, "value_resolution": 1}
+    assert SIXTY.describe() == {"amounts": {"max_value": 60, "value_resolution": 1}}
     assert Amounts.of(60, 0.25).shown(7) == 1.75 and Amounts.of(60, 5).shown(7) == 35
 
 
@@ -169,3 +173,13 @@ def test_beam_yaml_takes_a_field_of_amounts() -> None:
         RankRows(1.0, "laplace", 2, ITEMS, value="minutes")
     with pytest.raises(ValueError, match="max_value and value_resolution need value"):
         RankRows(1.0, "laplace", 2, ITEMS, max_value=60)
+
+
+@pytest.mark.parametrize("epsilon", [1e-18, 1e-307, 5e-324])
+@pytest.mark.parametrize("score", [USERS, SIXTY, Amounts.of(60, 2)])
+def test_noise_beyond_all_numbers_is_a_number_that_a_file_can_hold(epsilon: float, score: Score) -> None:
+    spec = TopK(2, Joint(1.0), PublicDomain.of(ITEMS), publish_counts=CountBudget(epsilon), score=score)
+    drawn = spec.draw(Histogram.of(np.array([3, 2, 1, 0])), b"", "window", Release.fresh())
+    assert drawn.noise is not None and drawn.noise == spec.noise(2) and math.isfinite(drawn.noise.stddev)
+    for value in (*(drawn.noisy_counts or ()), drawn.noise.within_95):
+        assert -(2**63) <= value < 2**63

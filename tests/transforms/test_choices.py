@@ -85,13 +85,13 @@ def test_the_choice_of_a_user_is_independent_of_the_shard() -> None:
     """
     domain, groups, shards = PublicDomain.of(ITEMS), Groups.of(GROUPS), 4
     layout = Partitioning.of(domain, PERIOD, groups.size)
-    fn = _ShardDoFn(domain, KEY, shards, layout, 1, None, groups)
+    fn = _ShardDoFn(domain, KEY, shards, layout, 1, groups=groups)
     fn.setup()
     rows = everything(USERS)
     block, _ = make_block(
         *(pa.array(rows[name]) for name in ("user", "item")),
         pa.array(rows["time"]).cast(pa.int64()),
-        groups=pa.array(rows["group"]),
+        group=pa.array(rows["group"]),
     )
     cells = np.zeros((shards, layout.windows, len(ITEMS)), np.int64)
     pieces: dict[int, list[pa.RecordBatch]] = {shard: [] for shard in range(shards)}

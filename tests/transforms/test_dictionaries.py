@@ -22,6 +22,7 @@ from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import LimitDomain
+from private_topk.transforms.metric import USERS as BY_USERS
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
@@ -55,7 +56,7 @@ class Asked(NamedTuple):
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
         mechanism = LimitDomain(epsilon=1.0, delta=1e-6, kbar=1000 if keep is None else keep - 1)
         groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
-        return TopK(1, mechanism, domain, self.limit, None, Amounts.of(CAP) if self.amounts else None, groups)
+        return TopK(1, mechanism, domain, self.limit, None, Amounts.of(CAP) if self.amounts else BY_USERS, groups)
 
 
 KEY = ReleaseKey.held(b"the key of the dictionaries")
@@ -92,8 +93,8 @@ def counted(rows: list[Row], asked: Asked, path: Path, keep: int | None = None) 
             pa.array(users, pa.string()),
             pa.array(items, pa.string()),
             None if period is None else pa.array([start + time for time in times], pa.int64()),
-            pa.array(amounts, pa.float64()) if asked.amounts else None,
             pa.array(groups, pa.string()) if asked.groups_per_user is not None else None,
+            **({"amount": pa.array(amounts, pa.float64())} if asked.amounts else {}),
         )
         blocks.append(block)
     found: Counter[Place] = Counter()

@@ -250,7 +250,7 @@ def test_a_worker_warns_once_over_several_bundles(caplog: pytest.LogCaptureFixtu
 def test_an_element_with_an_invalid_number_is_dropped_alone() -> None:
     """One user's row ends nobody's job."""
     assert ElementSchema().values((1 << 20_000, "a")) == ElementSchema().values(("u", -(10**5000))) == "unreadable"
-    priced = ElementSchema(amounts=True)
+    priced = ElementSchema(score=Amounts(60))
     for amount in (Decimal("NaN"), Decimal("sNaN"), float("nan"), np.float32("nan"), None):
         assert priced.values(("u", "a", amount)) == "null"
     for amount in ("five", "5_0", "nan", True, 1j, b"\xff", [5], np.timedelta64(1), date(2026, 1, 5), UUID(int=5)):

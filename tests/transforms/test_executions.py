@@ -86,7 +86,7 @@ class Question:
 
     @property
     def schema(self) -> ElementSchema:
-        return ElementSchema(amounts=self.spec.amounts is not None, groups=self.spec.groups is not None)
+        return ElementSchema(score=self.spec.score, groups=self.spec.groups is not None)
 
     def rows(self) -> list[Row]:
         """6,000 rows by time: some users hold more items than any bound, and each of them is in several groups."""
@@ -95,7 +95,7 @@ class Question:
             user = f"u{n % 499}" if n % 3 else "busy"
             label = item if self.spec.domain.size < LARGE else str(int(item.split()[1]) * LARGE // len(DOMAIN))
             group = "nowhere" if n % 11 == 0 else GROUPS[n % 7 % 3]
-            rows.append((user, label, *[group] * schema.groups, *[n % 100] * schema.amounts, hours))
+            rows.append((user, label, *[group] * schema.groups, *[n % 100] * len(schema.score.fields), hours))
         return rows
 
 
@@ -120,7 +120,7 @@ QUESTIONS = {
     "groups, unknown": Question(
         "48 d7d8f2ea13a9b230", TopK(5, FEW, UnknownDomain(), groups=GROUPS), period_of("sliding")
     ),
-    "to date": Question("12 8261e5c67fee9b75", TopK(5, TO_DATE, DOMAIN, amounts=Amounts(60)), DATES),
+    "to date": Question("12 8261e5c67fee9b75", TopK(5, TO_DATE, DOMAIN, score=Amounts(60)), DATES),
     "to date, groups": Question("36 846b43d1115a02e3", TopK(5, TO_DATE, DOMAIN, groups=Groups.of(GROUPS, 2)), DATES),
     "unknown": Question("11 c281287d49027bdb", TopK(5, LIMITED, UnknownDomain()), period_of("fixed")),
     "unknown, bounded": Question("16 2bb4496bbe9845e1", TopK(5, LIMITED, UnknownDomain(), 3), period_of("sliding")),

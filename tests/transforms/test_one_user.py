@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
+from private_topk.transforms.metric import USERS, Score, Weights
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn
@@ -53,7 +54,7 @@ def counted(
     shards: int,
     blocks: int,
     early: bool,
-    weighting: Weighting | None = None,
+    score: Score = USERS,
 ) -> dict[str, int]:
     """The totals of one window, by the pipeline's functions.
 
@@ -63,7 +64,7 @@ def counted(
     known, layout = DOMAINS[domain], Partitioning.of(DOMAINS[domain])
     fn, counter = (
         _ShardDoFn(known, key, shards, layout),
-        UserShard(layout, key, limit, weighting=weighting),
+        UserShard(layout, key, limit, score),
     )
     fn.setup()
     pairs = {shard: [counter.no_rows()] for shard in range(shards)}
@@ -148,9 +149,9 @@ def test_one_user_moves_weights_by_no_more_than_their_norm(others, mine, domain,
     key, (whole, limit) = ReleaseKey.held(secret), bound
     weighting = Weighting(whole, limit, 0)
     rows = [*((USER, item) for item in mine), *others]
-    absent = counted(others, domain, limit, key, *way, weighting)
-    here = counted(rows, domain, limit, key, *way, weighting)
-    assert here == counted(rows[::-1], domain, limit, key, *again, weighting)
+    absent = counted(others, domain, limit, key, *way, Weights(weighting))
+    here = counted(rows, domain, limit, key, *way, Weights(weighting))
+    assert here == counted(rows[::-1], domain, limit, key, *again, Weights(weighting))
     held = set(of_sets([(USER, item) for item in mine], domain))
     moved = {item: here.get(item, 0) - absent.get(item, 0) for item in {*here, *absent}}
     moved = {item: move for item, move in moved.items() if move}

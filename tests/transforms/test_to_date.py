@@ -27,6 +27,7 @@ from private_topk.transforms.history import History, series_root
 from private_topk.transforms.mechanisms import CorrelatedGaussian, Gaussian, WeightedGaussian
 from private_topk.transforms.mechanisms.exact.series import NewCounts, exact_row
 from private_topk.transforms.mechanisms.noisy_counts import DrawnCounts
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
@@ -55,7 +56,7 @@ def some_rows(seed: int, users: int = 30, rows: int = 400) -> list[Row]:
 
 
 def shard_of(limit: int, cap: int | None = None, groups: int = 0, per_user: int = 1) -> UserShard:
-    amounts = None if cap is None else Amounts.of(cap, 1)
+    amounts = USERS if cap is None else Amounts.of(cap, 1)
     groups_asked = Groups.of(GROUPS[:groups], per_user) if groups else None
     spec = TopK(3, CorrelatedGaussian(1.0, 1e-6, limit), PublicDomain.of(ITEMS), None, None, amounts, groups_asked)
     return UserShard.of(spec.over(YEAR), Partitioning.of(spec.domain, YEAR, groups), KEY)

@@ -37,6 +37,7 @@ from private_topk.transforms.assign_windows import _NumberDoFn
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
@@ -95,20 +96,20 @@ def counted(
     limit: int | None = None,
     way: tuple[int, int] = (1, 1),
     groups: Groups | None = None,
-    amounts: Amounts | None = None,
+    score: Score = USERS,
 ) -> Counts:
     """The totals by the pipeline's functions: by number of the window, group and item."""
     known, (shards, blocks) = DOMAINS[domain], way
     layout = Partitioning.of(known, period, 0 if groups is None else groups.size)
-    fn = _ShardDoFn(known, KEY, shards, layout, 1, amounts, groups)
-    counter = UserShard(layout, KEY, limit, amounts and amounts.cap, groups.per_user if groups else 1, None, most)
+    fn = _ShardDoFn(known, KEY, shards, layout, 1, score, groups)
+    counter = UserShard(layout, KEY, limit, score, groups.per_user if groups else 1, most)
     fn.setup()
     pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
         some = rows[block::blocks] or [("", "", "", -1)]
         users, items, of, times = (pa.array(list(column)) for column in zip(*some, strict=True))
-        columns: dict[str, Any] = {} if amounts is None else {"amounts": pa.array(np.full(len(users), 40.0))}
-        columns |= {} if groups is None else {"groups": of}
+        columns: dict[str, Any] = dict.fromkeys(score.columns, pa.array(np.full(len(users), 40.0)))
+        columns |= {} if groups is None else {"group": of}
         moments = pa.array(np.array(times) * 10**6)
         for numbered in _NumberDoFn(period).process(make_block(users, items, moments, **columns)[0]):
             for shard, table in fn.process(numbered):
@@ -134,7 +135,7 @@ WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
     domain=st.sampled_from(sorted(DOMAINS)),
     most=st.integers(1, 3),
     limit=st.sampled_from([None, 1]),
-    of=st.tuples(st.sampled_from([None, Groups.of(NAMES)]), st.sampled_from([None, Amounts.of(60)])),
+    of=st.tuples(st.sampled_from([None, Groups.of(NAMES)]), st.sampled_from([USERS, Amounts.of(60)])),
     ways=st.tuples(WAYS, WAYS),
     draw=st.randoms(use_true_random=False),
 )
@@ -142,7 +143,7 @@ def test_one_user_changes_as_many_windows_as_is_said(others, mine, period, domai
     """Added, at most `most` windows, upwards; replaced, at most twice that; the same whichever way they are counted."""
     there = [(user, *row) for user, row in others]
     one, two = ([*there, *(("the one user", *row) for row in rows)] for rows in mine)
-    how = {"domain": domain, "limit": limit, "groups": of[0], "amounts": of[1]}
+    how = {"domain": domain, "limit": limit, "groups": of[0], "score": of[1]}
     without, first, second = (counted(rows, period, most, way=ways[0], **how) for rows in (there, one, two))
     look(without, first, most, limit, 60 if of[1] else 1)
     assert len({window for window, *_ in moved(first, second)}) <= 2 * most

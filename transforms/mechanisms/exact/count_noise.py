@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -61,7 +62,8 @@ def _stddev(noise: CountNoise) -> float:
         squared = lambda: total + 0  # noqa: E731
         if total == 0:
             return 0.0
-    return float(f"{relative_float(lambda: squared().sqrt()):.{_DIGITS}g}")
+    size = min(relative_float(lambda: squared().sqrt()), sys.float_info.max)  # nothing else is a number in JSON
+    return float(f"{size:.{_DIGITS}g}")
 
 
 @lru_cache(maxsize=1024)

@@ -117,7 +117,7 @@ class Score:
 
     def added(self, rows: pa.RecordBatch) -> Codes:
         """What each row adds, in units, (n,)."""
-        return np.ones(len(rows), np.int64)
+        return _ones(len(rows))
 
     def stored(self, added: Codes) -> dict[str, NDArray]:
         """Its columns of rows that add so much."""
@@ -126,7 +126,7 @@ class Score:
     def pairs(self, users: Words, codes: Codes, added: Codes) -> Pairs:
         """The distinct pairs of rows, and what each adds."""
         ranks, codes, users = sorted_pairs(users, codes)
-        return Pairs(ranks, codes, users, np.ones(len(codes), np.int64))
+        return Pairs(ranks, codes, users, _ones(len(codes)))
 
     def totals(self, ranks: Codes, codes: Codes, added: Codes, size: int) -> tuple[Codes, Codes]:
         """The codes in [0, size) that occur in pairs, increasing, and what these add up to."""
@@ -142,6 +142,11 @@ class Score:
 
 
 USERS = Score()
+
+
+def _ones(size: int) -> Codes:
+    """So many ones, in the memory of one."""
+    return np.broadcast_to(np.int64(1), size)
 
 
 @dataclass(frozen=True)

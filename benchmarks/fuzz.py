@@ -167,7 +167,7 @@ def _of_a_file(path: Path, good: list[bytes], draw: random.Random) -> str | None
     bad, others = _in_a_line(content, draw) if in_a_line else (broken(content, draw), [])
     path.write_bytes(bad)
     if not others and (LIST in path.name or draw.random() < 0.2):
-        return _problem(lambda: read_domain(str(path), "item"), [], [])
+        return _problem(lambda: read_domain(str(path), ("item",)), [], [])
     return _problem(lambda: rows_of(path, columns), others, _expected(others, columns))
 
 

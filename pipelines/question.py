@@ -20,7 +20,6 @@ from private_topk.pipelines.budget.sharing import (
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.asked import Asked, answer, mechanism_for, score_of
-from private_topk.transforms.composite import Names
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO
@@ -232,7 +231,7 @@ class Question:
         mechanism: Mechanism | str | Iterable[str] = AUTO,
         domain: Any = None,  # noqa: ANN401 - all that `as_domain` takes
         *,
-        items: Names | None = None,
+        items: tuple[str, ...] = (),
         period: Period | None = None,
         release: Release | None = None,
         privacy_unit: str = "user-window",
@@ -244,7 +243,7 @@ class Question:
 
         Args:
             mechanism: as `answer` takes it; where none is named, one is chosen by public facts alone, with the reason.
-            items: the columns of a list of items, where these are several.
+            items: the columns of a list of items.
             asked: all other fields; a delta is for the mechanism, or for composing. Where it is not said of a named
                 mechanism and nothing needs it, it is not spent.
 

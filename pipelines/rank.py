@@ -167,10 +167,10 @@ def rank(
     )
     columns.check_apart(period)
     frame = Frame(table_of(rows, columns), columns)
-    if groups is not None and isinstance(columns.group, str):
-        check_digits("groups", kind_of(frame.table[columns.group].type), groups.labels)
-    if isinstance(columns.item, str):
-        check_digits("domain", kind_of(frame.table[columns.item].type), question.asked.domain)
+    if groups is not None and len(columns.of("group")) == 1:
+        check_digits("groups", kind_of(frame.table[columns.of("group")[0]].type), groups.labels)
+    if len(items) == 1:
+        check_digits("domain", kind_of(frame.table[items[0]].type), question.asked.domain)
     with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
         path = f"{folder}/ranking.parquet"
         done = run(Report(question, frame, ToFile(path), account), prepare("direct", []))

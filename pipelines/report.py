@@ -74,9 +74,9 @@ class Report:
         check_shards(self.shards)
         self.question.asked.check_windows(self.question.period, self.source.bounded)
         columns, groups = self.source.columns, self.question.asked.groups
-        check_columns("domain", columns.item, self.question.asked.domain)
+        check_columns("domain", columns.of("item"), self.question.asked.domain)
         if groups is not None and columns.group is not None:
-            check_columns("groups", columns.group, groups.labels)
+            check_columns("groups", columns.of("group"), groups.labels)
         least = self.expect_rows_at_least
         if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
             raise InvalidArgument(

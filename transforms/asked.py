@@ -11,7 +11,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
-from private_topk.transforms.composite import Names
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain, as_domain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.groups import Groups
@@ -57,7 +56,7 @@ def answer(
     k: int | None = None,
     mechanism: Mechanism | str | Iterable[str] = AUTO,
     domain: Any = None,  # noqa: ANN401 - all that `as_domain` takes
-    items: Names | None = None,
+    items: tuple[str, ...] = (),
     **given: Unpack[Asked],
 ) -> tuple[_T, str | None]:
     """What fields ask, and why its mechanism was chosen, where it was. Draws nothing and reads no rows.
@@ -68,7 +67,7 @@ def answer(
         drawn_with: the mechanism of an answer that a window is drawn with.
         mechanism: an object; a name; several names, of which the first that answers is taken, with those parameters
             that it knows; or "auto".
-        items: the columns of a list of items, where these are several.
+        items: the columns of a list of items.
 
     Raises:
         InvalidArgument: a field breaks its rule.
@@ -185,7 +184,7 @@ def _groups_of(asked: Mapping[str, Any]) -> Groups | None:
     return None if groups is None else Groups.of(groups, 1 if per_user is None else per_user)
 
 
-def _domain_of(domain: Any, items: Names | None, asked: Mapping[str, Any]) -> Domain:  # noqa: ANN401
+def _domain_of(domain: Any, items: tuple[str, ...], asked: Mapping[str, Any]) -> Domain:  # noqa: ANN401
     unknown, span = asked.get("unknown_domain", False), asked.get("domain_range")
     if not isinstance(unknown, bool):
         raise InvalidArgument("unknown_domain", f"must be True or False, got {verbatim(repr(unknown))}")

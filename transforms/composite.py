@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Names = str | tuple[str, ...]
-"""The name of a column, or those of several that are one label together."""
+"""The name of a column, or those of several that are one label together: as they are given and told."""
 
 Label = str | tuple[str, ...]
 """A label as it is published: of several columns its parts."""
@@ -30,8 +30,8 @@ _PUBLISHED = frozenset(
 """The names that something has in published rows and messages, whatever is asked for."""
 
 
-def names_of(field: str, role: str, given: object, what: str = "column") -> Names:
-    """The name of a column, or of several as a tuple, checked.
+def names_of(field: str, role: str, given: object, what: str = "column") -> tuple[str, ...]:
+    """The names of the columns that are a label together: one or several, checked.
 
     Args:
         field: of a refusal.
@@ -45,11 +45,9 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> Name
     names = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise InvalidArgument(field, f"must be the name of a {what}, got {verbatim(repr(given))}")
-    if len(names) == 1:
-        return str(names[0])
     if len(set(names)) < len(names):
         raise InvalidArgument(field, f"must name every {what} once, got {verbatim(', '.join(names))}")
-    taken = [name for name in names if role and name.lower() in _PUBLISHED - {role}]
+    taken = [name for name in names if role and len(names) > 1 and name.lower() in _PUBLISHED - {role}]
     if taken:
         raise InvalidArgument(
             field,
@@ -59,14 +57,21 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> Name
     return names
 
 
-def published(role: str, names: Names | None) -> Names:
-    """The names of items or groups where they are published: their role, or those of several columns."""
-    return names if isinstance(names, tuple) else role
+def told(names: tuple[str, ...]) -> Names:
+    """Names as they are told: of one column, its name."""
+    return names if len(names) > 1 else names[0]
 
 
-def composite(parts: Sequence[str]) -> str:
-    """The one label of several, perhaps too long for a label."""
-    return '["' + '","'.join(part.replace("\\", "\\\\").replace('"', '\\"') for part in parts) + '"]'
+def published(role: str, names: Names | None) -> tuple[str, ...]:
+    """The names of the columns in which items or groups are published: their role, or those of several columns."""
+    return names if isinstance(names, tuple) and len(names) > 1 else (role,)
+
+
+def composite(label: Label) -> str:
+    """The one label of several parts, perhaps too long for a label; any other as it is."""
+    if isinstance(label, str):
+        return label
+    return '["' + '","'.join(part.replace("\\", "\\\\").replace('"', '\\"') for part in label) + '"]'
 
 
 def composite_column(columns: Sequence[pa.Array]) -> pa.Array:
@@ -95,7 +100,7 @@ def are_composite(labels: pa.Array, parts: int) -> bool:
     return bool(pc.all(pc.match_substring_regex(labels, rf"\A\[{part}(?:,{part}){{{parts - 1}}}\]\z")).as_py())
 
 
-def as_columns(role: str, label: Label | int, names: Names) -> dict[str, str | int]:
+def as_columns(role: str, label: Label | int, names: tuple[str, ...]) -> dict[str, str | int]:
     """A published label as columns: of its role's name, or of the names of its several parts."""
     return dict(zip(names, label, strict=True)) if isinstance(label, tuple) else {role: label}
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
-from private_topk.transforms.composite import Names, are_composite, composite_column
+from private_topk.transforms.composite import are_composite, composite_column
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import (
     DomainIndex,
@@ -378,38 +378,38 @@ Domain = CodedDomain | UnknownDomain
 
 
 @singledispatch
-def as_domain(given: Any, column: Names | None = None) -> Domain:  # noqa: ANN401 - more than one may say beforehand
+def as_domain(given: Any, columns: tuple[str, ...] = ()) -> Domain:  # noqa: ANN401 - more than one may say
     """A domain; a list of items is a public one, and a dict of lists one by group. Raises InvalidArgument.
 
     Transforms read no files: paths are registered by `pipelines.sources`, which does.
 
     Args:
-        column: where the rows have their items, and where a file has them that has several columns; by default `item`.
+        columns: where the rows have their items, and where a file has them that has several columns; by default `item`.
             Of several columns, a list holds tuples, and a frame has these columns.
     """
     if isinstance(given, PublicDomain | RangeDomain | UnknownDomain):
         return given
     if isinstance(given, Mapping):
         return DomainByGroup.by_group(given)
-    if isinstance(column, tuple) and hasattr(given, "columns"):
+    if len(columns) > 1 and hasattr(given, "columns"):
         known = list(getattr(given, "column_names", given.columns))
-        missing = [name for name in column if name not in known]
+        missing = [name for name in columns if name not in known]
         if missing:
             raise InvalidArgument("domain", f"must have the column {verbatim(missing[0])}, as the rows have")
-        return PublicDomain.of(composite_column([column_of(given[name]) for name in column]))
-    if isinstance(column, str) and isinstance(given, list | tuple | set | frozenset):
+        return PublicDomain.of(composite_column([column_of(given[name]) for name in columns]))
+    if len(columns) == 1 and isinstance(given, list | tuple | set | frozenset):
         if any(isinstance(item, list | tuple) for item in given):
             raise InvalidArgument("domain", "holds items of several columns, and {item} names one", "name them all")
     return PublicDomain.of(given)
 
 
-def check_columns(field: str, names: Names, listed: Domain) -> None:
+def check_columns(field: str, names: tuple[str, ...], listed: Domain) -> None:
     """Raise InvalidArgument unless a list for rows of several columns holds a value for each. One that is not known
     holds none.
 
     Cost: a look at every byte of the list, where there are several columns.
     """
-    if not isinstance(names, tuple):
+    if len(names) == 1:
         return
     known = listed.catalogue if isinstance(listed, UnknownDomain) else listed
     if known is not None and (isinstance(known, RangeDomain) or not are_composite(known.index().labels, len(names))):

@@ -33,7 +33,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.composite import Names, composite, names_of
+from private_topk.transforms.composite import composite, names_of
 from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL, USERS, Score
@@ -65,17 +65,17 @@ class ElementSchema:
     """
 
     user: str | None = None
-    item: Names | Sequence[str] | None = None
+    item: str | Sequence[str] | None = None
     value: str | None = None
     score: Score = USERS
-    group: Names | Sequence[str] | None = None
+    group: str | Sequence[str] | None = None
     groups: bool = False
 
     def __post_init__(self) -> None:
         for role in _WHATS:
             given = getattr(self, role)
-            if role in ("item", "group") and given is not None:
-                object.__setattr__(self, role, names_of(role, role, given, "field"))
+            if role in ("item", "group"):
+                self._names_of(role)
             elif given is not None and (not isinstance(given, str) or not given):
                 raise InvalidArgument(role, f"must be the name of a field, got {verbatim(repr(given))}")
         if self.value is not None and "value" not in self.score.fields:
@@ -89,8 +89,8 @@ class ElementSchema:
             raise InvalidArgument(self._roles[-1], "must be another field than {user} and {item}")
 
     def _names_of(self, role: str) -> tuple[str, ...]:
-        names = getattr(self, role) or role
-        return names if isinstance(names, tuple) else (names,)
+        given = getattr(self, role)
+        return (role,) if given is None else names_of(role, role, given, "field")
 
     @cached_property
     def _fields(self) -> tuple[tuple[str, str], ...]:

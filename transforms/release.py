@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-from private_topk.transforms.composite import Label, Names, as_columns, composite, parts_of
+from private_topk.transforms.composite import Label, as_columns, composite, parts_of
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.windows import WindowBounds
 
@@ -69,16 +69,16 @@ class Ranking:
 
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
-        return self.window.label(composite(self.group) if isinstance(self.group, tuple) else self.group)
+        return self.window.label(None if self.group is None else composite(self.group))
 
-    def in_columns(self, item: Names, group: Names) -> Ranking:
+    def in_columns(self, item: tuple[str, ...], group: tuple[str, ...]) -> Ranking:
         """The ranking with composites in the columns that they were read from: where these are several."""
         ranking = self
-        if isinstance(item, tuple):
-            items = tuple(parts_of(label) if isinstance(label, str) else label for label in self.items)
+        if len(item) > 1 and not self.item_columns:
+            items = tuple(parts_of(composite(label)) for label in self.items)
             ranking = replace(ranking, items=items, item_columns=item)
-        if isinstance(group, tuple) and isinstance(self.group, str):
-            ranking = replace(ranking, group=parts_of(self.group), group_columns=group)
+        if len(group) > 1 and self.group is not None and not self.group_columns:
+            ranking = replace(ranking, group=parts_of(composite(self.group)), group_columns=group)
         return ranking
 
     def to_rows(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.transforms.asked import Asked, answer, mechanism_for
 from private_topk.transforms.assign_windows import AssignWindows, DropLateBlocks, EveryWindow
 from private_topk.transforms.combine import CombineCounts
-from private_topk.transforms.composite import names_of, published
+from private_topk.transforms.composite import names_of, published, told
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.counters import warnings_of_workers
@@ -142,8 +142,8 @@ class PrivateTopK(beam.PTransform):
             raise InvalidArgument(
                 "reveal_active_windows", "does not go with {period}: every window of a period is published"
             )
-        items = "item" if item is None else names_of("item", "item", item, "field")
-        in_groups = "group" if group is None else names_of("group", "group", group, "field")
+        items = names_of("item", "item", "item" if item is None else item, "field")
+        in_groups = names_of("group", "group", "group" if group is None else group, "field")
         mechanism, since = mechanism_for(mechanism, period)
         spec, reason = answer(_settled, lambda spec: spec.mechanism, k, mechanism, domain, items, **asked)
         self._reason = reason or since
@@ -153,7 +153,8 @@ class PrivateTopK(beam.PTransform):
         check_columns("domain", items, spec.domain)
         if spec.groups is not None:
             check_columns("groups", in_groups, spec.groups.labels)
-        self.columns = published("item", items), published("group", in_groups)
+        self._columns = published("item", items), published("group", in_groups)
+        self.columns = tuple(map(told, self._columns))
         schema = ElementSchema(user, item, value, spec.score, group, spec.groups is not None)
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
@@ -171,10 +172,10 @@ class PrivateTopK(beam.PTransform):
             check_digits("groups", kinds.get("group"), spec.groups.labels)
         with counting_exactly(self._exact), warnings_of_workers():
             rankings = pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
-        if not any(isinstance(names, tuple) for names in self.columns):
+        if all(len(names) == 1 for names in self._columns):
             return rankings
         # Ranking of composites  ->  Ranking in columns
-        return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self.columns).with_output_types(Ranking)
+        return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self._columns).with_output_types(Ranking)
 
 
 def _settled(spec: TopK, delta: float | Fraction | None, aside: bool) -> TopK:

@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.release.manifest import Manifest, in_order
-from private_topk.transforms.composite import Names, shown
+from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import NoiseSize, Ranking
 from private_topk.transforms.windows import WindowBounds, utc_text
@@ -57,15 +57,15 @@ class RankingSchema(NamedTuple):
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
         integers: items are integers of 64 bits.
-        item, group: the names of several columns, where an item or a group is so many together.
+        item, group: the names of the columns that are an item, or a group, together.
     """
 
     fractional: bool = False
     grouped: bool = False
     weighed: bool = False
     integers: bool = False
-    item: Names = "item"
-    group: Names = "group"
+    item: tuple[str, ...] = ("item",)
+    group: tuple[str, ...] = ("group",)
 
     @classmethod
     def of(cls, manifest: Manifest) -> RankingSchema:
@@ -99,10 +99,10 @@ def fields_of(schema: RankingSchema) -> dict[str, tuple[pa.DataType, str]]:
     return fields
 
 
-def _named(names: Names, column: tuple[pa.DataType, str]) -> dict[str, tuple[pa.DataType, str]]:
+def _named(names: tuple[str, ...], column: tuple[pa.DataType, str]) -> dict[str, tuple[pa.DataType, str]]:
     """A column by its name, or as many as have its place."""
-    if not isinstance(names, tuple):
-        return {names: column}
+    if len(names) == 1:
+        return {names[0]: column}
     kind, doc = column
     return {name: (kind, f"{doc}: its {name}") for name in names}
 
@@ -125,7 +125,6 @@ def ranking_rows(rankings: Iterable[Ranking], release_id: str, schema: RankingSc
 def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[Ranking]:
     """The rankings that published rows are of: one for each window and group of their manifest, empty or not."""
     left, item, group = iter(rows), manifest.names("item"), manifest.names("group")
-    items = item if isinstance(item, tuple) else (item,)
     counted = manifest.privacy is not None and manifest.privacy.publishes_counts
     weighed = RankingSchema.of(manifest).weighed
     rankings = []
@@ -134,7 +133,7 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
         deviation, within = window.noise_stddev, window.noise_95
         ranking = Ranking(
             window=WindowBounds(window.start, window.end),
-            items=tuple(label_in(row, items) for row in its),
+            items=tuple(label_in(row, item) for row in its),
             k=window.returned if manifest.k is None else manifest.k,
             answer=manifest.answer,
             noisy_counts=tuple(row["noisy_count"] for row in its) if counted else None,
@@ -142,8 +141,8 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
             group=window.group,
             noisy_weights=tuple(row["noisy_weight"] for row in its) if weighed else None,
             group_number=window.group_number,
-            item_columns=item if isinstance(item, tuple) else (),
-            group_columns=group if isinstance(group, tuple) else (),
+            item_columns=item if len(item) > 1 else (),
+            group_columns=group if len(group) > 1 else (),
         )
         rankings.append(ranking)
     return rankings
@@ -285,7 +284,7 @@ RANKING_FORMATS = {
 def check_fields(schema: RankingSchema) -> None:
     """Raise InvalidArgument for the name of a published column that is none of a field of Avro."""
     for field, names in (("item_column", schema.item), ("group_column", schema.group)):
-        for name in names if isinstance(names, tuple) else ():
+        for name in names:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 rule = f"has a column {verbatim(repr(name))}, and names in Avro are of letters A to Z, digits and _"
                 raise InvalidArgument(field, rule, "rename it, or give another format of {output}")

@@ -263,8 +263,8 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         """What a user adds to an item, but for a mechanism that weighs users."""
         return USERS if self.amounts is None else Amounts.of(self.amounts.max_value, self.amounts.value_resolution)
 
-    def names(self, role: str) -> Names:
-        """The name of what has a role in the ranking, item or group, or the names of its several columns."""
+    def names(self, role: str) -> tuple[str, ...]:
+        """The names of the columns of the ranking that have a role, item or group."""
         return published(role, (self.columns or {}).get(role))
 
     def in_columns(self, ranking: Ranking) -> Ranking:

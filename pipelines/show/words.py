@@ -236,7 +236,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         settings.append(("a user is", f"a value of the column {manifest.columns.get('user')}"))
     for role in ("item", "group"):
         names = manifest.names(role)
-        if isinstance(names, tuple):
+        if len(names) > 1:
             settings.append((f"{'an' if role == 'item' else 'a'} {role} is", f"what the columns {shown(names)} hold"))
     facts = (
         ("dataset", manifest.dataset),

@@ -62,7 +62,7 @@ class ToBigQuery(Sink):
                     f"{verbatim(self.uri)} has no column {', '.join(missing)}",
                     "give another table, or add to this one",
                 )
-            for name in schema.item if isinstance(schema.item, tuple) else ("item",):
+            for name in schema.item:
                 kinds = there.get(name), _kind(fields[name][0])
                 if set(kinds) == {"STRING", "INTEGER"}:
                     rule = f"{verbatim(self.uri)} has items of type {kinds[0]}, and these are of type {kinds[1]}"

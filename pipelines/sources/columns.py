@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.release.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
-from private_topk.transforms.composite import Names, composite_column, names_of
+from private_topk.transforms.composite import Names, composite_column, names_of, told
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
@@ -64,7 +64,7 @@ class Columns:
             if name is None and role not in ("user", "item"):
                 continue
             if role in ("item", "group"):
-                object.__setattr__(self, role, names_of(f"{role}_column", "" if self.public else role, name))
+                object.__setattr__(self, role, told(names_of(f"{role}_column", "" if self.public else role, name)))
             elif not (isinstance(name, str) and name):
                 raise InvalidArgument(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
         others = {self.user, self.time, *self.of("item")}
@@ -99,7 +99,7 @@ class Columns:
 
     def integers(self, are: Callable[[str], bool]) -> bool:
         """Whether items are integers, by what a column holds: those of several columns are none."""
-        return isinstance(self.item, str) and are(self.item)
+        return len(self.of("item")) == 1 and are(*self.of("item"))
 
     def manner(self) -> dict[str, Any]:
         """How the columns are read, where that is not the default: all fields that are no role."""

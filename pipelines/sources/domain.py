@@ -17,7 +17,7 @@ from private_topk.pipelines.files import match, match_any, open_content, why
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import INPUT_FORMATS, reader_of
-from private_topk.transforms.composite import Label, Names, parts_of, published
+from private_topk.transforms.composite import Label, parts_of, published
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import check_items, digest_of
@@ -35,7 +35,7 @@ class DomainFile:
     """Reads the items of a domain file, at the launch and again on every worker, so that no job carries them."""
 
     path: str
-    column: Names
+    column: tuple[str, ...]
     field: str = "domain"
 
     def __call__(self) -> pa.Array:
@@ -48,8 +48,8 @@ class PairsFile:
     """Reads which item can be ranked in which group, from a file with a column for each, as `DomainFile` does."""
 
     path: str
-    column: Names
-    group_column: Names
+    column: tuple[str, ...]
+    group_column: tuple[str, ...]
 
     def __call__(self) -> Pairs:
         items, groups = _columns_of(self.path, self.column, self.group_column)
@@ -76,13 +76,12 @@ class Together:
         return pa.concat_arrays([*listed, *(load().drop_null() for load in self.found)]).unique()
 
 
-def _columns_of(path: str, column: Names, group_column: Names | None = None) -> tuple[pa.Array, pa.Array]:
+def _columns_of(path: str, column: tuple[str, ...], group_column: tuple[str, ...] = ()) -> tuple[pa.Array, pa.Array]:
     """The items, and their groups where these have a column. Raises InvalidArgument.
 
     The file is public, and whoever wrote it vouches for all of it: titles may hold line ends.
     """
-    first = column[0] if isinstance(column, tuple) else column  # a list is of no users
-    columns = _Listed(first, column, quoted_line_ends=True, group=group_column)
+    columns = _Listed(column[0], column, quoted_line_ends=True, group=group_column or None)  # a list is of no users
     file, module = match(path)[0], reader_of(path)
     module.check(file, columns)
     items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
@@ -103,9 +102,9 @@ def has_columns(path: str) -> bool:
     return path.lower().endswith(tuple(INPUT_FORMATS))
 
 
-def read_domain(path: str, column: Names) -> PublicDomain:
+def read_domain(path: str, column: tuple[str, ...]) -> PublicDomain:
     """The public domain of a file. Raises InvalidArgument, naming the file, unless it is a list of distinct items."""
-    if isinstance(column, tuple) and not has_columns(path):
+    if len(column) > 1 and not has_columns(path):
         raise InvalidArgument(
             "domain",
             f"{verbatim(path)} must be a table with the columns {verbatim(', '.join(column))}: its "
@@ -119,11 +118,11 @@ def read_domain(path: str, column: Names) -> PublicDomain:
 
 @as_domain.register(str)
 @as_domain.register(os.PathLike)
-def _at(path: str | os.PathLike[str], column: Names | None = None) -> PublicDomain:
-    return read_domain(os.fspath(path), column or "item")
+def _at(path: str | os.PathLike[str], columns: tuple[str, ...] = ()) -> PublicDomain:
+    return read_domain(os.fspath(path), columns or ("item",))
 
 
-def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names) -> PublicDomain | None:
+def with_found(domain: PublicDomain | None, found: Sequence[str], column: tuple[str, ...]) -> PublicDomain | None:
     """The items of a domain, if there is one, and of rankings published before; None if these have none at all. Raises
     InvalidArgument.
 
@@ -152,7 +151,9 @@ def with_found(domain: PublicDomain | None, found: Sequence[str], column: Names)
         return PublicDomain(source, digest_of(check_items(labels)), len(labels)) if len(labels) else None
 
 
-def read_domain_by_group(path: str, column: Names, group_column: Names, groups: PublicDomain) -> DomainByGroup:
+def read_domain_by_group(
+    path: str, column: tuple[str, ...], group_column: tuple[str, ...], groups: PublicDomain
+) -> DomainByGroup:
     """The lists of all groups in one file.
 
     Raises InvalidArgument, naming the file, unless each has one of distinct items.
@@ -161,21 +162,21 @@ def read_domain_by_group(path: str, column: Names, group_column: Names, groups: 
         return DomainByGroup.of_pairs(PairsFile(_found_at(path), column, group_column), groups)
 
 
-def read_titles(path: str, column: Names, title_column: str) -> dict[Label, str]:
+def read_titles(path: str, column: tuple[str, ...], title_column: str) -> dict[Label, str]:
     """The titles of the items in a table; none for an item whose title another one has too. Raises InvalidArgument."""
     if not has_columns(path):
         raise InvalidArgument(
             "item_titles", f"{verbatim(path)} must be a table with a column for items and one for titles"
         )
     try:
-        items, titles = _columns_of(_found_at(path), column, title_column)
+        items, titles = _columns_of(_found_at(path), column, (title_column,))
     except InvalidArgument as error:
         if error.field in _OF_TITLES:
             raise error.renamed(lambda name: _OF_TITLES.get(name, name)) from None
         raise InvalidArgument("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
     times = Counter(named.values())
-    of = parts_of if isinstance(column, tuple) else str
+    of = parts_of if len(column) > 1 else str
     return {of(item): title for item, title in named.items() if title and times[title] == 1}
 
 

@@ -70,9 +70,10 @@ def _domain(options: Options, groups: Groups | None) -> Domain:
     if "domain_range" in options:
         return RangeDomain.parse(options["domain_range"])
     items = names_of("item_column", "item", options.get("item_column", "item"))
-    column = options.get("domain_column", items)
+    column = names_of("domain_column", "", options.get("domain_column", items))
     if "domain_group_column" in options and groups is not None:
-        return read_domain_by_group(options["domain"], column, options["domain_group_column"], groups.labels)
+        group = names_of("domain_group_column", "", options["domain_group_column"])
+        return read_domain_by_group(options["domain"], column, group, groups.labels)
     listed = read_domain(options["domain"], column) if "domain" in options else None
     if "found" in options:
         listed = with_found(listed, options["found"], items)

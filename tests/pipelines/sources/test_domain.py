@@ -24,7 +24,7 @@ def test_one_item_a_line_or_a_column(tmp_path: Path, name: str) -> None:
         write(path, gzip.compress(content) if name.endswith("gz") else content)
     else:
         write(path, [{"user": "other", "item": item} for item in ITEMS])
-    domain = read_domain(str(path), "item")
+    domain = read_domain(str(path), ("item",))
     assert domain == PublicDomain.of(ITEMS) and domain.index().labels.to_pylist() == ITEMS
     assert pickle.loads(pickle.dumps(domain)).load().to_pylist() == ITEMS
 
@@ -47,13 +47,13 @@ def test_lines_are_told_apart_as_by_python(tmp_path: Path) -> None:
     texts += [f"a{space}\n{space}{space}\nb\n{space}" for space in spaces]
     assert sum(None in listed(text) for text in texts) > 50
     for text in texts:
-        read = DomainFile(str(write(tmp_path / "d.txt", text.encode())), "item")
+        read = DomainFile(str(write(tmp_path / "d.txt", text.encode())), ("item",))
         assert read().to_pylist() == listed(text), repr(text)
 
 
 def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
     path = write(tmp_path / "d.avro", to_avro([{"id": 7}, {"id": 5}], avro_schema(id="long")))
-    assert read_domain(str(path), "id") == PublicDomain.of(["7", "5"])
+    assert read_domain(str(path), ("id",)) == PublicDomain.of(["7", "5"])
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
 )
 def test_an_invalid_domain_file_is_refused(tmp_path: Path, name: str, content: bytes | str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message) as caught:
-        read_domain(str(write(tmp_path / name, content)), "item")
+        read_domain(str(write(tmp_path / name, content)), ("item",))
     assert name in str(caught.value)
 
 
 def test_a_domain_pattern_must_match_exactly_one_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"domain .*none\.txt does not exist"):
-        read_domain(str(tmp_path / "none.txt"), "item")
+        read_domain(str(tmp_path / "none.txt"), ("item",))
     write(tmp_path / "a.txt", "a\n"), write(tmp_path / "b.txt", "b\n")
     with pytest.raises(InvalidArgument, match="domain must be one file, got 2"):
-        read_domain(str(tmp_path / "*.txt"), "item")
+        read_domain(str(tmp_path / "*.txt"), ("item",))

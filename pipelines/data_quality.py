@@ -173,7 +173,7 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: M
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] = look.days.get(int(day), 0) + int(count)
         block = block.filter(pa.array(inside))
-    found = rankable(block, spec.domain, spec.groups, spec.score)
+    found = rankable(block, spec)
     applies = (bool(spec.score.columns), spec.groups is not None, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:

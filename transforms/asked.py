@@ -164,7 +164,7 @@ def score_of(asked: Mapping[str, Any]) -> Score:
         if name in asked:
             raise InvalidArgument(name, "must be left out", "{amounts} have their own")
     if amounts is not None or "max_value" in asked:
-        return amounts or Amounts.of(asked["max_value"], asked.get("value_resolution"))
+        return amounts or Amounts(asked["max_value"], asked.get("value_resolution", 1))
     for name in ("value_column", "value_resolution"):
         if name in asked:
             raise InvalidArgument(

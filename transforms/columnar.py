@@ -1,7 +1,7 @@
 """The columnar kernels: blocks of rows in, arrays out. No Beam here, and never one Python object per row.
 
 A *block* is a `pyarrow.RecordBatch` with the columns `user` and `item` (strings without nulls) and, where windows are
-cut from event times, `time` (int64, microseconds since 1970 UTC); where amounts are added up, `amount` (float64, no
+cut from event times, `time` (int64, microseconds since 1970 UTC); where amounts are added up, `value` (float64, no
 NaN); where every group has a ranking, `group` (strings).
 """
 
@@ -55,7 +55,7 @@ def make_block(
 
 def of_rows(block: pa.RecordBatch) -> pa.RecordBatch:
     """A block without its times and windows."""
-    return block.select([name for name in ("user", "item", "group", "rows", "amount") if name in block.schema.names])
+    return block.select([name for name in ("user", "item", "group", "rows", "value") if name in block.schema.names])
 
 
 def mix(values: Words) -> Words:

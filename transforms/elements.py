@@ -78,7 +78,7 @@ class ElementSchema:
                 self._names_of(role)
             elif given is not None and (not isinstance(given, str) or not given):
                 raise InvalidArgument(role, f"must be the name of a field, got {verbatim(repr(given))}")
-        if self.value is not None and "value" not in self.score.fields:
+        if self.value is not None and "value" not in self.score.columns:
             raise InvalidArgument("value", "needs {amounts}: the most that one user adds to an item")
         if self.group is not None and not self.groups:
             raise InvalidArgument("group", "needs {groups}: the public list of groups")
@@ -95,7 +95,7 @@ class ElementSchema:
     @cached_property
     def _fields(self) -> tuple[tuple[str, str], ...]:
         """The role and the name of every field."""
-        roles = ("user", "item", *["group"] * self.groups, *self.score.fields)
+        roles = ("user", "item", *["group"] * self.groups, *self.score.columns)
         return tuple((role, name) for role in roles for name in self._names_of(role))
 
     @cached_property
@@ -109,7 +109,7 @@ class ElementSchema:
     @cached_property
     def _labels(self) -> int:
         """How many fields are labels: the first ones."""
-        return len(self._roles) - len(self.score.fields)
+        return len(self._roles) - len(self.score.columns)
 
     @cached_property
     def _spans(self) -> tuple[slice, ...]:

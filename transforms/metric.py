@@ -74,13 +74,11 @@ class Score:
     """What one user adds to the score of an item: here 1 for each that they hold. The other scores are its subclasses.
 
     Attributes:
-        columns: of blocks and of the rows of users: those that say what is added.
-        fields: of elements: the roles of those that say it.
+        columns: what of a row says what is added: fields of elements, by their roles, and columns of blocks.
         measure: what items are ranked by.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
-    fields: ClassVar[tuple[str, ...]] = ()
     measure: ClassVar[str] = "numbers of users"
 
     @property
@@ -121,7 +119,7 @@ class Score:
 
     def stored(self, added: Codes) -> dict[str, NDArray]:
         """Its columns of rows that add so much."""
-        return {}
+        return dict.fromkeys(self.columns, added.astype(np.uint32))
 
     def pairs(self, users: Words, codes: Codes, added: Codes) -> Pairs:
         """The distinct pairs of rows, and what each adds."""
@@ -175,11 +173,6 @@ class Amounts(Score):
 
         def __init__(self, max_value: Number, value_resolution: Number = 1) -> None: ...
 
-    @classmethod
-    def of(cls, max_value: Number, value_resolution: Number | None = None) -> Amounts:
-        """From numbers of any kind, floats as the decimals they print; the resolution is 1 where it is None."""
-        return cls(max_value, 1 if value_resolution is None else value_resolution)
-
     def __post_init__(self) -> None:
         for name in ("max_value", "value_resolution"):
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
@@ -194,8 +187,7 @@ class Amounts(Score):
         if max(self.max_value, 1 / self.value_resolution) >= 2**52:
             raise InvalidArgument("max_value", "must be below 2**52, and {value_resolution} above 2**-52")
 
-    columns: ClassVar[tuple[str, ...]] = ("amount",)
-    fields: ClassVar[tuple[str, ...]] = ("value",)
+    columns: ClassVar[tuple[str, ...]] = ("value",)
     measure: ClassVar[str] = "amounts"
 
     @property
@@ -208,16 +200,13 @@ class Amounts(Score):
         return self.value_resolution
 
     def in_units(self, block: pa.RecordBatch) -> pa.RecordBatch:
-        units = self.units(block["amount"])
-        columns = {name: block[name] for name in block.schema.names if name != "amount"}
-        table = make_table(**columns, amount=units.astype(np.uint32))
+        units = self.units(block["value"])
+        columns = {name: block[name] for name in block.schema.names if name != "value"}
+        table = make_table(**columns, value=units.astype(np.uint32))
         return table.filter(pa.array(units > 0)) if len(units) and units.min() == 0 else table
 
     def added(self, rows: pa.RecordBatch) -> Codes:
-        return rows["amount"].to_numpy().astype(np.int64)
-
-    def stored(self, added: Codes) -> dict[str, NDArray]:
-        return {"amount": added.astype(np.uint32)}
+        return rows["value"].to_numpy().astype(np.int64)
 
     def pairs(self, users: Words, codes: Codes, added: Codes) -> Pairs:
         return Pairs(*sorted_sums(users, codes, added, self.cap))

@@ -18,12 +18,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import Codes, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
 from private_topk.transforms.counters import BundleStart, DroppedRows
-from private_topk.transforms.domain import Domain
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.shuffle import ThreadPoolDoFn
@@ -179,16 +177,7 @@ class ShardByUser(beam.PTransform):
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._fn = _ShardDoFn(
-            spec.domain,
-            key,
-            plan.user_shards,
-            plan.partitioning,
-            plan.cores,
-            spec.score,
-            spec.groups,
-            plan.rows_together,
-        )
+        self._fn = _ShardDoFn(spec, key, plan.user_shards, plan.partitioning, plan.cores, plan.rows_together)
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         # block  ->  (user shard, rows)
@@ -213,15 +202,15 @@ class Rankable(NamedTuple):
     dropped: Counter[str]
 
 
-def rankable(block: pa.RecordBatch, domain: Domain, groups: Groups | None, score: Score) -> Rankable:
+def rankable(block: pa.RecordBatch, spec: TopK) -> Rankable:
     """The rows of a block, all of them in the period, that can be ranked."""
-    sizes = [len(block)]
-    block = score.in_units(block)
+    sizes, groups = [len(block)], spec.groups
+    block = spec.score.in_units(block)
     sizes.append(len(block))
     if groups is not None:
         block = _of_groups(block, groups)
     sizes.append(len(block))
-    known, items = domain.known(block["item"], None if groups is None else block["group"].to_numpy())
+    known, items = spec.domain.known(block["item"], None if groups is None else block["group"].to_numpy())
     unknown = block["item"].slice(0, 0)
     if not known.all():
         unknown = block["item"].filter(pa.array(~known))
@@ -247,29 +236,20 @@ class _Encoded(NamedTuple):
 @crosses
 class _ShardDoFn(ThreadPoolDoFn):
     def __init__(
-        self,
-        domain: Domain,
-        key: ReleaseKey,
-        shards: int,
-        partitioning: Partitioning,
-        cores: int = 1,
-        score: Score = USERS,
-        groups: Groups | None = None,
-        together: int = 0,
+        self, spec: TopK, key: ReleaseKey, shards: int, partitioning: Partitioning, cores: int = 1, together: int = 0
     ) -> None:
         super().__init__(cores)
+        self._spec, self._key, self._shards, self._partitioning = spec, key, shards, partitioning
         self._together = together
-        self._domain, self._key, self._shards, self._partitioning = domain, key, shards, partitioning
-        self._score, self._groups = score, groups
-        self._empty = UserShard(partitioning, key, None, score).no_rows()
+        self._empty = UserShard.of(spec, partitioning, key).no_rows()
         self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
 
     def setup(self) -> None:
         super().setup()
         self._hash_key = self._key.derive("user hash")
-        self._domain.prepare()
-        if self._groups is not None:
-            self._groups.labels.index()
+        self._spec.domain.prepare()
+        if self._spec.groups is not None:
+            self._spec.groups.labels.index()
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -318,10 +298,10 @@ class _ShardDoFn(ThreadPoolDoFn):
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
-        block, items, _, dropped = rankable(block, self._domain, self._groups, self._score)
+        block, items, _, dropped = rankable(block, self._spec)
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
-        names = [*["group", "rows"] * (self._groups is not None), *self._score.columns]
+        names = [*["group", "rows"] * (self._spec.groups is not None), *self._spec.score.columns]
         others |= {name: block[name].to_numpy() for name in names}
         return _Encoded(dropped, make_table(user=words, item=items, **others))
 

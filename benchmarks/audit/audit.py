@@ -210,7 +210,7 @@ def wrong_counts(sampler: Sampler) -> Iterator[str]:
     held, or to exactly as many of them as the bound allows, the same ones on every path; of groups, in the one with
     most rows.
     """
-    amounts = Amounts.of(_CAP * RESOLUTION, RESOLUTION)
+    amounts = Amounts(_CAP * RESOLUTION, RESOLUTION)
     counted: dict[str, tuple[Score, Groups | None]] = {
         "": (USERS, None),
         "amounts, ": (amounts, None),

@@ -58,7 +58,7 @@ _PUBLIC, _UNKNOWN = (4, 10), (5, len(LABELS) - 3)
 """The number of items in a public and an unknown domain, without and with published counts."""
 _DELTA = 0.01
 _TRIES, _HEIGHTS = 24, 40
-_AMOUNTS = Amounts.of(3 * RESOLUTION, RESOLUTION)
+_AMOUNTS = Amounts(3 * RESOLUTION, RESOLUTION)
 """The cap of three units, of which anybody else adds one."""
 
 

@@ -92,7 +92,7 @@ def count_blocks(spec: TopK, key: ReleaseKey, blocks: Sequence[pa.RecordBatch], 
 def _counts(
     spec: TopK, key: ReleaseKey, blocks: Iterable[pa.RecordBatch], partitioning: Partitioning, path: Path
 ) -> list[WindowCounts]:
-    sharder = _ShardDoFn(spec.domain, key, path.shards, partitioning, score=spec.score, groups=spec.groups)
+    sharder = _ShardDoFn(spec, key, path.shards, partitioning)
     counter = UserShard.of(spec, partitioning, key)
     shards: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for block in blocks:

@@ -152,7 +152,7 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         columns = Columns(
             time="time",
             time_unit="s",
-            value="amount" if spec.score.fields else None,
+            value="amount" if spec.score.columns else None,
             group=None if spec.groups is None else "group",
         )
         sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))

@@ -261,7 +261,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     @property
     def score(self) -> Score:
         """What a user adds to an item, but for a mechanism that weighs users."""
-        return USERS if self.amounts is None else Amounts.of(self.amounts.max_value, self.amounts.value_resolution)
+        return USERS if self.amounts is None else Amounts(self.amounts.max_value, self.amounts.value_resolution)
 
     def names(self, role: str) -> tuple[str, ...]:
         """The names of the columns of the ranking that have a role, item or group."""

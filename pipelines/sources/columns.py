@@ -197,7 +197,7 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
         if names := columns.of(role):
             arrays[role], bad = _labels([rows.columns[name] for name in names])
             masks += bad
-    for role, column in (("time", columns.time), ("amount", columns.value)):
+    for role, column in (("time", columns.time), ("value", columns.value)):
         if column is not None:
             values, bad = texts_of(rows.columns[column])
             arrays[role] = to_microseconds(values, columns.unit) if role == "time" else as_numbers(values)

@@ -167,7 +167,7 @@ def test_amounts_are_judged_by_sums(folder: Path) -> None:
     assert "noise" not in run("--overwrite", **asked, epsilon=0.1, like=f"{shape}1")
     assert "noise" not in run("--overwrite", epsilon=50, publish_counts=50), "of numbers of users"
     with pytest.raises(InvalidArgument, match="out.avro ranks by numbers of users, and amounts are asked for"):
-        earlier_rankings("out.avro", 60, Amounts.of(1))
+        earlier_rankings("out.avro", 60, Amounts(1))
 
 
 @pytest.mark.parametrize("unit", ["user", "user-window"])
@@ -214,4 +214,4 @@ def test_questions_of_which_nothing_is_known() -> None:
     with pytest.raises(InvalidArgument, match="like nowhere.avro does not exist"):
         forewarned(spec, "nowhere.avro")
     with pytest.raises(InvalidArgument, match="what a user adds to an item on average, .* goes with max_value"):
-        forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, score=Amounts.of(60))), SHAPE)
+        forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, score=Amounts(60))), SHAPE)

@@ -102,7 +102,7 @@ def test_a_column_that_holds_no_numbers_is_refused(folder: Path) -> None:
 def test_amounts_are_named_in_ledgers_only_where_they_are() -> None:
     """Rankings by users keep the name that they had before there were amounts."""
     assert "value" not in identity_of(Columns()) and identity_of(Columns(value="n"))["value"] == "n"
-    assert identity_of(Amounts.of(60)) == {"kind": "amounts", "max_value": "60", "value_resolution": "1"}
+    assert identity_of(Amounts(60)) == {"kind": "amounts", "max_value": "60", "value_resolution": "1"}
 
 
 def test_weights_are_published_beside_the_items(folder: Path) -> None:

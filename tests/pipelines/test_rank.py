@@ -100,7 +100,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ],
     ),
     "amounts": (
-        {"mechanism": Joint(1.0), "amounts": Amounts.of(9, 0.5), "value": "price", "publish_counts": 0.5},
+        {"mechanism": Joint(1.0), "amounts": Amounts(9, 0.5), "value": "price", "publish_counts": 0.5},
         [
             "--mechanism",
             "joint",

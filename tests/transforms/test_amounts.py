@@ -24,7 +24,7 @@ from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
 from tests.transforms.pipelines import outcome
 
-ITEMS, SIXTY = ["a", "b", "c", "d"], Amounts.of(60)
+ITEMS, SIXTY = ["a", "b", "c", "d"], Amounts(60)
 HOSTILE = [
     0.0,
     -0.0,
@@ -50,7 +50,7 @@ HOSTILE = [
 @pytest.mark.parametrize("resolution", ["1", "0.01", "5", "0.125"])
 def test_a_row_adds_what_rational_arithmetic_says(resolution: str) -> None:
     """At amounts that floats hold exactly; ties go to the even unit."""
-    amounts = Amounts.of(60, resolution)
+    amounts = Amounts(60, resolution)
     values = [*HOSTILE, *(k / 8 for k in range(-20, 600, 7))]
     clipped = [max(min(value, 61.0), -1.0) for value in values]
     meant = [min(max(round(Fraction(value) / amounts.value_resolution), 0), amounts.cap) for value in clipped]
@@ -60,7 +60,7 @@ def test_a_row_adds_what_rational_arithmetic_says(resolution: str) -> None:
 @pytest.mark.parametrize("resolution", ["1", "0.01", "0.05", "5", "0.3", "2.5", "0.001", "1/3", "0.00007"])
 def test_decimals_are_rounded_as_decimals(resolution: str) -> None:
     """Every tie up to 3,000 units, and what lies next to it: as decimals and as the floats that they are written as."""
-    amounts = Amounts.of(Fraction(resolution) * 2900, Fraction(resolution))
+    amounts = Amounts(Fraction(resolution) * 2900, Fraction(resolution))
     unit = amounts.value_resolution
     ties = [(m + Fraction(1, 2)) * unit for m in range(-3, 3000)]
     exact = [tie + move * unit for tie in ties for move in (Fraction(-1, 1000), 0, Fraction(1, 1000))]
@@ -123,13 +123,13 @@ def test_a_column_of_no_numbers_is_refused(kind: pa.DataType) -> None:
 )
 def test_caps_and_units_that_are_none_are_refused(most: object, resolution: object, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        Amounts.of(most, resolution)
+        Amounts(most, resolution)
 
 
 def test_numbers_are_meant_as_they_are_written() -> None:
-    assert Amounts.of(0.3, 0.1) == Amounts(Fraction(3, 10), Fraction(1, 10)) and Amounts.of(0.3, 0.1).cap == 3
+    assert Amounts(0.3, 0.1) == Amounts(Fraction(3, 10), Fraction(1, 10)) and Amounts(0.3, 0.1).cap == 3
     assert SIXTY.describe() == {"amounts": {"max_value": 60, "value_resolution": 1}}
-    assert Amounts.of(60, 0.25).shown(7) == 1.75 and Amounts.of(60, 5).shown(7) == 35
+    assert Amounts(60, 0.25).shown(7) == 1.75 and Amounts(60, 5).shown(7) == 35
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_beam_yaml_takes_a_field_of_amounts() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-18, 1e-307, 5e-324])
-@pytest.mark.parametrize("score", [USERS, SIXTY, Amounts.of(60, 2)])
+@pytest.mark.parametrize("score", [USERS, SIXTY, Amounts(60, 2)])
 def test_noise_beyond_all_numbers_is_a_number_that_a_file_can_hold(epsilon: float, score: Score) -> None:
     spec = TopK(2, Joint(1.0), PublicDomain.of(ITEMS), publish_counts=CountBudget(epsilon), score=score)
     drawn = spec.draw(Histogram.of(np.array([3, 2, 1, 0])), b"", "window", Release.fresh())

@@ -17,6 +17,7 @@ from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 
 ITEMS, GROUPS, DAYS = ["a", "b", "c"], ["north", "south", "west"], 3
@@ -85,7 +86,7 @@ def test_the_choice_of_a_user_is_independent_of_the_shard() -> None:
     """
     domain, groups, shards = PublicDomain.of(ITEMS), Groups.of(GROUPS), 4
     layout = Partitioning.of(domain, PERIOD, groups.size)
-    fn = _ShardDoFn(domain, KEY, shards, layout, 1, groups=groups)
+    fn = _ShardDoFn(TopK(1, Joint(1.0), domain, groups=groups), KEY, shards, layout)
     fn.setup()
     rows = everything(USERS)
     block, _ = make_block(

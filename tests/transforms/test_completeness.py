@@ -37,9 +37,11 @@ from private_topk.transforms.completeness import (
 from private_topk.transforms.contributions import ShardCounter
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import IncompleteDataError
+from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.period import TimeSlices
@@ -301,7 +303,7 @@ class Reader:
 def pieces_of(blocks: list[pa.RecordBatch], shards: int) -> list[UserRows]:
     """What user shards are sent of blocks."""
     domain = PublicDomain.of(DOMAIN)
-    fn = _ShardDoFn(domain, KEY, shards, Partitioning.of(domain))
+    fn = _ShardDoFn(TopK(1, Joint(1.0), domain), KEY, shards, Partitioning.of(domain))
     fn.setup()
     return [piece for block in blocks for piece in fn.work([block]).rows]
 

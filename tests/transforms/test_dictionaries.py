@@ -56,7 +56,7 @@ class Asked(NamedTuple):
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
         mechanism = LimitDomain(epsilon=1.0, delta=1e-6, kbar=1000 if keep is None else keep - 1)
         groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
-        return TopK(1, mechanism, domain, self.limit, None, Amounts.of(CAP) if self.amounts else BY_USERS, groups)
+        return TopK(1, mechanism, domain, self.limit, None, Amounts(CAP) if self.amounts else BY_USERS, groups)
 
 
 KEY = ReleaseKey.held(b"the key of the dictionaries")
@@ -94,7 +94,7 @@ def counted(rows: list[Row], asked: Asked, path: Path, keep: int | None = None) 
             pa.array(items, pa.string()),
             None if period is None else pa.array([start + time for time in times], pa.int64()),
             pa.array(groups, pa.string()) if asked.groups_per_user is not None else None,
-            **({"amount": pa.array(amounts, pa.float64())} if asked.amounts else {}),
+            **({"value": pa.array(amounts, pa.float64())} if asked.amounts else {}),
         )
         blocks.append(block)
     found: Counter[Place] = Counter()

@@ -95,7 +95,7 @@ class Question:
             user = f"u{n % 499}" if n % 3 else "busy"
             label = item if self.spec.domain.size < LARGE else str(int(item.split()[1]) * LARGE // len(DOMAIN))
             group = "nowhere" if n % 11 == 0 else GROUPS[n % 7 % 3]
-            rows.append((user, label, *[group] * schema.groups, *[n % 100] * len(schema.score.fields), hours))
+            rows.append((user, label, *[group] * schema.groups, *[n % 100] * len(schema.score.columns), hours))
         return rows
 
 

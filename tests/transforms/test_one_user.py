@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.metric import USERS, Score, Weights
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard
 from tests.examples import examples
 from tests.transforms.pipelines import added_up
@@ -62,10 +64,8 @@ def counted(
         early: pairs are deduplicated and bounded as they come, as in a stream.
     """
     known, layout = DOMAINS[domain], Partitioning.of(DOMAINS[domain])
-    fn, counter = (
-        _ShardDoFn(known, key, shards, layout),
-        UserShard(layout, key, limit, score),
-    )
+    fn = _ShardDoFn(TopK(1, LimitDomain(1.0, 1e-6), known), key, shards, layout)
+    counter = UserShard(layout, key, limit, score)
     fn.setup()
     pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):

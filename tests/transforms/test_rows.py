@@ -17,9 +17,11 @@ from private_topk.transforms.combine import CountedCoder, PartialCounts
 from private_topk.transforms.completeness import Receipt, receipt_in, share_in, with_receipt
 from private_topk.transforms.counters import exact_counters
 from private_topk.transforms.domain import Domain, PublicDomain
+from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, MakeBlocks, UserRows, _ShardDoFn
+from private_topk.transforms.spec import TopK
 from tests.transforms.pipelines import outcome
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
@@ -86,7 +88,7 @@ def blocks(users: int = 500, rows: int = ROWS) -> list[pa.RecordBatch]:
 
 
 def split(found: Iterable[pa.RecordBatch], domain: Domain, together: int, cores: int = 1) -> list[UserRows]:
-    fn = _ShardDoFn(domain, KEY, SHARDS, Partitioning.of(domain), cores, together=together)
+    fn = _ShardDoFn(TopK(1, LimitDomain(1.0, 1e-6), domain), KEY, SHARDS, Partitioning.of(domain), cores, together)
     fn.setup()
     fn.start_bundle()
     pieces = [piece for block in found for piece in fn.process(block)]

@@ -95,7 +95,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "domain": {"domain": PublicDomain.of(list("edcba"))},
     "max_items_per_user": {"max_items_per_user": 2},
     "publish_counts": {"publish_counts": CountBudget(0.25)},
-    "score": {"score": Amounts.of(60)},
+    "score": {"score": Amounts(60)},
     "groups": {"groups": Groups.of(["a"])},
     "max_windows_per_user": {"max_windows_per_user": 2},
 }
@@ -126,7 +126,7 @@ def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
     assert TopK(3, restricted, UnknownDomain()).max_items_per_user == 2
     spec = TopK(3, WEIGHTED, UnknownDomain())
     assert (spec.head(), spec.added_up.least) == (None, WEIGHTED.tau() + 1)
-    assert [replace(PLAIN, score=score).mechanism.cap for score in (USERS, Amounts.of(60, 2))] == [1, 30]
+    assert [replace(PLAIN, score=score).mechanism.cap for score in (USERS, Amounts(60, 2))] == [1, 30]
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
             lambda: TopK(3, WEIGHTED, UnknownDomain(), publish_counts=CountBudget(1.0)),
             "publish_counts does not go with weighted-gaussian, which adds up weights",
         ),
-        (lambda: TopK(3, WEIGHTED, UnknownDomain(), score=Amounts.of(60)), "adds up weights of users, and no amo"),
+        (lambda: TopK(3, WEIGHTED, UnknownDomain(), score=Amounts(60)), "adds up weights of users, and no amo"),
         (
             lambda: TopK(3, WEIGHTED, UnknownDomain(), max_items_per_user=50),
             "max_items_per_user must be the mechanism's own bound, got 50 and 5",
         ),
         (
-            lambda: replace(PLAIN, score=Amounts.of(60), publish_counts=CountBudget(1.0, round_to=5)),
+            lambda: replace(PLAIN, score=Amounts(60), publish_counts=CountBudget(1.0, round_to=5)),
             "round_counts does not go with value_column",
         ),
     ],

@@ -56,7 +56,7 @@ def some_rows(seed: int, users: int = 30, rows: int = 400) -> list[Row]:
 
 
 def shard_of(limit: int, cap: int | None = None, groups: int = 0, per_user: int = 1) -> UserShard:
-    amounts = USERS if cap is None else Amounts.of(cap, 1)
+    amounts = USERS if cap is None else Amounts(cap, 1)
     groups_asked = Groups.of(GROUPS[:groups], per_user) if groups else None
     spec = TopK(3, CorrelatedGaussian(1.0, 1e-6, limit), PublicDomain.of(ITEMS), None, None, amounts, groups_asked)
     return UserShard.of(spec.over(YEAR), Partitioning.of(spec.domain, YEAR, groups), KEY)
@@ -77,7 +77,7 @@ def counted(shard: UserShard, rows: Sequence[Row], amounts: bool = False, groups
             columns["group"] = np.array([row.group for row in some], np.int64)
             columns["rows"] = np.ones(len(some), np.uint32)
         if amounts:
-            columns["amount"] = np.array([row.amount for row in some], np.uint32)
+            columns["value"] = np.array([row.amount for row in some], np.uint32)
         pieces.append(make_table(**columns))
     found: dict[Any, int] = defaultdict(int)
     rankings = 3 if groups else 1

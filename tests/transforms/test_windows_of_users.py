@@ -35,7 +35,7 @@ from private_topk.transforms import (
 )
 from private_topk.transforms.assign_windows import _NumberDoFn
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.mechanisms import Laplace, Peeling, TopStable
+from private_topk.transforms.mechanisms import Laplace, LimitDomain, Peeling, TopStable
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.plan import Partitioning
@@ -101,8 +101,8 @@ def counted(
     """The totals by the pipeline's functions: by number of the window, group and item."""
     known, (shards, blocks) = DOMAINS[domain], way
     layout = Partitioning.of(known, period, 0 if groups is None else groups.size)
-    fn = _ShardDoFn(known, KEY, shards, layout, 1, score, groups)
-    counter = UserShard(layout, KEY, limit, score, groups.per_user if groups else 1, most)
+    spec = TopK(1, LimitDomain(1.0, 1e-6), known, limit, None, score, groups, most)
+    fn, counter = _ShardDoFn(spec, KEY, shards, layout), UserShard.of(spec, layout, KEY)
     fn.setup()
     pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
@@ -135,7 +135,7 @@ WAYS = st.sampled_from([(1, 1), (2, 3), (8, 2)])
     domain=st.sampled_from(sorted(DOMAINS)),
     most=st.integers(1, 3),
     limit=st.sampled_from([None, 1]),
-    of=st.tuples(st.sampled_from([None, Groups.of(NAMES)]), st.sampled_from([USERS, Amounts.of(60)])),
+    of=st.tuples(st.sampled_from([None, Groups.of(NAMES)]), st.sampled_from([USERS, Amounts(60)])),
     ways=st.tuples(WAYS, WAYS),
     draw=st.randoms(use_true_random=False),
 )

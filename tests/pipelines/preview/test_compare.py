@@ -74,7 +74,7 @@ def test_a_recall_range_covers_all_curves_with_the_declared_reaches() -> None:
     assert (row["recall_range_low"], row["recall_range_high"]) == found.recall_range
     low, high = (f"{100 * part:.0f}" for part in found.recall_range)
     assert f"%), {low} to {high}% nine times of ten" in preview(shape, **asked).reasons()[0]
-    shared = preview(InAmounts(shape, Amounts.of(4), 2), **asked, amounts=Amounts.of(4)).best
+    shared = preview(InAmounts(shape, Amounts(4), 2), **asked, amounts=Amounts(4)).best
     assert shared.recall_range[1] - shared.recall_range[0] > one.recall_range[1] - one.recall_range[0]
 
 
@@ -376,7 +376,7 @@ def test_an_invalid_number_of_groups_per_user_is_refused(wrong: int) -> None:
 def test_amounts_draw_with_the_cap_of_a_run() -> None:
     """Counts that are all cap times as large, at a cap times the sensitivity, are the same question; those of users who
     add half of it are as noisy as half of the users. Errors are told in amounts."""
-    minutes = Amounts.of(60, "0.5")
+    minutes = Amounts(60, "0.5")
     shape, names = zipf(1.0, 300, 1000, 5), ("joint", "peeling", "canonical")
     users = preview(shape, 5, 0.3, mechanism=names, draws=40)
     full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanism=names, draws=40, amounts=minutes)

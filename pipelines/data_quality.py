@@ -43,7 +43,7 @@ class DataQuality:
             were in another unit.
         spellings: of the rows outside a public list, by its name, how many would be in it in another spelling.
         not_utf8: of the unreadable rows, how many hold text in another encoding.
-        shapes: of the texts that are no time, or no amount, how many look alike: by column, with 9 for every digit and
+        shapes: of the texts that are no time, or no number, how many look alike: by column, with 9 for every digit and
             a for every letter.
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.

@@ -1,7 +1,7 @@
 """The columnar kernels: blocks of rows in, arrays out. No Beam here, and never one Python object per row.
 
 A *block* is a `pyarrow.RecordBatch` with the columns `user` and `item` (strings without nulls) and, where windows are
-cut from event times, `time` (int64, microseconds since 1970 UTC); where amounts are added up, `value` (float64, no
+cut from event times, `time` (int64, microseconds since 1970 UTC); where values are added up, `value` (float64, no
 NaN); where every group has a ranking, `group` (strings).
 """
 
@@ -122,22 +122,22 @@ def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:
     return *pairs, by_user[fresh]
 
 
-def sorted_sums(users: Words, codes: Codes, amounts: Codes, cap: int | Codes) -> tuple[Codes, Codes, Words, Codes]:
-    """The distinct (user, code) pairs as `sorted_pairs` has them, and the sum of the amounts of each, at most `cap`.
+def sorted_sums(users: Words, codes: Codes, added: Codes, cap: int | Codes) -> tuple[Codes, Codes, Words, Codes]:
+    """The distinct (user, code) pairs as `sorted_pairs` has them, and the sum of what each adds, at most `cap`.
 
-    Amounts are at least 0, so capping early, late or often gives the same sums in the end.
+    What rows add is at least 0, so capping early, late or often gives the same sums in the end.
 
     Args:
-        amounts: (n,), or (m, n) for m kinds of them.
+        added: (n,), or (m, n) for m kinds of them.
         cap: one, or (m, 1).
     """
     if len(users) == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64), users, amounts
+        return np.empty(0, np.int64), np.empty(0, np.int64), users, added
     order = np.lexsort((codes, users))
     by_user, by_code = users[order], codes[order]
     fresh = np.append(True, by_user[1:] != by_user[:-1])
     starts = np.flatnonzero(fresh | np.append(True, by_code[1:] != by_code[:-1]))
-    sums = np.minimum(np.add.reduceat(amounts[..., order], starts, axis=-1), cap)
+    sums = np.minimum(np.add.reduceat(added[..., order], starts, axis=-1), cap)
     return numbered(fresh)[starts], by_code[starts], by_user[fresh], sums
 
 
@@ -203,14 +203,14 @@ def count_pairs(codes: Codes, size: int) -> tuple[Codes, Codes]:
     return present, counts[present]
 
 
-def add_amounts(codes: Codes, amounts: Codes) -> tuple[Codes, Codes]:
-    """The codes that occur, increasing, and the sum of the amounts of each. Cost: a sort."""
+def add_up(codes: Codes, added: Codes) -> tuple[Codes, Codes]:
+    """The codes that occur, increasing, and the sum of what each adds. Cost: a sort."""
     if len(codes) == 0:
-        return codes, amounts
+        return codes, added
     order = np.argsort(codes, kind="stable")
     codes = codes[order]
     starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
-    return codes[starts], np.add.reduceat(amounts[order], starts)
+    return codes[starts], np.add.reduceat(added[order], starts)
 
 
 def make_table(**columns: pa.Array | NDArray) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from apache_beam.coders import TupleCoder, VarIntCoder, registry
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import Codes, add_amounts, joined, make_table
+from private_topk.transforms.columnar import Codes, add_up, joined, make_table
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import crosses
@@ -230,7 +230,7 @@ def sums_by_cell(parts: Iterable[tuple[Codes, Codes]]) -> tuple[Codes, Codes]:
     """The distinct cells, increasing, and the sums of their counts. Cost: a sort."""
     nothing = np.empty(0, np.int64)
     cells, counts = zip((nothing, nothing), *parts, strict=True)
-    return add_amounts(np.concatenate(cells), np.concatenate(counts))
+    return add_up(np.concatenate(cells), np.concatenate(counts))
 
 
 def _cells(part: pa.RecordBatch, window: int, first: int, width: int) -> Codes:

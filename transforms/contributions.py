@@ -40,7 +40,7 @@ _CLOSED = _Held(-1, 0, NOTHING)
 class BoundContributions(beam.PTransform):
     """((user shard, rows), windows) to (item shard, partial counts or receipt), each user bounded.
 
-    One user changes every count by at most 1, or by the cap where amounts are added up; all in one direction, and at
+    One user changes every count by at most the score's cap, 1 where users are counted; all in one direction, and at
     most `max_items_per_user` counts where that is set. Every user shard answers in every window, rows or no rows.
 
     Memory: of a bounded input, all rows of a shard; of an unbounded one, about twice its distinct pairs

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from private_topk.transforms.columnar import (
     Codes,
     Words,
-    add_amounts,
+    add_up,
     count_pairs,
     make_table,
     sorted_pairs,
@@ -212,7 +212,7 @@ class Amounts(Score):
         return Pairs(*sorted_sums(users, codes, added, self.cap))
 
     def totals(self, ranks: Codes, codes: Codes, added: Codes, size: int) -> tuple[Codes, Codes]:
-        return add_amounts(codes, added)
+        return add_up(codes, added)
 
     def units(self, values: pa.Array) -> Codes:
         """The amounts of rows in units, 0 to `cap`, (n,) int64.
@@ -263,7 +263,7 @@ class Weights(Score):
         return self.weighting.least
 
     def totals(self, ranks: Codes, codes: Codes, added: Codes, size: int) -> tuple[Codes, Codes]:
-        return add_amounts(codes, self.weighting.weights(ranks))
+        return add_up(codes, self.weighting.weights(ranks))
 
 
 def _number(value: Fraction) -> int | float | str:

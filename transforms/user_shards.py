@@ -24,7 +24,7 @@ from private_topk.transforms.columnar import (
 )
 from private_topk.transforms.groups import chosen, first_groups
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.metric import USERS, Pairs, Score
+from private_topk.transforms.metric import Pairs
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
@@ -144,40 +144,21 @@ class UserShard:
     where they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a
     row is in (and of the one after its last).
 
-    Args:
-        limit: at most so many items of every user and window; None for all. Which are kept does not depend on what is
-            added to them, so it can be decided as rows arrive.
-        score: what a user adds to an item.
-        groups_per_user: a user counts in at most so many groups of a window, those of most rows.
-        windows_per_user: a user counts in at most so many windows of time; None for all. It needs all rows at once, so
-            it is of `counts` alone.
+    Which items of a user are kept does not depend on what is added to them, so it can be decided as rows arrive. In
+    which windows a user counts is chosen among all rows at once, so it is of `counts` alone; in which groups, by the
+    rows in each.
     """
 
-    def __init__(
-        self,
-        partitioning: Partitioning,
-        key: ReleaseKey,
-        limit: int | None,
-        score: Score = USERS,
-        groups_per_user: int = 1,
-        windows_per_user: int | None = None,
-    ) -> None:
-        self._partitioning, self._key, self._limit, self._score = partitioning, key, limit, score
-        self._choices = Choices(key)
-        self._groups_per_user = groups_per_user
-        self._windows_per_user = partitioning.time_windows if windows_per_user is None else windows_per_user
+    def __init__(self, spec: TopK, partitioning: Partitioning, key: ReleaseKey) -> None:
+        self._partitioning, self._key, self._choices = partitioning, key, Choices(key)
+        self._limit, self._score = spec.max_items_per_user, spec.added_up
+        self._groups_per_user = 1 if spec.groups is None else spec.groups.per_user
+        self._windows_per_user = spec.max_windows_per_user or partitioning.time_windows
 
     @classmethod
     def of(cls, spec: TopK, rows: Partitioning, key: ReleaseKey) -> UserShard:
         """A user shard with the bounds of a specification."""
-        return (SeriesShard if rows.series else cls)(
-            rows,
-            key,
-            spec.max_items_per_user,
-            spec.added_up,
-            1 if spec.groups is None else spec.groups.per_user,
-            spec.max_windows_per_user,
-        )
+        return (SeriesShard if rows.series else cls)(spec, rows, key)
 
     def no_rows(self) -> pa.RecordBatch:
         """The table of a user shard without users."""
@@ -372,11 +353,11 @@ class SeriesShard(UserShard):
         return kept
 
 
-def _growth(amounts: Codes, first: np.ndarray, cap: int) -> Codes:
+def _growth(added: Codes, first: np.ndarray, cap: int) -> Codes:
     """By how much each row raises the sum of its pair, which goes up to the cap. Rows of a pair stand together."""
-    total = np.cumsum(np.minimum(amounts, cap))
+    total = np.cumsum(np.minimum(added, cap))
     starts = np.flatnonzero(first)
-    before = np.repeat(total[starts] - np.minimum(amounts, cap)[starts], np.diff(np.append(starts, len(amounts))))
+    before = np.repeat(total[starts] - np.minimum(added, cap)[starts], np.diff(np.append(starts, len(added))))
     sums = np.minimum(total - before, cap)
     return sums - np.where(first, 0, np.append(0, sums[:-1])[: len(sums)])
 

@@ -226,7 +226,7 @@ def _charge(entry: Entry) -> dict[str, Any]:
 
 
 def _sums(entry: Entry) -> dict[str, Fraction | None]:
-    """The amounts that a charge adds to the sums of its unit."""
+    """What a charge adds to the sums of its unit."""
     spent = most(entry.unit, [entry])
     return {"epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.zcdp_delta}
 

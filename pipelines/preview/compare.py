@@ -391,7 +391,6 @@ def _preview(
             "k", f"must be at most the number of items, got k = {question.top_k.max_items} and {histogram.items} items"
         )
     questions, left_out = alternatives(question, names, **offered)
-    worth = float(question.asked.score.unit)
     outlooks = []
     for name, one in list(questions.items()):
         try:
@@ -401,7 +400,7 @@ def _preview(
             del questions[name]
             continue
         tell(name)
-        outlooks.append(forecast(one.top_k, some, draws, _pure(one), worth))
+        outlooks.append(forecast(one.top_k, some, draws, _pure(one)))
     if not questions:
         raise next(iter(left_out.values()))
     return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered, draws)
@@ -417,21 +416,19 @@ def counted(expected: Expected, top_k: TopK) -> Counted:
     return [(one, one.histogram(most, unknown)) for one in (expected, *bent(expected))]
 
 
-def forecast(
-    top_k: TopK, some: Counted, draws: int | None = None, pure: bool | None = None, resolution: float = 1.0
-) -> Outlook:
+def forecast(top_k: TopK, some: Counted, draws: int | None = None, pure: bool | None = None) -> Outlook:
     """The outlook of what a window is drawn with on the counts that are expected, with a range over all of them.
 
     Args:
-        draws, pure, resolution: as for `look`.
+        draws, pure: as for `look`.
 
     Raises:
         InvalidArgument: the mechanism does not take this k, or not these counts.
     """
-    mechanism, k = top_k.mechanism, top_k.max_items
+    mechanism, k, unit = top_k.mechanism, top_k.max_items, float(top_k.score.unit)
 
     def of(counts: tuple[Expected, Histogram], draws: int | None) -> Outlook:
-        return look(mechanism, counts[1], k, draws, pure, weight_of(mechanism, counts[0]), resolution)
+        return look(mechanism, counts[1], k, draws, pure, weight_of(mechanism, counts[0]), unit)
 
     found = of(some[0], draws)
     return found.over(of(other, min(found.draws, _ASIDE)) for other in some[1:])

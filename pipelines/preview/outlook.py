@@ -182,7 +182,7 @@ def look(
         draws: how many; by default 400, or fewer where they take more than 3 s of CPU time, but at least 30.
         pure: whether the whole run is; by default whether the mechanism is.
         weight: what every user adds to an item, where the mechanism adds up weights (`weight_of`).
-        resolution: the amount of one unit of the histogram: errors are in amounts.
+        resolution: what a unit of the histogram is worth, in which errors are told.
 
     The draws use a fixed key, so that the same setting has the same preview. A run draws with its own key.
 

@@ -44,7 +44,7 @@ FIELDS: dict[str, tuple[pa.DataType, str]] = {
     "release_id": (pa.string(), "the release this row belongs to"),
 }
 _COUNTS = ("noisy_count", "noise_95")
-"""The columns that have a fraction where sums of amounts do."""
+"""The columns that have a fraction where scores do."""
 _OF_OTHERS = {*FIELDS, "noisy_weight"} - {"item"}
 """The columns that hold neither items nor groups."""
 
@@ -53,7 +53,7 @@ class RankingSchema(NamedTuple):
     """The properties of a release that decide its columns.
 
     Args:
-        fractional: noisy counts are sums of amounts with a fraction.
+        fractional: noisy counts may have a fraction.
         grouped: every group has a ranking.
         weighed: sums of weights are published, and no counts.
         integers: items are integers of 64 bits.

@@ -56,7 +56,7 @@ def is_noise(counts: tuple[int, ...], drawn: TopK) -> bool:
     """Whether a ranking has probably found fewer than half of the top k; False where its counts tell too little.
 
     Args:
-        counts: the noisy ones in order of rank, in units of the resolution where they are amounts.
+        counts: the noisy ones in order of rank, in the units of the score.
 
     Cost: some hundredths of a second; more for hundreds of items.
     """

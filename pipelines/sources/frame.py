@@ -296,16 +296,16 @@ class _Texts:
 
 
 def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401
-    """The text of a value as in a file: labels are texts and integers; times and amounts may have other types."""
+    """The text of a value as in a file: labels are texts and integers; times and values may have other types."""
     try:
         if is_missing(value):
             return None
-        return label_of(value).encode() if is_label or isinstance(value, str | bytes) else _time_or_amount(value)
+        return label_of(value).encode() if is_label or isinstance(value, str | bytes) else _time_or_value(value)
     except Exception:  # such as an integer of more digits than Python writes, or a time zone of somebody's own
         return _UNREADABLE
 
 
-def _time_or_amount(value: Any) -> bytes:  # noqa: ANN401
+def _time_or_value(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, bool | np.bool_ | np.timedelta64):
         return _UNREADABLE
     if isinstance(value, datetime):
@@ -359,7 +359,7 @@ def _check_names(known: list[Any], columns: Columns, hint: str = "") -> None:
 
 
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise InvalidArgument unless users and items are labels, the time is a time, and the amount a number."""
+    """Raise InvalidArgument unless users and items are labels, the time is a time, and the value a number."""
     for field, name in columns.each():
         if name in kinds:
             columns.check(field, name, kinds[name])

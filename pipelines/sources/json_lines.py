@@ -69,7 +69,7 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     """The rows of some texts, in order, each read by itself: a text that is not one object of JSON with values that can
     be read is an unreadable row. Of a key that is there twice the last value counts.
 
-    A user, an item or a group is a string or an integer; a time or an amount may be any number.
+    A user, an item or a group is a string or an integer; a time or a value may be any number.
     """
     decode = decoder_of(columns)
     rows: list[Any] = []

@@ -18,7 +18,7 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.user_shards import UserShard
+from tests.transforms.shards import shard_of
 
 ITEMS, GROUPS, DAYS = ["a", "b", "c"], ["north", "south", "west"], 3
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -100,7 +100,7 @@ def test_the_choice_of_a_user_is_independent_of_the_shard() -> None:
         for shard, table in fn.process(numbered):
             pieces[shard].append(table)
     for shard, tables in pieces.items():
-        for _, table in UserShard(layout, KEY, 1, windows_per_user=1).counts(tables):
+        for _, table in shard_of(layout, KEY, 1, 1).counts(tables):
             np.add.at(cells[shard], (table["window"].to_numpy(), table["item"].to_numpy()), table["count"].to_numpy())
     assert cells.sum() == USERS and cells.size == shards * CELLS
     assert chi_square(cells) < 215

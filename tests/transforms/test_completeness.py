@@ -42,10 +42,10 @@ from private_topk.transforms.plan import ITEM_SHARD_BITS, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.period import TimeSlices
 from tests.transforms.sabotage import PICKS, a_receipt, sabotage
+from tests.transforms.shards import shard_of
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -69,7 +69,7 @@ PUBLIC, UNKNOWN = Combiner(TWO_ITEM_SHARDS, None), Combiner(LABELS, 2, 0, Finger
 
 def answers(shard: int, pieces: Sequence[pa.RecordBatch], partitioning: Partitioning) -> list[KeyedCounts]:
     """What a user shard hands on."""
-    return list(ShardCounter(UserShard(partitioning, KEY, None), partitioning, KEY).counted(shard, pieces))
+    return list(ShardCounter(shard_of(partitioning, KEY), partitioning, KEY).counted(shard, pieces))
 
 
 def of_three_shards(partitioning: Partitioning) -> list[KeyedCounts]:

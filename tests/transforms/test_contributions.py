@@ -15,15 +15,15 @@ from private_topk.transforms.contributions import CountOnArrivalDoFn, ShardCount
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.user_shards import UserShard
 from tests.transforms.pipelines import through
+from tests.transforms.shards import shard_of
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 PARTITIONING = Partitioning.of(PublicDomain.of([f"item {n}" for n in range(300)]))
 
 
 def counter_of(limit: int | None) -> ShardCounter:
-    return ShardCounter(UserShard(PARTITIONING, KEY, limit), PARTITIONING, KEY)
+    return ShardCounter(shard_of(PARTITIONING, KEY, limit), PARTITIONING, KEY)
 
 
 def some_pieces(count: int) -> list[pa.RecordBatch]:

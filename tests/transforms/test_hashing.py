@@ -15,7 +15,7 @@ from private_topk.transforms.columnar import make_table, mix
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.user_shards import UserShard
+from tests.transforms.shards import shard_of
 
 KEY = bytes(range(32))
 
@@ -127,7 +127,7 @@ def test_other_users_rows_change_nothing_that_is_kept_even_if_all_hashes_are_equ
 ) -> None:
     """The attack {A: 1000} to {B: 1001}: items with one hash, and one user's row that comes first."""
     monkeypatch.setattr(user_shard_module, "hash_labels", lambda labels, key: np.full(len(labels), 7, np.uint64))
-    counter = UserShard(Partitioning(0), ReleaseKey.held(KEY), limit)
+    counter = shard_of(Partitioning(0), ReleaseKey.held(KEY), limit)
     many = make_table(
         user=np.repeat(np.arange(1000, dtype=np.uint64), 3), item=pa.array(["A", "B", "C"] * 1000, pa.large_string())
     )
@@ -146,7 +146,7 @@ def test_two_users_who_share_a_hash_are_two_steps_from_one(limit: int) -> None:
     """All sets of items of both: before and after, no more is kept than of one user: so it is as if one had left
     and another had come.
     """
-    counter = UserShard(Partitioning(0), ReleaseKey.held(KEY), limit)
+    counter = shard_of(Partitioning(0), ReleaseKey.held(KEY), limit)
     sets = [items for n in range(4) for items in itertools.combinations("ABC", n)]
 
     def kept(*items: str) -> set[str]:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.mechanisms import LimitDomain
-from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
-from private_topk.transforms.metric import USERS, Score, Weights
+from private_topk.transforms.mechanisms import LimitDomain, Mechanism, WeightedGaussian
+from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import _ShardDoFn
@@ -56,7 +55,7 @@ def counted(
     shards: int,
     blocks: int,
     early: bool,
-    score: Score = USERS,
+    mechanism: Mechanism = LimitDomain(1.0, 1e-6),  # noqa: B008 - frozen
 ) -> dict[str, int]:
     """The totals of one window, by the pipeline's functions.
 
@@ -64,8 +63,8 @@ def counted(
         early: pairs are deduplicated and bounded as they come, as in a stream.
     """
     known, layout = DOMAINS[domain], Partitioning.of(DOMAINS[domain])
-    fn = _ShardDoFn(TopK(1, LimitDomain(1.0, 1e-6), known), key, shards, layout)
-    counter = UserShard(layout, key, limit, score)
+    spec = TopK(1, mechanism, known, limit)
+    fn, counter = _ShardDoFn(spec, key, shards, layout), UserShard(spec, layout, key)
     fn.setup()
     pairs = {shard: [counter.no_rows()] for shard in range(shards)}
     for block in range(blocks):
@@ -147,18 +146,18 @@ def test_one_user_moves_counts_by_what_is_declared(others, mine, other, domain, 
 def test_one_user_moves_weights_by_no_more_than_their_norm(others, mine, domain, bound, secret, way, again) -> None:  # noqa: ANN001
     """All sums that move go up by one weight, that of the number of items kept; the sums are those of sets."""
     key, (whole, limit) = ReleaseKey.held(secret), bound
-    weighting = Weighting(whole, limit, 0)
+    weighs = WeightedGaussian(1.0, 0.01, limit, whole)
     rows = [*((USER, item) for item in mine), *others]
-    absent = counted(others, domain, limit, key, *way, Weights(weighting))
-    here = counted(rows, domain, limit, key, *way, Weights(weighting))
-    assert here == counted(rows[::-1], domain, limit, key, *again, Weights(weighting))
+    absent = counted(others, domain, limit, key, *way, weighs)
+    here = counted(rows, domain, limit, key, *way, weighs)
+    assert here == counted(rows[::-1], domain, limit, key, *again, weighs)
     held = set(of_sets([(USER, item) for item in mine], domain))
     moved = {item: here.get(item, 0) - absent.get(item, 0) for item in {*here, *absent}}
     moved = {item: move for item, move in moved.items() if move}
     assert set(moved) <= held and len(moved) == min(len(held), limit)
-    assert set(moved.values()) <= {weighting.weight(len(moved) or 1)}
+    assert set(moved.values()) <= {weighs.weighting.weight(len(moved) or 1)}
     assert sum(move**2 for move in moved.values()) <= whole * UNIT**2
     if limit == 100:
         holders = of_sets(rows, domain)
         items = {user: sum(user in some for some in holders.values()) for some in holders.values() for user in some}
-        assert here == {item: sum(weighting.weight(items[u]) for u in some) for item, some in holders.items()}
+        assert here == {item: sum(weighs.weighting.weight(items[u]) for u in some) for item, some in holders.items()}

@@ -21,9 +21,9 @@ from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitionin
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.select import by_window as tables_by_window
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.user_shards import UserShard
 from private_topk.transforms.windows import Period
 from tests.transforms.pipelines import added_up
+from tests.transforms.shards import shard_of
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -116,7 +116,7 @@ def some_pairs(layout: Partitioning, seed: int, rows: int = 200) -> list[pa.Reco
 
 def by_window(layout: Partitioning, tables: list[pa.RecordBatch], limit: int | None) -> Tally:
     """Every window counted by itself, with the counter of a single window."""
-    alone, total = UserShard(Partitioning(layout.size), KEY, limit), Tally()
+    alone, total = shard_of(Partitioning(layout.size), KEY, limit), Tally()
     for table in tables:
         rows = table.to_pylist()
         for window in range(layout.windows):
@@ -145,7 +145,7 @@ def test_counts_are_those_of_every_window_by_itself(
     layout = Partitioning(SIZES[size], windows, overlap != "apart")
     tables = some_pairs(layout, windows)
     expected, found = by_window(layout, tables, limit), Tally()
-    counter = UserShard(layout, KEY, limit)
+    counter = shard_of(layout, KEY, limit)
     totals = added_up((part for table in tables for part in counter.counts([table])), layout)
     for window, slices in tables_by_window(totals, range(layout.windows)):
         for row in (row for table in slices for row in table.to_pylist()):
@@ -157,7 +157,7 @@ def test_counts_are_those_of_every_window_by_itself(
 
 def test_the_heads_of_every_window_are_its_largest() -> None:
     layout = Partitioning(0, 5)
-    counter, held = UserShard(layout, KEY, None), defaultdict(list)
+    counter, held = shard_of(layout, KEY), defaultdict(list)
     for table in some_pairs(layout, 1, 3000):
         for key, counted in counter.counts([table]):
             held[key].append(PartialCounts(counted))

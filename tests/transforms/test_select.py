@@ -23,7 +23,6 @@ from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDom
 from private_topk.transforms.errors import WorkerRefusal
 from private_topk.transforms.mechanisms import MECHANISMS, Joint, RandomBits, WeightedOrder
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
-from private_topk.transforms.metric import Weights
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Execution, Partitioning, plan
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from private_topk.transforms.select import RankingKey, WindowCounts, _SelectDoFn, by_window, rank
@@ -134,7 +133,7 @@ def some_pairs() -> np.ndarray:
 def totals_of_pairs(pairs: np.ndarray, mechanism: WeightedOrder) -> list[pa.RecordBatch]:
     """By the pipeline's functions, from two user shards."""
     layout = Partitioning(SIZE)
-    shard = UserShard(layout, RELEASE.key, mechanism.max_items_per_user, Weights(mechanism.weighting))
+    shard = UserShard(TopK(1, mechanism, RangeDomain(0, SIZE)), layout, RELEASE.key)
     counted: list[tuple[int, pa.RecordBatch]] = []
     for half in (0, 1):
         own = pairs[pairs[:, 0] % 2 == half]

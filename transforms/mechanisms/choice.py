@@ -48,7 +48,7 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: 
         offered: every mechanism that applies, with one window's share of the budget, bounds and neighbours.
         k: how many items to publish.
         items: of the public domain, or None where it is unknown.
-        resolution: the amount that a score of 1 stands for; None where it is a user.
+        resolution: what a score of 1 stands for; None where it is a user.
 
     Raises:
         InvalidArgument: none of those that the rule knows is offered.

@@ -153,7 +153,13 @@ def _distinct_sorted(ranks: Codes, codes: Codes) -> tuple[Codes, Codes]:
     return keys >> width, keys & ((1 << width) - 1)
 
 
-def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int) -> Codes:
+STEP_BITS = 10
+"""The bits of the number of a step of a series."""
+
+
+def kept_pairs(
+    ranks: Codes, codes: Codes, users: Words, items: Words | None, limit: int, steps: Codes | None = None
+) -> Codes:
     """The positions of at most `limit` pairs of every user, chosen by a hash of the user and the item.
 
     What is kept depends on that user's rows only and on nothing random, so one user moves at most `limit` counts
@@ -165,6 +171,7 @@ def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words | None, li
     Args:
         ranks, codes, users: what `sorted_pairs` returns.
         items: a stable word of every code, indexed by code; None for that of the code itself.
+        steps: of every pair, below 2**STEP_BITS: those of the least stay, and of one step those of the least hash.
     """
     held = np.bincount(ranks) if len(ranks) else np.empty(0, np.int64)
     over = held[ranks] > limit
@@ -173,7 +180,10 @@ def kept_pairs(ranks: Codes, codes: Codes, users: Words, items: Words | None, li
     places = np.flatnonzero(over)  # only users over the limit need sorting
     ranks, codes = ranks.take(places), codes.take(places)
     words = codes.view(np.uint64) if items is None else items.take(codes)
-    order = _by_hash(ranks, mix(users.take(ranks) ^ mix(words)))
+    hashes = mix(users.take(ranks) ^ mix(words))
+    if steps is not None:
+        hashes = steps.take(places).astype(np.uint64) << np.uint64(64 - STEP_BITS) | hashes >> np.uint64(STEP_BITS)
+    order = _by_hash(ranks, hashes)
     starts = np.flatnonzero(np.append(True, ranks[1:] != ranks[:-1]))  # ranks are sorted, and stay so in this order
     place = np.arange(len(ranks)) - np.repeat(starts, np.diff(np.append(starts, len(ranks))))
     return np.concatenate([np.flatnonzero(~over), places.take(order[place < limit])])

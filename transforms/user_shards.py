@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import (
+    STEP_BITS,
     Codes,
     Words,
     joined,
@@ -285,7 +286,7 @@ class UserShard:
         if self._limit is None:
             return bounded
         if self._partitioning.windows > 1:
-            fresh = (np.diff(ranks, prepend=-1) != 0) | (np.diff(pairs.window(codes), prepend=-1) != 0)
+            fresh = _changes(ranks) | _changes(pairs.window(codes))
             users, ranks = users[ranks[fresh]], numbered(fresh)
         kept = kept_pairs(ranks, pairs.item(codes), self._choices.hashes("items", users), pairs.hashes, self._limit)
         return Pairs(ranks[kept], codes[kept], users, added[kept])
@@ -324,42 +325,38 @@ class SeriesShard(UserShard):
         return table.filter(pa.array(kept))
 
     def _bound(self, pairs: _Pairs) -> Pairs:
-        windows, groups = pairs.window(pairs.codes), self._partitioning.rankings
-        steps, cells = windows // groups, windows % groups << pairs.bits | pairs.item(pairs.codes)
-        order = np.lexsort((steps, cells, pairs.users))
-        users, cells, steps = pairs.users[order], cells[order], steps[order]
-        new_user = np.append(True, users[1:] != users[:-1])[: len(users)]
-        first = new_user | np.append(True, cells[1:] != cells[:-1])[: len(users)]
-        ranks, words = numbered(new_user), users[new_user]
-        added = _growth(pairs.added[order], first, self._score.cap)
-        kept = added > 0
-        within = self._first_items(ranks[first], cells[first], steps[first], words, pairs)
-        kept = kept & within[numbered(first)] if len(first) else kept
-        codes = (steps * groups + (cells >> pairs.bits)) << pairs.bits | cells & ((1 << pairs.bits) - 1)
-        return Pairs(ranks[kept], codes[kept], words, added[kept])
-
-    def _first_items(self, ranks: Codes, cells: Codes, steps: Codes, users: Words, pairs: _Pairs) -> np.ndarray:
-        """Which of the distinct pairs are of the first items of their user and group, (n,) of bool."""
-        groups, items = cells >> pairs.bits, cells & ((1 << pairs.bits) - 1)
-        words = items.view(np.uint64) if pairs.hashes is None else pairs.hashes[items]
-        hashes = mix(self._choices.hashes("items", users)[ranks] ^ mix(words))
-        order = np.lexsort((items, hashes, steps, groups, ranks))
-        fresh = np.append(True, (np.diff(ranks[order]) != 0) | (np.diff(groups[order]) != 0))[: len(order)]
-        starts = np.flatnonzero(fresh)
-        places = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-        kept = np.zeros(len(order), bool)
+        windows, groups, bits = pairs.window(pairs.codes), self._partitioning.rankings, STEP_BITS
+        cells = windows % groups << pairs.bits | pairs.item(pairs.codes)
+        # Within a pair its steps follow each other: what the first few of them add is what it has grown to.
+        ranks, keys, users, added = self._score.pairs(pairs.users, cells << bits | windows // groups, pairs.added)
+        cells, steps = keys >> bits, keys & ((1 << bits) - 1)
+        new_list = _changes(ranks) | _changes(cells >> pairs.bits)
+        first = new_list | _changes(cells)
+        added = _growth(added, first, self._score.cap)
+        owners, lists = self._choices.hashes("items", users[ranks[new_list]]), numbered(new_list)[first]
         assert self._limit is not None, "the mechanism of a series has a bound"
-        kept[order[places < self._limit]] = True
-        return kept
+        kept = kept_pairs(lists, pairs.item(cells[first]), owners, pairs.hashes, self._limit, steps[first])
+        within = np.zeros(np.count_nonzero(first), bool)
+        within[kept] = True
+        kept = np.flatnonzero(within[numbered(first)] & (added > 0))
+        cells, steps = cells[kept], steps[kept]
+        codes = steps * groups + (cells >> pairs.bits) << pairs.bits | pairs.item(cells)
+        return Pairs(ranks[kept], codes, users, added[kept])
 
 
 def _growth(added: Codes, first: np.ndarray, cap: int) -> Codes:
-    """By how much each row raises the sum of its pair, which goes up to the cap. Rows of a pair stand together."""
-    total = np.cumsum(np.minimum(added, cap))
-    starts = np.flatnonzero(first)
-    before = np.repeat(total[starts] - np.minimum(added, cap)[starts], np.diff(np.append(starts, len(added))))
+    """By how much each row, of at most the cap, raises the sum of its pair, which goes up to the cap. Rows of a pair
+    stand together.
+    """
+    total, starts = np.cumsum(added), np.flatnonzero(first)
+    before = np.repeat((total - added)[starts], np.diff(np.append(starts, len(added))))
     sums = np.minimum(total - before, cap)
     return sums - np.where(first, 0, np.append(0, sums[:-1])[: len(sums)])
+
+
+def _changes(values: Codes) -> np.ndarray:
+    """Where a value is not the one before; the first is not."""
+    return np.diff(values, prepend=-1) != 0
 
 
 def _any_twice(words: Words) -> bool:

@@ -113,11 +113,15 @@ def in_symbols(manifest: Manifest | None) -> str:
     """The inequality of the guarantee, or nothing if there is no manifest."""
     if manifest is None or manifest.privacy is None:
         return ""
-    privacy = manifest.privacy
-    how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
+    how = change_of(manifest.privacy)
     (first, unit), *more = _budgets(manifest)
     said = f"{_inequality(first)} for every set S of rankings and all D, D′ that differ by {how} {unit}"
     return said + "".join(f"; {_inequality(budget)} if they differ by {how} {rows}" for budget, rows in more)
+
+
+def change_of(privacy: PrivacyFacts) -> str:
+    """What is done with one unit of a dataset to get a neighbour."""
+    return "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
 
 
 def _budgets(manifest: Manifest) -> Iterator[tuple[BudgetFacts, str]]:

@@ -14,7 +14,7 @@ from private_topk.pipelines.release.promise import promised
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
-from private_topk.pipelines.show.words import in_numbers, promise, shared_by
+from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, promise, shared_by
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
 from private_topk.transforms.metric import USERS
@@ -35,16 +35,15 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
         InvalidArgument: the report would be refused.
     """
     check(report, launch)
-    question = report.question
+    question, manifest = report.question, report.manifest
     yield "input", "; ".join(f"{part.uri}: {_columns(part, question)}" for part in report.source.parts())
     yield "domain", question.top_k.domain.summary()
-    groups = question.top_k.groups
-    if groups is not None:
-        yield "groups", f"{groups.labels.size:,}, a ranking each; a user counts in {groups.per_user} of them"
+    if manifest.groups is not None:
+        yield "groups", of_groups(manifest.groups)
     yield "windows", _windows(question)
     if question.reason is not None:
         yield "mechanism", f"{question.asked.mechanism.about.name} ({question.reason})"
-    yield "draw", f"{_mechanism(question)}, {_how_many(question)}{_measure(question)}"
+    yield "draw", f"{' '.join(drawn_by(manifest))}, {_how_many(question)}{_measure(question)}"
     yield "privacy", _privacy(report)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
@@ -75,12 +74,6 @@ def _windows(question: Question) -> str:
         return f"one, {ends}"
     rest = when(first.end, last.end, period.zone).partition(" to ")[0]
     return f"{len(period):,}, {ends}, the first to {rest}"
-
-
-def _mechanism(question: Question) -> str:
-    mechanism = question.top_k.mechanism
-    settings = [f"{name} {value}" for name, value in mechanism.parameters().items() if value is not None]
-    return " ".join([mechanism.about.name, *settings])
 
 
 def _how_many(question: Question) -> str:

@@ -29,12 +29,8 @@ class FileInfo(NamedTuple):
 
 def match(pattern: str) -> list[FileInfo]:
     """The files of a path or a glob, sorted by path. Raises InvalidArgument if there are none."""
-    try:
+    with reached(pattern):
         files = match_any(pattern, strict=True)
-    except InvalidArgument:
-        raise
-    except Exception as error:  # every file system raises its own kind
-        raise refused(f"{pattern} cannot be read: {why(error)}") from None
     if not files:
         refuse_folder(pattern)
         raise refused(
@@ -125,6 +121,17 @@ def _is_any(pattern: str) -> bool:
     with suppress(Exception):  # who may not look into the folder above reads no table there
         return bool(_listed(pattern, 1))
     return False
+
+
+@contextmanager
+def reached(place: str, field: str = "", fault: str = "cannot be read", remedy: str = "") -> Iterator[None]:
+    """Turns what file systems raise inside, each its own kind of error, into refusals of the field."""
+    try:
+        yield
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise InvalidArgument(field, verbatim(f"{place} {fault}: {why(error)}"), remedy) from None
 
 
 def why(error: Exception) -> str:

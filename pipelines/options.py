@@ -7,7 +7,7 @@ made from it, and so is what a ledger has to know. A new option is a row here, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from private_topk.pipelines.texts import (
@@ -44,11 +44,11 @@ class Option:
 
     Args:
         name: its name inside the program.
+        help: the help text, with names of other options in braces; one for each command where these differ.
         read: reads a text; its ValueError states the rule that the text breaks. None for a switch.
         metavar: the placeholder for the value in help texts.
-        help: the help text, with names of other options in braces; one for each command where these differ.
-        commands: the commands that take it; by default those that `help` names.
-        group: its heading in their help.
+        commands: the commands that take it, where that is not its section's, nor in `help`.
+        group: its heading in their help, which is its section's.
         several: the commands that take a comma-separated list of values.
         many: it may be given several times, and is a tuple.
         field: its name in a report file.
@@ -62,9 +62,9 @@ class Option:
     """
 
     name: str
-    read: Callable[[str], Any] | None
-    metavar: str
     help: str | Mapping[str, str]
+    read: Callable[[str], Any] | None = None
+    metavar: str = ""
     commands: tuple[str, ...] = ()
     group: str = ""
     several: tuple[str, ...] = ()
@@ -94,22 +94,6 @@ RUN = ("run", "stream")
 _DRAW = (*RUN, "preview", "select")
 _CREATE = "budget create"
 _BUDGETS = (_CREATE, "budget show", "budget history", "budget adopt", "budget renew")
-_INPUT = "input"
-_AMOUNTS = "amounts (optional, docs/amounts.md)"
-_CLOCK = "when a window is published (docs/streaming.md)"
-_KAFKA = "Kafka"
-_DOMAIN = "domain (one of them)"
-_GROUPS = "groups (optional, docs/groups.md)"
-_PRIVACY = "privacy"
-_KNOWN = "what is publicly known of the counts of a window"
-_COUNTS = "noisy counts (optional)"
-_BUDGET = "budget across windows and runs (docs/budget.md)"
-_WINDOWS = "windows (all of --from, --to and perhaps --window, or none)"
-_RELEASE = "repeatable releases"
-_RUNNING = "running"
-_TOLD = "what is told"
-_ASKED = "what is asked for (one of these)"
-_TERMINAL = "what the terminal shows"
 
 
 def inputs_of(options: Options) -> list[Options]:
@@ -118,23 +102,28 @@ def inputs_of(options: Options) -> list[Options]:
     return [{**options, **(one if isinstance(one, Mapping) else {"input": one})} for one in given]
 
 
+def _section(group: str, commands: tuple[str, ...], *options: Option) -> tuple[Option, ...]:
+    """Options under one heading of the help, for these commands where a row names no others."""
+    return tuple(replace(option, group=group, commands=option.commands or commands) for option in options)
+
+
 def _both(text: str) -> dict[str, str]:
     return dict.fromkeys(RUN, text)
 
 
-OPTIONS: tuple[Option, ...] = (
-    # The input.
+_INPUT = _section(
+    "input",
+    RUN,
     Option(
         "input",
-        str,
-        "PLACE",
         {
             "run": "files of rows: .avro, .parquet, .csv, .tsv or .jsonl, each also .gz or .zst; may be given several "
             "times; or bigquery://PROJECT:DATASET.TABLE",
             "stream": "kafka://HOST:PORT[,HOST:PORT]/TOPIC, pubsub://projects/P/subscriptions/S, or a glob of files "
             "that arrive, as in 'incoming/*.avro'",
         },
-        group=_INPUT,
+        str,
+        "PLACE",
         many=True,
         field="source.input",
         required=True,
@@ -142,14 +131,12 @@ OPTIONS: tuple[Option, ...] = (
         template=template,
         own=True,
     ),
-    Option("watch", None, "", "rows are read as they come", field="source.watch"),
     Option(
         "success_file",
+        "start only if this file is there, such as the _SUCCESS that is written after all other files",
         str,
         "PATH",
-        "start only if this file is there, such as the _SUCCESS that is written after all other files",
-        ("run",),
-        _INPUT,
+        commands=("run",),
         field="source.success_file",
         path=True,
         template=template,
@@ -157,312 +144,267 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "expect_rows_at_least",
-        whole,
-        "N",
         "start only if at least N rows have a user, an item and a time in the period; this tells whether there are so "
         "many, which no epsilon covers (docs/reports.md)",
-        ("run",),
-        _INPUT,
+        whole,
+        "N",
+        commands=("run",),
         field="source.expect_rows_at_least",
         same="whether a run starts; then the rows are what they are",
     ),
     Option(
         "snapshot",
+        "with bigquery://: the folder to which the table's rows are exported, once",
         str,
         "gs://BUCKET/FOLDER",
-        "with bigquery://: the folder to which the table's rows are exported, once",
-        ("run",),
-        _INPUT,
+        commands=("run",),
         field="source.snapshot",
         same="where a table's rows are kept; they are named by what the files hold",
     ),
     Option(
         "payload",
-        OneOf("json", "avro"),
-        "",
         "what a message holds (default: json)",
-        ("stream",),
-        _INPUT,
+        OneOf("json", "avro"),
+        commands=("stream",),
         field="source.payload",
     ),
     Option(
         "payload_schema",
+        "with {payload} avro: the schema, an .avsc file",
         str,
         "FILE",
-        "with {payload} avro: the schema, an .avsc file",
-        ("stream",),
-        _INPUT,
+        commands=("stream",),
         field="source.payload_schema",
         path=True,
     ),
     Option(
         "user_column",
+        "the column of users (default: user)",
         str,
         "NAME",
-        "the column of users (default: user)",
-        RUN,
-        _INPUT,
         field="source.user_column",
         own=True,
         beam="user",
     ),
     Option(
         "item_column",
-        columns,
-        "NAME[,NAME]",
         _both("the column of items (default: item); several columns make one item together, as in country,title")
         | {
             "preview": "the column of items in {domain} and {found}, as in the run (default: item)",
             "show": "with {item_titles}: its column of items (default: item)",
         },
-        group=_INPUT,
+        columns,
+        "NAME[,NAME]",
         field="source.item_column",
         own=True,
         beam="item",
     ),
     Option(
         "time_column",
+        "the column of event times, for {window} (default: time)",
         str,
         "NAME",
-        "the column of event times, for {window} (default: time)",
-        RUN,
-        _INPUT,
         field="source.time_column",
         own=True,
     ),
     Option(
         "time_unit",
-        OneOf("s", "ms", "us", "ns"),
-        "",
         "the unit of plain numbers in the time column, counted from 1970 UTC (default in text files: s)",
-        RUN,
-        _INPUT,
+        OneOf("s", "ms", "us", "ns"),
         field="source.time_unit",
         own=True,
     ),
     Option(
-        "value_column",
-        str,
+        "csv_delimiter",
+        "CSV files: the character between the values of a line, such as ';' or "
+        "\\t (default: a comma; .tsv files have tabs)",
+        delimiter,
+        "CHAR",
+        field="source.csv_delimiter",
+        own=True,
+    ),
+    Option(
+        "csv_encoding",
+        "CSV files: their encoding, such as utf-16 or latin-1 (default: utf-8)",
+        encoding,
         "NAME",
+        field="source.csv_encoding",
+        own=True,
+    ),
+    Option(
+        "csv_quoted_newlines",
+        "let quoted values of CSV files hold line ends; one unclosed quote "
+        "then makes other users' rows unreadable, which no epsilon covers",
+        field="source.csv_quoted_newlines",
+        own=True,
+    ),
+)
+_AMOUNTS = _section(
+    "amounts (optional, docs/amounts.md)",
+    RUN,
+    Option(
+        "value_column",
         "rank by the sum of this column, such as minutes or revenue, instead of the "
         "number of users; needs {max_value} (docs/amounts.md)",
-        RUN,
-        _AMOUNTS,
+        str,
+        "NAME",
         field="amounts.column",
         own=True,
         beam="value",
     ),
     Option(
         "max_value",
-        number,
-        "W",
         _both("the most that one user adds to an item in a window; choose it without looking at the data")
         | {"preview": "rank by sums of amounts; a user adds at most W to an item"},
-        group=_AMOUNTS,
+        number,
+        "W",
         field="amounts.max_value",
         beam="max_value",
     ),
     Option(
         "value_resolution",
-        number,
-        "R",
         _both("amounts are rounded to multiples of it; {max_value} must be one (default: 1)")
         | {"preview": "amounts are rounded to multiples of it (default: 1)"},
-        group=_AMOUNTS,
+        number,
+        "R",
         field="amounts.resolution",
         beam="value_resolution",
     ),
-    Option(
-        "csv_delimiter",
-        delimiter,
-        "CHAR",
-        "CSV files: the character between the values of a line, such as ';' or "
-        "\\t (default: a comma; .tsv files have tabs)",
-        RUN,
-        _INPUT,
-        field="source.csv_delimiter",
-        own=True,
-    ),
-    Option(
-        "csv_encoding",
-        encoding,
-        "NAME",
-        "CSV files: their encoding, such as utf-16 or latin-1 (default: utf-8)",
-        RUN,
-        _INPUT,
-        field="source.csv_encoding",
-        own=True,
-    ),
-    Option(
-        "csv_quoted_newlines",
-        None,
-        "",
-        "let quoted values of CSV files hold line ends; one unclosed quote "
-        "then makes other users' rows unreadable, which no epsilon covers",
-        RUN,
-        _INPUT,
-        field="source.csv_quoted_newlines",
-        own=True,
-    ),
+)
+_CLOCK = _section(
+    "when a window is published (docs/streaming.md)",
+    ("stream",),
     Option(
         "clock",
-        OneOf("log", "event"),
-        "",
         "which clock must pass a window's end: log (default), the source's own clock of "
         "arrivals; event, the times of the rows, for replaying logs that are in order",
-        ("stream",),
-        _CLOCK,
+        OneOf("log", "event"),
         field="source.clock",
     ),
     Option(
         "allowed_lateness",
+        "wait this much longer before a window closes (default: none); rows that come later are dropped",
         delay,
         "LENGTH",
-        "wait this much longer before a window closes (default: none); rows that come later are dropped",
-        ("stream",),
-        _CLOCK,
         field="source.allowed_lateness",
     ),
     Option(
         "poll",
+        "files: how often to look for new ones (default: 10s)",
         duration,
         "LENGTH",
-        "files: how often to look for new ones (default: 10s)",
-        ("stream",),
-        _CLOCK,
         field="source.poll",
         same="how often a folder is looked at; rows came when their files were written",
     ),
+)
+_KAFKA = _section(
+    "Kafka",
+    ("stream",),
     Option(
         "kafka_readers",
+        "how many workers share the partitions (default: 1)",
         count,
         "N",
-        "how many workers share the partitions (default: 1)",
-        ("stream",),
-        _KAFKA,
         field="source.kafka_readers",
         same="how many share the partitions changes neither rows nor clock",
     ),
     Option(
         "kafka_start",
-        str,
-        "TIME",
         "where reading of a topic starts: earliest (default), latest, or a time such as 2026-01-01, for the first "
         "message stamped since then",
-        ("stream",),
-        _KAFKA,
+        str,
+        "TIME",
         field="source.kafka_start",
     ),
     Option(
         "kafka_config",
-        name_and_value,
-        "NAME=VALUE",
         "an option of the Kafka client, such as security.protocol=SASL_SSL, or sasl.password=env:NAME from the "
         "environment; may be given several times",
-        ("stream",),
-        _KAFKA,
+        name_and_value,
+        "NAME=VALUE",
         many=True,
         field="source.kafka_config",
         same="how a broker is reached; its address is the topic's",
     ),
-    # The ranking.
+)
+_DOMAIN = _section(
+    "domain (one of them)",
+    (*RUN, "preview"),
     Option(
         "domain",
+        "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or Avro file",
         str,
         "FILE",
-        "the public list of items: one per line, or a column of a CSV, JSON lines, Parquet or Avro file",
-        (*RUN, "preview"),
-        _DOMAIN,
         field="domain.file",
         path=True,
         beam="domain",
     ),
     Option(
         "found",
-        str,
-        "FILE",
         "a ranking published before, whose items can be ranked too, with or without {domain}; may be given several "
         "times (docs/finding.md)",
-        (*RUN, "preview"),
-        _DOMAIN,
+        str,
+        "FILE",
         many=True,
         field="domain.found",
         path=True,
         template=template,
     ),
     Option(
-        "remember",
-        None,
-        "",
-        "with {unknown_domain}: what the report has published is listed from then on",
-        field="domain.remember",
-    ),
-    Option(
         "domain_column",
+        "the column of the domain file, or as many as an item has (default: the item column)",
         columns,
         "NAME[,NAME]",
-        "the column of the domain file, or as many as an item has (default: the item column)",
-        (*RUN, "preview"),
-        _DOMAIN,
         field="domain.column",
     ),
     Option(
         "domain_group_column",
-        columns,
-        "NAME[,NAME]",
         "the column of the domain file that names the group in which an item can be ranked; an item of several groups "
         "has a row for each (default: every item in all groups)",
-        RUN,
-        _DOMAIN,
+        columns,
+        "NAME[,NAME]",
+        commands=RUN,
         field="domain.group_column",
     ),
     Option(
         "domain_range",
+        "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
         str,
         "START:STOP",
-        "the public items are the integers START to STOP - 1, such as 0:4294967296; no worker holds a list of them",
-        (*RUN, "preview"),
-        _DOMAIN,
         field="domain.range",
         beam="domain_range",
     ),
     Option(
         "unknown_domain",
-        None,
-        "",
         "the items are not public: which of them exist is private too; needs a delta and a mechanism for unknown "
         "domains; listed items need no threshold (docs/finding.md)",
-        (*RUN, "preview"),
-        _DOMAIN,
         field="domain.unknown",
     ),
+)
+_GROUPS = _section(
+    "groups (optional, docs/groups.md)",
+    RUN,
     Option(
         "group_column",
-        columns,
-        "NAME[,NAME]",
         "one ranking for each value of this column, such as country, that {groups} lists; or for each combination of "
         "several columns, as in country,platform (docs/groups.md)",
-        RUN,
-        _GROUPS,
+        columns,
+        "NAME[,NAME]",
         field="groups.column",
         own=True,
         beam="group",
     ),
     Option(
         "groups",
+        "the public list of groups, in a file like that of {domain}; all groups are published in every window",
         str,
         "FILE",
-        "the public list of groups, in a file like that of {domain}; all groups are published in every window",
-        RUN,
-        _GROUPS,
         field="groups.file",
         path=True,
         beam="groups",
     ),
     Option(
         "groups_per_user",
-        count,
-        "G",
         _both(
             "a user counts in at most G groups of a window, those with most of the user's rows (default: 1); the "
             "groups share the budget"
@@ -471,14 +413,17 @@ OPTIONS: tuple[Option, ...] = (
             "preview": "every group has a ranking, and a user counts in up to G groups of a window; the counts are "
             "those of one group",
         },
-        group=_GROUPS,
+        count,
+        "G",
         field="groups.per_user",
         beam="groups_per_user",
     ),
+)
+_PRIVACY = _section(
+    "privacy",
+    (_CREATE,),
     Option(
         "mechanism",
-        mechanism,
-        "NAME",
         {
             command: f"the mechanism: one of {', '.join(MECHANISMS)}, or your own as module:Class; "
             f"`private-topk mechanisms` compares them{otherwise}"
@@ -488,37 +433,36 @@ OPTIONS: tuple[Option, ...] = (
                 ("select", ""),
             )
         },
-        group=_PRIVACY,
+        mechanism,
+        "NAME",
         several=("preview",),
         field="mechanism.name",
         beam="mechanism",
     ),
     Option(
         "k",
-        count,
-        "K",
         dict.fromkeys(_DRAW, "how many items to publish")
         | _both(
             "how many items to publish; without it weighted-gaussian publishes all items above its threshold: private "
             "partition selection (docs/finding.md)"
         )
         | {"budget show": "with {remaining}: also the epsilon with which each release may rank the top K by peeling"},
-        group=_PRIVACY,
+        count,
+        "K",
         several=("preview",),
         field="mechanism.k",
         beam="k",
     ),
     Option(
         "epsilon",
-        number,
-        "E",
         _both("privacy budget of each window; smaller is more private")
         | {
             "preview": "privacy budget, as in the run; smaller is more private",
             "select": "privacy budget of the draw; smaller is more private",
             _CREATE: "the total",
         },
-        group=_PRIVACY,
+        number,
+        "E",
         several=("preview",),
         field="budget.epsilon",
         required=True,
@@ -526,51 +470,47 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "delta",
-        number,
-        "D",
         dict.fromkeys(_DRAW, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users")
         | {_CREATE: "the total (default: 0, so that epsilons only add up)"},
-        group=_PRIVACY,
+        number,
+        "D",
         field="budget.delta",
     ),
     Option(
         "release_delta",
-        number,
-        "D",
         "the part of delta for the deltas of single releases; with the rest, many "
         "small releases cost less than the sum of their epsilons (default: half)",
-        (_CREATE,),
-        _PRIVACY,
+        number,
+        "D",
     ),
     Option(
         "neighbours",
-        OneOf("add-remove", "replace-one"),
-        "",
         dict.fromkeys(
             _DRAW,
             "what is protected: whether a user is in the data at all (add-remove, default), or what a known user "
             "did (replace-one)",
         )
         | {_CREATE: "what every release of the dataset must protect (default: add-remove)"},
-        group=_PRIVACY,
+        OneOf("add-remove", "replace-one"),
         field="budget.neighbours",
     ),
     Option(
         "max_items_per_user",
-        count,
-        "M",
         dict.fromkeys((*RUN, "preview"), "keep at most M items of every user and window, chosen by a hash")
         | {
             "select": "for mechanisms whose noise depends on it: no user may be in more than M of the counts",
         },
-        group=_PRIVACY,
+        count,
+        "M",
         field="mechanism.max_items_per_user",
         beam="max_items_per_user",
     ),
+)
+_KNOWN = _section(
+    "what is publicly known of the counts of a window",
+    ("preview",),
     Option(
         "like",
-        str,
-        "WHAT",
         {
             command: f"{what}: an earlier ranking with noisy counts; a shape, as in items=1e6,users=1e6,rank1=4%,"
             f"rank50=0.5%, which says what part of the users two items reach; or sample, the sample data{otherwise}"
@@ -586,7 +526,8 @@ OPTIONS: tuple[Option, ...] = (
                 ("preview", "what the counts are like", ""),
             )
         },
-        group=_KNOWN,
+        str,
+        "WHAT",
         field="preview.like",
         path=True,
         template=template,
@@ -594,75 +535,63 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "on_noise",
-        OneOf("warn", "refuse"),
-        "",
         "what to do if a ranking is forecast to be mostly noise: warn (default), or refuse before the charge",
-        RUN,
-        _KNOWN,
+        OneOf("warn", "refuse"),
+        commands=RUN,
         field="preview.on_noise",
         same="whether a run starts",
     ),
     Option(
         "amount",
-        number,
-        "A",
         "with {max_value}: what a user adds to an item that they hold, on average and after "
         "the cap; {counts} and a ranking have sums already",
-        ("preview",),
-        _KNOWN,
+        number,
+        "A",
     ),
     Option(
         "counts",
-        str,
-        "FILE",
         {
             "preview": "public or made-up counts of a window: .npy of integers, or a table with a column count",
             "select": ".npy of integers, or a table (.csv, .jsonl, .parquet, .avro) with a column count (and item)",
         },
-        group=_KNOWN,
+        str,
+        "FILE",
     ),
-    Option(
-        "these_counts_are_public",
-        None,
-        "",
-        "with {counts}: I know that these counts are public or made up",
-        ("preview",),
-        _KNOWN,
-    ),
+    Option("these_counts_are_public", "with {counts}: I know that these counts are public or made up"),
+)
+_COUNTS = _section(
+    "noisy counts (optional)",
+    (*RUN, "preview"),
     Option(
         "publish_counts",
-        number_or_drawn,
-        "E",
         "also publish noisy counts of the released items from a budget of their "
         "own: this epsilon is added to {epsilon}; or drawn: those that the draw decides by, at no epsilon of their own",
-        (*RUN, "preview"),
-        _COUNTS,
+        number_or_drawn,
+        "E",
         field="budget.publish_counts",
         beam="publish_counts",
     ),
     Option(
         "publish_counts_delta",
+        "Gaussian noise for the counts, which is smaller if many are published; added to {delta}",
         number,
         "D",
-        "Gaussian noise for the counts, which is smaller if many are published; added to {delta}",
-        (*RUN, "preview"),
-        _COUNTS,
         field="budget.publish_counts_delta",
     ),
     Option(
         "round_counts",
+        "publish noisy counts as multiples of N, such as 10",
         count,
         "N",
-        "publish noisy counts as multiples of N, such as 10",
-        (*RUN, "preview"),
-        _COUNTS,
         field="budget.round_counts",
         same="rounding comes after the draw, which is the same",
     ),
+)
+_BUDGET = _section(
+    "budget across windows and runs (docs/budget.md)",
+    (*RUN, "preview"),
     Option(
         "privacy_unit",
-        OneOf("user-window", "user"),
-        "",
         dict.fromkeys(
             (*RUN, "preview"),
             "user-window (default): {epsilon} is for each window; user: {epsilon} and {delta} are the total over all "
@@ -672,36 +601,31 @@ OPTIONS: tuple[Option, ...] = (
             _CREATE: "the unit that the total protects (default: user-window)",
             "budget renew": "which budget (default: user-window)",
         },
-        group=_BUDGET,
+        OneOf("user-window", "user"),
         field="budget.privacy_unit",
     ),
     Option(
         "horizon",
-        count,
-        "N",
         "with {privacy_unit} user: how many windows there will be in all, if a run "
         "publishes only some of them (default: those of this run)",
-        (*RUN, "preview"),
-        _BUDGET,
+        count,
+        "N",
         field="window.horizon",
     ),
     Option(
         "max_windows_per_user",
-        count,
-        "W",
         dict.fromkeys(
             (*RUN, "preview"),
             "with {privacy_unit} user: a user counts in at most W windows, chosen by "
             "a hash, and the total is shared by W (docs/windows.md)",
         ),
-        group=_BUDGET,
+        count,
+        "W",
         field="budget.max_windows_per_user",
         beam="max_windows_per_user",
     ),
     Option(
         "ledger",
-        str,
-        "URL",
         dict.fromkeys(
             (*RUN, "preview", *_BUDGETS),
             "where spending is kept, such as sqlite:///budget.db or "
@@ -711,102 +635,79 @@ OPTIONS: tuple[Option, ...] = (
             "doctor": "check whether this ledger is there and can be charged, such as sqlite:///budget.db",
             "show": "with {sign_off} or {registry}: add the dataset's budget, and what is spent of it",
         },
-        group=_BUDGET,
+        str,
+        "URL",
         field="ledger.url",
         same="which ledger is asked is no question to it",
     ),
     Option(
         "dataset",
+        "with {ledger}: the dataset that is charged",
         str,
         "NAME",
-        "with {ledger}: the dataset that is charged",
-        (*RUN, "preview", *_BUDGETS),
-        _BUDGET,
+        commands=(*RUN, "preview", *_BUDGETS),
         field="ledger.dataset",
         same="its own name",
     ),
     Option(
         "period",
+        "how long a period lasts at least, such as 365d; the same for every renewal",
         duration,
         "LENGTH",
-        "how long a period lasts at least, such as 365d; the same for every renewal",
-        ("budget renew",),
-        _BUDGET,
+        commands=("budget renew",),
     ),
     Option(
         "remaining",
+        "say what each of N further releases may spend, if all spend the same",
         whole,
         "N",
-        "say what each of N further releases may spend, if all spend the same",
-        ("budget show",),
-        _BUDGET,
+        commands=("budget show",),
     ),
+)
+_WINDOWS = _section(
+    "windows (all of --from, --to and perhaps --window, or none)",
+    (*RUN, "preview"),
     Option(
         "window",
-        window_length,
-        "LENGTH",
         "the length of a window, as in 7d or 12h, or a day, week, month, quarter or year of the calendar; each window "
         "has a ranking",
-        (*RUN, "preview"),
-        _WINDOWS,
+        window_length,
+        "LENGTH",
         beam="period.window",
     ),
-    Option("window", window_length, "", "the length of a period", field="window.every", required=True),
     Option(
         "slide",
+        "with a {window} such as 7d: a window starts after every such length, so windows overlap",
         duration,
         "LENGTH",
-        "with a {window} such as 7d: a window starts after every such length, so windows overlap",
-        (*RUN, "preview"),
-        _WINDOWS,
         beam="period.slide",
     ),
     Option(
         "to_date",
-        None,
-        "",
         {
             "run": "every window begins with the period: rankings of the period so far, paid for as one "
             "(docs/to-date.md)",
             "stream": "does not go with a stream: a report of files publishes window after window (docs/to-date.md)",
         },
-        group=_WINDOWS,
         field="window.to_date",
         beam="period.to_date",
     ),
     Option(
         "time_zone",
+        "the time zone of {period_from}, {period_to} and calendar windows, such as Europe/Berlin (default: UTC)",
         zone,
         "NAME",
-        "the time zone of {period_from}, {period_to} and calendar windows, such as Europe/Berlin (default: UTC)",
-        (*RUN, "preview"),
-        _WINDOWS,
         field="window.time_zone",
         beam="period.time_zone",
     ),
-    Option(
-        "period_from",
-        moment,
-        "TIME",
-        "start of the declared period, included",
-        (*RUN, "preview"),
-        _WINDOWS,
-        beam="period.from",
-    ),
-    Option("period_from", moment, "", "the start of the first period", field="window.first", required=True),
-    Option(
-        "period_to",
-        moment,
-        "TIME",
-        "end of the declared period, excluded",
-        (*RUN, "preview"),
-        _WINDOWS,
-        beam="period.to",
-    ),
+    Option("period_from", "start of the declared period, included", moment, "TIME", beam="period.from"),
+    Option("period_to", "end of the declared period, excluded", moment, "TIME", beam="period.to"),
+)
+_RELEASE = _section(
+    "repeatable releases",
+    (*RUN, "select"),
     Option(
         "release_key",
-        str,
-        "REF",
         dict.fromkeys(
             (*RUN, "select"),
             "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; without it a new random key is made",
@@ -815,7 +716,8 @@ OPTIONS: tuple[Option, ...] = (
             "preview": "with {counts} and {ledger}: a release key; counts that its releases used as input are refused",
             "doctor": "file:PATH, env:NAME or gcp-secret:...; check whether it can be read, and by whom",
         },
-        group=_RELEASE,
+        str,
+        "REF",
         field="release_key",
         required=True,
         beam="release_key",
@@ -823,28 +725,27 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "release_id",
-        str,
-        "TEXT",
         "the name of the release, made from public knowledge only, such as report and period; "
         "the same key, id and data give the same ranking again",
-        (*RUN, "select"),
-        _RELEASE,
+        str,
+        "TEXT",
         required=True,
         beam="release_id",
         same="a request's own name",
     ),
-    Option("release_id", report_name, "", "the name of the report", field="report", required=True),
-    # The output and the run.
+)
+_RUNNING = _section(
+    "running",
+    RUN,
     Option(
         "output",
-        str,
-        "PLACE",
         {
             "run": "ranking file: .avro, .jsonl, .csv or .parquet; a manifest goes beside it",
             "stream": "a folder, for one file and manifest per window; or kafka://HOST:PORT/TOPIC, "
             "pubsub://projects/P/topics/T, bigquery://PROJECT:DATASET.TABLE",
         },
-        group=_RUNNING,
+        str,
+        "PLACE",
         field="sink.output",
         required=True,
         path=True,
@@ -853,64 +754,52 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "output_format",
-        OneOf("avro", "jsonl", "csv", "parquet"),
-        "",
         "the format of files in an output folder (default: avro)",
-        RUN,
-        _RUNNING,
+        OneOf("avro", "jsonl", "csv", "parquet"),
         field="sink.format",
         same="how an answer is written changes nothing in it",
     ),
     Option(
         "overwrite",
-        None,
-        "",
         _both("replace an existing output") | {"show": "with {html}: replace an existing file"},
-        group=_RUNNING,
         same="whether an answer that is there is replaced changes nothing in it",
     ),
     Option(
         "runner",
-        str,
-        "NAME",
         {
             "run": "direct (default), prism, flink, dataflow or portable",
             "stream": "direct (default) for trials with sources that end, prism, flink, dataflow, or portable",
             "doctor": "check what it needs: direct (default), prism, flink, dataflow or portable",
         },
-        group=_RUNNING,
+        str,
+        "NAME",
         field="runner.name",
         same="every runner draws the same answer, which tests hold",
     ),
-    Option("beam_options", str, "", "words for Beam", many=True, field="runner.options"),
     Option(
         "exact_counters",
-        None,
-        "",
         "let the runner's metrics show exactly how many rows were dropped, which reveals "
         "single users to everybody who sees them (default: the order of magnitude)",
-        (*RUN, "report"),
-        _RUNNING,
+        commands=(*RUN, "report"),
         same="the metrics",
     ),
     Option(
         "shards",
+        "the number of user shards, a power of two; the ranking does not depend on it (default: by size)",
         whole,
         "N",
-        "the number of user shards, a power of two; the ranking does not depend on it (default: by size)",
-        RUN,
-        _RUNNING,
         field="runner.shards",
         same="any number of shards counts the same",
     ),
-    # What one command has for itself.
-    Option("window_end", moment, "DATE", "publish the period that ends here", ("report",), _ASKED),
-    Option("missed", None, "", "list the periods that have ended and are not published", ("report",), _ASKED),
-    Option("backfill", None, "", "publish them all, oldest first", ("report",), _ASKED),
+)
+_ASKED = _section(
+    "what is asked for (one of these)",
+    ("report",),
+    Option("window_end", "publish the period that ends here", moment, "DATE"),
+    Option("missed", "list the periods that have ended and are not published"),
+    Option("backfill", "publish them all, oldest first"),
     Option(
         "dry_run",
-        None,
-        "",
         _both(
             "only say what a run would do, and whether it is ready: nothing is drawn, charged or published; with "
             "{show_dropped_rows} rows are read too"
@@ -919,88 +808,47 @@ OPTIONS: tuple[Option, ...] = (
             "report": "only check the file; with {window_end} also say what a run for that period would do, and "
             "whether it is ready: nothing is drawn, charged or published"
         },
-        group=_ASKED,
         same="no run at all",
     ),
-    Option(
-        "until",
-        moment,
-        "DATE",
-        "with {missed} and {backfill}: look at periods that end by then (default: now)",
-        ("report",),
-        _RUNNING,
-    ),
-    Option(
-        "correction",
-        correction,
-        "TEXT",
-        "with {window_end}: publish again over corrected input, as a separate release, which costs budget",
-        ("report",),
-        _RUNNING,
-    ),
+)
+_TOLD = _section(
+    "what is told",
+    ("preview",),
     Option(
         "recall",
+        "find the least epsilon, or without {k} the largest k, with which this part of the top k is found, as in 0.9",
         number,
         "R",
-        "find the least epsilon, or without {k} the largest k, with which this part of the top k is found, as in 0.9",
-        ("preview",),
-        _TOLD,
     ),
-    Option(
-        "draws",
-        whole,
-        "N",
-        "draws for each mechanism (default: 400, fewer if they are slow)",
-        ("preview",),
-        group=_TOLD,
-    ),
-    Option("port", count, "N", "the port to listen at, on this machine only", ("expansion-service",)),
-    Option("group", str, "NAME", "show only the ranking of this group", ("show",)),
-    Option("title", str, "TEXT", "with {html}: what is ranked, as in 'Most bought items'", ("show",)),
-    Option(
-        "html", str, "FILE", "write a page to pass on, instead of printing: tables, charts, the guarantee", ("show",)
-    ),
-    Option(
-        "sign_off",
-        None,
-        "",
-        "print a sheet for the person who signs: what the manifest says, and blanks to fill in",
-        ("show",),
-    ),
-    Option(
-        "registry",
-        None,
-        "",
-        "print an entry for OpenDP's registry of deployments, as YAML with its blanks named",
-        ("show",),
-    ),
-    Option("item_titles", str, "FILE", "show items by the titles in this table, such as the domain file", ("show",)),
-    Option("title_column", str, "NAME", "with {item_titles}: the column of the titles (default: title)", ("show",)),
-    Option("folder", str, "FOLDER", "where to write plays.avro and catalogue.txt (default: sample)", ("sample",)),
-    Option("plot", str, "FILE", {"budget show": "draw spending over time into a .png, .svg or .pdf"}, group=_TOLD),
+    Option("draws", "draws for each mechanism (default: 400, fewer if they are slow)", whole, "N"),
+    Option("plot", {"budget show": "draw spending over time into a .png, .svg or .pdf"}, str, "FILE"),
+)
+_SHOWN = _section(
+    "",
+    ("show",),
+    Option("group", "show only the ranking of this group", str, "NAME"),
+    Option("title", "with {html}: what is ranked, as in 'Most bought items'", str, "TEXT"),
+    Option("html", "write a page to pass on, instead of printing: tables, charts, the guarantee", str, "FILE"),
+    Option("sign_off", "print a sheet for the person who signs: what the manifest says, and blanks to fill in"),
+    Option("registry", "print an entry for OpenDP's registry of deployments, as YAML with its blanks named"),
+    Option("item_titles", "show items by the titles in this table, such as the domain file", str, "FILE"),
+    Option("title_column", "with {item_titles}: the column of the titles (default: title)", str, "NAME"),
+)
+_TERMINAL = _section(
+    "what the terminal shows",
+    ("run", "report"),
     Option(
         "health_file",
-        str,
-        "FILE",
         "write the progress of the stream to this file every second, for a monitor: JSON with the time, "
         "the number of windows, how many are published, and when the next one closes",
-        ("stream",),
-        _TERMINAL,
+        str,
+        "FILE",
+        commands=("stream",),
         same="the terminal",
     ),
-    Option(
-        "quiet",
-        None,
-        "",
-        "do not print rankings, nor on a terminal anything about dropped rows",
-        ("run", "report"),
-        _TERMINAL,
-        same="the terminal",
-    ),
+    Option("quiet", "do not print rankings, nor on a terminal anything about dropped rows", same="the terminal"),
     Option(
         "json",
-        None,
-        "",
         {
             command: f"print {what} as one JSON document (docs/command-line.md)"
             for command, what in {
@@ -1020,19 +868,69 @@ OPTIONS: tuple[Option, ...] = (
                 "doctor": "what was found",
             }.items()
         },
-        group=_TERMINAL,
         same="the terminal",
     ),
     Option(
         "show_dropped_rows",
-        None,
-        "",
         "say on stderr why rows were dropped and roughly how many, for the "
         "operator only; with {exact_counters} exactly (default: only if stderr is a terminal)",
-        (*RUN, "report"),
-        _TERMINAL,
+        commands=(*RUN, "report"),
         same="the terminal",
     ),
+)
+_OWN = (  # of one command each
+    Option(
+        "until",
+        "with {missed} and {backfill}: look at periods that end by then (default: now)",
+        moment,
+        "DATE",
+        commands=("report",),
+    ),
+    Option(
+        "correction",
+        "with {window_end}: publish again over corrected input, as a separate release, which costs budget",
+        correction,
+        "TEXT",
+        commands=("report",),
+    ),
+    Option("port", "the port to listen at, on this machine only", count, "N", commands=("expansion-service",)),
+    Option(
+        "folder", "where to write plays.avro and catalogue.txt (default: sample)", str, "FOLDER", commands=("sample",)
+    ),
+)
+_FIELDS = (  # of report files alone
+    Option("watch", "rows are read as they come", field="source.watch"),
+    Option(
+        "remember",
+        "with {unknown_domain}: what the report has published is listed from then on",
+        field="domain.remember",
+    ),
+    Option("window", "the length of a period", window_length, field="window.every", required=True),
+    Option("period_from", "the start of the first period", moment, field="window.first", required=True),
+    Option("release_id", "the name of the report", report_name, field="report", required=True),
+    Option("beam_options", "words for Beam", str, many=True, field="runner.options"),
+)
+
+OPTIONS: tuple[Option, ...] = (
+    *_INPUT,
+    *_AMOUNTS,
+    *_CLOCK,
+    *_KAFKA,
+    *_DOMAIN,
+    *_GROUPS,
+    *_PRIVACY,
+    *_KNOWN,
+    *_COUNTS,
+    *_BUDGET,
+    *_WINDOWS,
+    *_RELEASE,
+    *_RUNNING,
+    *_ASKED,
+    *_OWN,
+    *_TOLD,
+    *_SHOWN,
+    *_TERMINAL,
+    *_FIELDS,
 )
 """Every option but for the parameters of mechanisms, which `rows` adds."""
 
@@ -1068,11 +966,11 @@ def _parameters(kinds: Iterable[type[Mechanism]]) -> Iterator[Option]:
         owners = ", ".join(taken[name]) if len(taken[name]) <= _MAX_OWNERS_NAMED else "some mechanisms"
         yield Option(
             name,
+            f"{owners}: {parameter.help}",
             BY_KIND[parameter.kind],
             name[0].upper(),
-            f"{owners}: {parameter.help}",
             _DRAW,
-            _PRIVACY,
+            _PRIVACY[0].group,
             field=f"mechanism.{name}",
             parameter=True,
         )

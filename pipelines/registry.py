@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.release.formats import RANKING_FORMATS
@@ -24,44 +24,35 @@ from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
-_CLOCKS = ("log", "event")
+
+class SourceOptions(TypedDict, total=False):
+    """What some sources take beside their address and columns."""
+
+    payload: Payload
+    clock: str
+    poll: timedelta
+    kafka_readers: int
+    kafka_start: str
+    kafka_config: Sequence[tuple[str, str]]
+    snapshot: str
 
 
 def source_of(
-    uri: str | os.PathLike[str],
-    columns: Columns,
-    watch: bool = False,
-    *,
-    payload: Payload | None = None,
-    clock: str | None = None,
-    poll: timedelta | None = None,
-    kafka_readers: int | None = None,
-    kafka_start: str | None = None,
-    kafka_config: Sequence[tuple[str, str]] = (),
-    snapshot: str | None = None,
+    uri: str | os.PathLike[str], columns: Columns, watch: bool = False, **given: Unpack[SourceOptions]
 ) -> Source:
     """The source at an address. Does not access it: `Source.check` does.
 
     Args:
         watch: rows are read as they come, window by window, instead of those that exist now.
 
-    None leaves an option to the source. Raises InvalidArgument of `input`, or of an option that is wrong or does not
+    Raises InvalidArgument of `input`, or of an option that is wrong or does not
     apply.
     """
-    given = {
-        "payload": payload,
-        "clock": clock,
-        "poll": poll,
-        "kafka_readers": kafka_readers,
-        "kafka_start": kafka_start,
-        "kafka_config": tuple(kafka_config) or None,
-        "snapshot": snapshot,
-    }
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = dict(given)
     uri = _place(uri, "input")
     scheme = uri.partition("://")[0] if "://" in uri else ""
-    if clock is not None and clock not in _CLOCKS:
-        raise InvalidArgument("clock", f"must be one of {', '.join(_CLOCKS)}, got {verbatim(clock)}")
+    if options.get("clock", "log") not in ("log", "event"):
+        raise InvalidArgument("clock", f"must be one of log, event, got {verbatim(options['clock'])}")
     if scheme in ("kafka", "pubsub"):
         if not watch:
             raise InvalidArgument(
@@ -124,7 +115,7 @@ def _place(uri: object, field: str) -> str:
 
 
 def _kafka(uri: str, columns: Columns, options: dict[str, Any]) -> Source:
-    topic = KafkaTopic.of(uri, options.pop("kafka_config", ()), "input")
+    topic = KafkaTopic.of(uri, tuple(options.pop("kafka_config", ())), "input")
     payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
     start = this_moment() if start == "latest" else start
     _only(options, uri, "clock", "kafka_readers")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
-from private_topk.pipelines.files import as_path, exists, is_local, protected_files, why
+from private_topk.pipelines.files import as_path, exists, is_local, protected_files, reached
 from private_topk.pipelines.options import Options, inputs_of, require
 from private_topk.pipelines.question import Question, asked_by, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
@@ -165,14 +165,9 @@ class Report:
         """
         if self.success_file is None:
             return
-        try:
+        with reached(self.success_file, "success_file", "cannot be looked for"):
             path = as_path(self.success_file, "success_file")
             there = os.path.isfile(path) if is_local(path) else exists(path)
-        except InvalidArgument:
-            raise
-        except Exception as error:  # every file system raises its own kind
-            rule = f"{verbatim(self.success_file)} cannot be looked for: {verbatim(why(error))}"
-            raise InvalidArgument("success_file", rule) from None
         if not there:
             raise InputNotReady(
                 "success_file",

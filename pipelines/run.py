@@ -37,7 +37,7 @@ from private_topk.pipelines.standing import (
     how_it_stands,
     windows_of,
 )
-from private_topk.runners import RUNNERS, Launch, UnknownArgument, check_arguments, prepare, short_name
+from private_topk.runners import Launch, UnknownArgument, check_arguments, prepare
 from private_topk.transforms.counters import (
     exact_counters,
     read_dropped_rows,
@@ -49,7 +49,6 @@ from private_topk.transforms.errors import (
     IncompleteDataError,
     InvalidArgument,
     Told,
-    did_you_mean,
     refused,
     told_in,
     verbatim,
@@ -106,7 +105,7 @@ def build(
     manifest = msgspec.structs.replace(report.manifest, runner=launch.name)
     written = rankings | "Write" >> report.sink.write(manifest, question.release, live, question.period)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
-        _ = written | "Record published windows" >> RecordPublished(live)
+        _ = written | "Record published windows" >> beam.ParDo(RecordPublished(live))
 
 
 def check(report: Report, launch: Launch) -> None:
@@ -402,16 +401,12 @@ def reach_files(words: Sequence[str], options: Options) -> None:
 
 def check_words(runner: str, words: Sequence[str]) -> None:
     """Raise InvalidArgument unless the runner exists, and every word is an option of Beam or of the runner."""
-    if short_name(runner) not in RUNNERS:
-        rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
-        raise InvalidArgument("runner", rule, did_you_mean(short_name(runner), RUNNERS))
     with _explained():
         check_arguments(runner, words)
 
 
 def launch_of(runner: str, words: Sequence[str], *, streaming: bool = False) -> Launch:
     """The runner, checked and ready. Raises InvalidArgument with what it lacks."""
-    check_words(runner, words)
     with _explained():
         return prepare(runner, [*words, "--streaming"] if streaming else words)
 

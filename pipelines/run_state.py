@@ -82,22 +82,13 @@ def _run_of(name: str) -> RunState:
     return _RUNS.get(name) or RunState()
 
 
-class RecordPublished(beam.PTransform):
+@crosses
+class RecordPublished(beam.DoFn):
     """Records each ranking that a sink has written, when its bundle is finished and not before.
 
     For places of rankings that cannot be read back.
     """
 
-    def __init__(self, run: RunState) -> None:
-        super().__init__()
-        self._fn = _RecordDoFn(run)
-
-    def expand(self, written: beam.PCollection) -> beam.PCollection:
-        return written | beam.ParDo(self._fn).with_output_types(str)
-
-
-@crosses
-class _RecordDoFn(beam.DoFn):
     def __init__(self, run: RunState) -> None:
         self._run = run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -25,10 +25,9 @@ __all__ = [
     "UnknownArgument",
     "cache_folder",
     "check_arguments",
+    "name_of",
     "prepare",
-    "refuse_unknown",
     "say",
-    "short_name",
     "unknown_words",
 ]
 
@@ -116,24 +115,28 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "private-topk"
 
 
-def short_name(name: str) -> str:
-    """A runner's name here, from Beam's for it: `DirectRunner` is direct."""
-    return name.lower().removesuffix("runner")
-
-
 def check_arguments(name: str, arguments: Sequence[str]) -> None:
-    """Raise UnknownArgument for a word that a runner does not know. Prepares nothing yet.
+    """Raise UnknownArgument for a word that no options class of Beam knows, which Beam itself would ignore silently.
 
     A runner may have further options, which it knows only once its server is up: `ASKS_ITS_SERVER`.
     """
-    if not getattr(_module(name), "ASKS_ITS_SERVER", False):
-        refuse_unknown(arguments)
+    if getattr(_module(name), "ASKS_ITS_SERVER", False):
+        return
+    if unknown := unknown_words(arguments):
+        raise UnknownArgument(unknown[0], list(_beams_parser()._option_string_actions))
+
+
+def name_of(name: str) -> str:
+    """A runner's name here, from Beam's for it: `DirectRunner` is direct. Raises InvalidArgument for any other."""
+    short = name.lower().removesuffix("runner")
+    if short not in RUNNERS:
+        rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(name)}"
+        raise InvalidArgument("runner", rule, did_you_mean(short, RUNNERS))
+    return short
 
 
 def _module(name: str) -> ModuleType:
-    if short_name(name) not in RUNNERS:
-        raise InvalidArgument("runner", f"must be one of {', '.join(RUNNERS)}, got {verbatim(name)}")
-    return import_module(RUNNERS[short_name(name)])
+    return import_module(RUNNERS[name_of(name)])
 
 
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
@@ -144,7 +147,9 @@ def prepare(name: str, arguments: Sequence[str]) -> Launch:
 
     Raises:
         ValueError: the runner is unknown or lacks something, with what is missing and how to get it.
+        UnknownArgument: neither Beam nor the runner has such an option.
     """
+    check_arguments(name, arguments)
     launch = _module(name).prepare(list(arguments))
     if not any(word.startswith(("--job_server_timeout", "--job-server-timeout")) for word in arguments):
         _wait_without_end(launch)
@@ -158,13 +163,6 @@ def _wait_without_end(launch: Launch) -> None:
 
     if isinstance(launch.runner, PortableRunner):
         launch.options.view_as(PortableOptions).job_server_timeout = _YEARS
-
-
-def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Raise UnknownArgument for one that no Beam options class knows: Beam itself would ignore it silently."""
-    unknown = unknown_words(arguments)
-    if unknown:
-        raise UnknownArgument(unknown[0], list(_beams_parser()._option_string_actions))
 
 
 def unknown_words(arguments: Sequence[str]) -> list[str]:

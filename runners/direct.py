@@ -15,14 +15,13 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners import Launch
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare one worker inside this process, on all cores or on --cores. More of Beam's workers would not be faster,
     and would listen on every address of the machine without authentication.
     """
-    refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     direct, cores = options.view_as(DirectOptions), options.view_as(CoresOptions).cores
     if cores is not None and cores < 1:

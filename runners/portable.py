@@ -29,7 +29,7 @@ from apache_beam.transforms.environments import (
 from apache_beam.transforms.resources import resource_hints_from_options
 from apache_beam.utils import thread_pool_executor
 
-from private_topk.runners import Launch, refuse_unknown
+from private_topk.runners import Launch
 from private_topk.runners.child import ending_with_us
 from private_topk.transforms.errors import InvalidArgument
 
@@ -38,7 +38,6 @@ _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job. Workers run inside this process (LOOPBACK) unless --environment_type says otherwise."""
-    refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     portable = options.view_as(PortableOptions)
     if not portable.job_endpoint:

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRu
 from apache_beam.utils import shared
 from apache_beam.version import __version__ as beam_version
 
-from private_topk.runners import Launch, cache_folder, refuse_unknown
+from private_topk.runners import Launch, cache_folder
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
@@ -38,7 +38,6 @@ class PrismJobRunner(LoopbackRunner, PrismRunner):
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job on the binary given by --prism_location, or on the built one; never on one that Beam downloads."""
-    refuse_unknown(arguments)
     options = PipelineOptions(list(arguments))
     prism = options.view_as(PrismRunnerOptions)
     binary = Path(prism.prism_location or built_binary())

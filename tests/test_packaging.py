@@ -23,7 +23,11 @@ MODULES = ["private_topk", "private_topk.__main__"] + sorted(
     for path in (ROOT / room).rglob("*.py")
 )
 
-TEMPLATES = {f"private_topk/{path.relative_to(ROOT)}" for path in (ROOT / "pipelines/show/templates").glob("*.[chs]*")}
+TEMPLATES = {
+    f"private_topk/{path.relative_to(ROOT)}"
+    for path in (ROOT / "pipelines/show/templates").iterdir()
+    if path.suffix not in (".py", "")
+}
 
 
 def run(*words: object, folder: Path) -> str:

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -58,39 +58,48 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     """
     brief = command.first if {"-h", "--help"} & set(words) else ()
     options = {option.name: option for option in rows(_mechanisms(words)) if option.helps(name) is not None}
-    worded = {field: " ".join(filter(None, (flag(field), _metavar(option)))) for field, option in options.items()}
-    usage = [f"private-topk {name}", *(command.alone or ())[:1], *(worded[field] for field in command.needs)]
-    usage += [f"({' | '.join(worded[field] for field in command.choose)})"] if command.choose else []
-    usage += [*filter(None, [command.also]), "[arguments]"]
     parser = Parser(
-        prog=f"private-topk {name}", usage=_wrapped(" ".join(usage)), description=command.text, epilog=command.examples
+        prog=f"private-topk {name}",
+        usage=_usage(name, command, options),
+        description=command.text,
+        epilog=f"{_more(options, brief)}\n\n{command.examples}" if brief else command.examples,
     )
     parser.add_argument("--help-all", action="help", help="show all arguments" if command.first else argparse.SUPPRESS)
     if command.alone:
         metavar, text = command.alone
-        parser.add_argument(
-            metavar.lower(), metavar=metavar, nargs="*" if command.several else "?", help=f"required: {text}"
-        )
+        number = "*" if command.several else "?"
+        parser.add_argument(metavar.lower(), metavar=metavar, nargs=number, help=f"required: {text}")
+    headed = command.first and not brief
     groups: dict[str, Any] = {"": parser}
     for field, option in options.items():
-        heading = option.group if command.first and not brief else ""
+        heading = option.group if headed else ""
         group = groups.get(heading) or groups.setdefault(heading, parser.add_argument_group(heading))
         text = "required: " * (field in command.needs) + shown(option, name).replace("%", "%%")  # argparse fills in %s
-        text = argparse.SUPPRESS if brief and field not in brief else text
+        told = {"dest": field, "help": argparse.SUPPRESS if brief and field not in brief else text}
         if option.read is None:
-            group.add_argument(flag(field), action="store_const", const=True, dest=field, help=text)
+            group.add_argument(flag(field), action="store_const", const=True, **told)
         else:
             read = listed(option.read) if name in option.several else option.read
             group.add_argument(
-                flag(field), action=Value, dest=field, metavar=_metavar(option), help=text, parse=read, many=option.many
+                flag(field), action=Value, metavar=_metavar(option), parse=read, many=option.many, **told
             )
-    if brief:
-        others = dict.fromkeys(
-            option.group.partition(" (")[0] for option in options.values() if option.name not in brief
-        )
-        more = _wrapped(f"more, with --help-all: {', '.join(others)}", " " * 2)
-        parser.epilog = f"{more}\n\n{command.examples}"
     return parser
+
+
+def _usage(name: str, command: Command, options: Mapping[str, Option]) -> str:
+    """The usage line: what is required, with its values."""
+    worded = {field: " ".join(filter(None, (flag(field), _metavar(option)))) for field, option in options.items()}
+    needs, choose = ([worded[field] for field in fields] for fields in (command.needs, command.choose))
+    one_of = f"({' | '.join(choose)})" if choose else ""
+    alone = command.alone[0] if command.alone else ""
+    words = [f"private-topk {name}", alone, *needs, one_of, command.also, "[arguments]"]
+    return _wrapped(" ".join(filter(None, words)))
+
+
+def _more(options: Mapping[str, Option], brief: Sequence[str]) -> str:
+    """The headings of the options that the short help leaves out."""
+    others = dict.fromkeys(option.group.partition(" (")[0] for option in options.values() if option.name not in brief)
+    return _wrapped(f"more, with --help-all: {', '.join(others)}", " " * 2)
 
 
 def called(name: str, command: Command, words: list[str]) -> object:

@@ -8,7 +8,7 @@ from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import RunFailed
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.errors import printable
 
 _DOCTOR = """Check whether this machine has what a first run needs: Python, the runner, space, time zones, the release
 key, the ledger. It changes nothing and prints nothing private."""
@@ -23,13 +23,9 @@ Exit status: 0 nothing is wrong, 1 something is wrong, 2 bad arguments."""
 def _doctor(arguments: Namespace, others: list[str]) -> None:
     """Print what was found. Raises RunFailed where something is wrong."""
     from private_topk.pipelines.doctor import examine
-    from private_topk.runners import RUNNERS
+    from private_topk.runners import name_of
 
-    runner = arguments.runner or "direct"
-    if runner not in RUNNERS:
-        rule = f"must be one of {', '.join(RUNNERS)}, got {verbatim(runner)}"
-        raise InvalidArgument("runner", rule, did_you_mean(runner, RUNNERS))
-    findings = list(examine(runner, arguments.ledger, arguments.release_key))
+    findings = list(examine(name_of(arguments.runner or "direct"), arguments.ledger, arguments.release_key))
     wrong = [finding.name for finding in findings if finding.state == "wrong"]
     if arguments.json:
         print_json({"ok": not wrong, "findings": [finding._asdict() for finding in findings]})

@@ -14,7 +14,7 @@ import msgspec
 from private_topk.pipelines.budget.accounting import ADOPTED, Entry
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.budget.rows import BROKEN, record_in
-from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
+from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest
 from private_topk.pipelines.release.place import manifest_path
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -23,14 +23,10 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 def manifests_in(place: str) -> list[Manifest]:
     """The manifests in a folder; or one, by its own path or that of its ranking. Raises InvalidArgument."""
     path = as_path(place, "MANIFEST")
-    try:
+    with reached(place):
         beside = path if path.endswith(MANIFEST) else manifest_path(path)
         paths = [beside] if exists(beside) else [file.path for file in match_any(f"{path.rstrip('/')}/*{MANIFEST}")]
         manifests = [_decoded(path) for path in paths]
-    except InvalidArgument:
-        raise
-    except Exception as error:  # every file system raises its own kind
-        raise InvalidArgument("", f"{verbatim(place)} cannot be read: {verbatim(why(error))}") from None
     if not manifests:
         remedy = f"give a folder of rankings with their manifests, a ranking, or a file that ends with {MANIFEST}"
         raise InvalidArgument("", f"{verbatim(place)} has no manifest", remedy)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from private_topk.pipelines.show.published import Listing, share_starts
+from private_topk.pipelines.show.published import Listing, number_of, share_starts
 from private_topk.pipelines.show.templates import rendered
 
 COLOURS, LIT = 8, 10
@@ -103,18 +103,19 @@ def _path(where: Mapping[int, int]) -> str:
 
 def count_bar(listing: Listing, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The geometry of a count's bar and its noise in a cell of a table."""
-    low, high = _reach(listing.rows)
+    return {"width": _BAR, **_bar(row, _reach(listing.rows), 0, _BAR)}
+
+
+def _bar(row: Mapping[str, Any], reach: tuple[float, float], start: int, longest: int) -> dict[str, Any]:
+    """A count's bar and the whisker of its noise, in pixels from a start."""
+    low, high = reach
+    count, noise = row["noisy_count"], row.get("noise_95")
 
     def x(value: float) -> int:
-        return round((value - low) * _BAR / (high - low))
+        return round(start + (value - low) * longest / (high - low))
 
-    count, noise = row["noisy_count"], row.get("noise_95")
-    return {
-        "width": _BAR,
-        "x": x(min(count, 0)),
-        "length": max(x(abs(count)) - x(0), 1),
-        "whisker": None if noise is None else (x(count - noise), x(count + noise)),
-    }
+    whisker = None if noise is None else (x(count - noise), x(count + noise))
+    return {"x": x(min(count, 0)), "length": max(x(abs(count)) - x(0), 1), "whisker": whisker}
 
 
 def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
@@ -128,22 +129,12 @@ def list_chart(listing: Listing, name: str) -> str:
     """
     rows = listing.rows[:_MAX_PLACES]
     labels = [f"{row['rank']} {_short(row['item'])}" if listing.ranked else _short(row["item"]) for row in rows]
-    start = max(map(_width, labels)) + 12
-    low, high = _reach(rows)
-
-    def x(value: float) -> int:
-        return round(start + (value - low) * _LENGTH / (high - low))
+    reach, start = _reach(rows), max(map(_width, labels)) + 12
 
     def bar(row: Mapping[str, Any]) -> dict[str, Any]:
-        count, noise = row.get("noisy_count"), row.get("noise_95")
-        if count is None:
+        if row.get("noisy_count") is None:
             return {"length": 0}
-        return {
-            "x": x(min(count, 0)),
-            "length": max(x(abs(count)) - x(0), 1),
-            "whisker": None if noise is None else (x(count - noise), x(count + noise)),
-            "numbers": f"about {count:,}" + ("" if noise is None else f" ± {noise:,}"),
-        }
+        return {"numbers": number_of(row), **_bar(row, reach, start, _LENGTH)}
 
     counted = (
         "Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "

@@ -48,8 +48,12 @@ class Listing(NamedTuple):
         return bool(self.rows) and self.rows[0]["rank"] is not None
 
     @property
+    def _counts(self) -> list[Any]:
+        return [row["noisy_count"] for row in self.rows if row.get("noisy_count") is not None]
+
+    @property
     def counted(self) -> bool:
-        return any(row.get("noisy_count") is not None for row in self.rows)
+        return bool(self._counts)
 
     @property
     def weighed(self) -> bool:
@@ -62,7 +66,7 @@ class Listing(NamedTuple):
     @property
     def certainty(self) -> str:
         """How sure the order is, as far as published counts tell; nothing where none are."""
-        counts = [row["noisy_count"] for row in self.rows if row.get("noisy_count") is not None]
+        counts = self._counts
         stddev = next((row["noise_stddev"] for row in self.rows if row.get("noise_stddev") is not None), None)
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
             return ""
@@ -80,7 +84,7 @@ class Listing(NamedTuple):
     @property
     def noise(self) -> str:
         """That most of it is noise, where published counts tell that."""
-        counts = [row["noisy_count"] for row in self.rows if row.get("noisy_count") is not None]
+        counts = self._counts
         if self.drawn is None or self.steps is None or not counts:
             return ""
         return noise.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
@@ -277,22 +281,18 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
         f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(shown(label_in(row, names)))}"
         for row in rows
     ]
-    if listing.counted:
-        widest = max(len(line) for line in lines)
-        lines = [
-            line
-            if row["noisy_count"] is None
-            else f"{line:<{widest}}  about {row['noisy_count']:,}{_range(row.get('noise_95'))}"
-            for line, row in zip(lines, rows, strict=True)
-        ]
-    elif listing.weighed:
-        widest = max(len(line) for line in lines)
-        lines = [
-            f"{line:<{widest}}  weighs about {row['noisy_weight']:,.2f}" for line, row in zip(lines, rows, strict=True)
-        ]
+    widest = max(map(len, lines))
+    lines = [
+        f"{line:<{widest}}  {number}" if (number := number_of(row)) else line
+        for line, row in zip(lines, rows, strict=True)
+    ]
     below = [line for line in (listing.bias, listing.certainty, listing.noise if newest else "") if line]
     return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
 
 
-def _range(noise: int | None) -> str:
-    return "" if noise is None else f" ± {noise:,}"
+def number_of(row: Mapping[str, Any]) -> str:
+    """What is published of an item beside its place."""
+    count, noise, weight = (row.get(name) for name in ("noisy_count", "noise_95", "noisy_weight"))
+    if count is not None:
+        return f"about {count:,}{'' if noise is None else f' ± {noise:,}'}"
+    return "" if weight is None else f"weighs about {weight:,.2f}"

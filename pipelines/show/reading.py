@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from private_topk.pipelines.differences import setting
-from private_topk.pipelines.files import as_path, exists, match_any, open_file, why
+from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, question_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
@@ -104,11 +104,9 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
 def _files(path: str) -> list[str]:
     if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
         return [path]
-    try:
-        folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
+    folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
+    with reached(path):
         paths = [file.path for folder in folders for file in match_any(f"{folder}/*")]
-    except Exception as error:  # every file system raises its own kind
-        raise InvalidArgument("", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
     files = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS)) and manifest_path(file) in paths]
     if not files:
         raise InvalidArgument(

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.release.manifest import BudgetFacts, ListedItems, Manifest, PrivacyFacts
+from private_topk.pipelines.release.manifest import BudgetFacts, ListedItems, Manifest, PrivacyFacts, RankedGroups
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.composite import shown
 from private_topk.transforms.stated import number
@@ -113,11 +113,15 @@ def in_symbols(manifest: Manifest | None) -> str:
     """The inequality of the guarantee, or nothing if there is no manifest."""
     if manifest is None or manifest.privacy is None:
         return ""
-    privacy = manifest.privacy
-    how = "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
+    how = change_of(manifest.privacy)
     (first, unit), *more = _budgets(manifest)
     said = f"{_inequality(first)} for every set S of rankings and all D, D′ that differ by {how} {unit}"
     return said + "".join(f"; {_inequality(budget)} if they differ by {how} {rows}" for budget, rows in more)
+
+
+def change_of(privacy: PrivacyFacts) -> str:
+    """What is done with one unit of a dataset to get a neighbour."""
+    return "replacing" if privacy.neighbours == "replace-one" else "adding or removing"
 
 
 def _budgets(manifest: Manifest) -> Iterator[tuple[BudgetFacts, str]]:
@@ -135,36 +139,25 @@ def _inequality(budget: BudgetFacts) -> str:
 
 def how_to_read(report: PublishedReport) -> list[str]:
     """Sentences on what places and counts mean, and what they do not."""
-    listings = report.listings()
-    sentences = [what_is_ranked(report.manifest)]
-    if report.manifest is not None and report.manifest.answer == "set":
-        sentences.append(
-            "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
-            "in order of rank."
-        )
-    sentences.append(
+    manifest, listings = report.manifest, report.listings()
+    several = len({(listing.start, listing.end) for listing in listings}) > 1
+    series = manifest is not None and manifest.to_date is not None
+    sentences = {
+        what_is_ranked(manifest): True,
+        "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
+        "in order of rank.": manifest is not None and manifest.answer == "set",
         "Items were drawn with noise. Items whose true counts are close may have changed places, and an item just "
-        "below the last place may have come in."
-    )
-    sentences.append(
+        "below the last place may have come in.": True,
         "A ranking does not show how much of it is noise: where few people are in the data, or epsilon is small, it "
-        "may be all noise. An empty window has a ranking too."
-    )
-    if len({(listing.start, listing.end) for listing in listings}) > 1:
-        series = report.manifest is not None and report.manifest.to_date is not None
-        sentences.append(
-            "Every window begins with the period, and most of its noise is that of the window before: an item that "
-            "stands too high in one window may do so in all that follow."
-            if series
-            else "Noise is drawn anew in every window: an item that moves by a place or two from one window to "
-            "the next may not have moved at all."
-        )
-    if any(listing.counted for listing in listings):
-        sentences.append(
-            "Counts have noise of their own and may be below zero. Where a range is shown, the true count "
-            "lies in it with a probability of at least 95%, for each item by itself."
-        )
-    return [*sentences, *why_short(report)]
+        "may be all noise. An empty window has a ranking too.": True,
+        "Every window begins with the period, and most of its noise is that of the window before: an item that "
+        "stands too high in one window may do so in all that follow.": several and series,
+        "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
+        "have moved at all.": several and not series,
+        "Counts have noise of their own and may be below zero. Where a range is shown, the true count lies in it with "
+        "a probability of at least 95%, for each item by itself.": any(listing.counted for listing in listings),
+    }
+    return [*(sentence for sentence, applies in sentences.items() if applies), *why_short(report)]
 
 
 def why_short(report: PublishedReport) -> list[str]:
@@ -213,32 +206,36 @@ def _items(domain: ListedItems) -> str:
     return f"{domain.catalogue.number:,} that are listed, and others not known beforehand"
 
 
+def drawn_by(manifest: Manifest) -> list[str]:
+    """The mechanism, and each of its settings."""
+    chosen = (f"{name} {value}" for name, value in manifest.parameters.items() if value is not None)
+    return [manifest.mechanism, *chosen]
+
+
+def of_groups(groups: RankedGroups) -> str:
+    return f"{groups.number:,}, a ranking each; a user counts in {groups.per_user:,} of them"
+
+
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     """The settings, as names and values."""
     manifest = report.manifest
-    settings = [("release", report.name)]
     asked = ("items asked for", "all above a threshold" if report.k is None else f"{report.k:,}")
     if manifest is None:
-        return [*settings, asked] if report.rows else settings
-    chosen = [f"{name} {value}" for name, value in manifest.parameters.items() if value is not None]
-    settings += [("mechanism", ", ".join([manifest.mechanism, *chosen])), asked]
-    if manifest.domain is not None:
-        settings.append(("items to choose from", _items(manifest.domain)))
-    if groups := manifest.groups:
-        settings.append(("groups", f"{groups.number:,}, a ranking each; a user counts in {groups.per_user:,} of them"))
-    if manifest.found:
-        settings.append(("lists of found items among them", ", ".join(manifest.found)))
-    if privacy := manifest.privacy:
-        settings.append(("protected unit", privacy.unit))
-        if shared := shared_by(privacy):
-            settings.append(("how the budget adds up", shared))
-    if manifest.columns:
-        settings.append(("a user is", f"a value of the column {manifest.columns.get('user')}"))
-    for role in ("item", "group"):
-        names = manifest.names(role)
-        if len(names) > 1:
-            settings.append((f"{'an' if role == 'item' else 'a'} {role} is", f"what the columns {shown(names)} hold"))
-    facts = (
+        return [("release", report.name), *([asked] if report.rows else [])]
+    privacy, columns = manifest.privacy, manifest.columns
+    several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
+    settings = (
+        ("release", report.name),
+        ("mechanism", ", ".join(drawn_by(manifest))),
+        asked,
+        ("items to choose from", manifest.domain and _items(manifest.domain)),
+        ("groups", manifest.groups and of_groups(manifest.groups)),
+        ("lists of found items among them", ", ".join(manifest.found or ())),
+        ("protected unit", privacy and privacy.unit),
+        ("how the budget adds up", privacy and shared_by(privacy)),
+        ("a user is", columns and f"a value of the column {columns.get('user')}"),
+        ("an item is", "item" in several and f"what the columns {shown(several['item'])} hold"),
+        ("a group is", "group" in several and f"what the columns {shown(several['group'])} hold"),
         ("dataset", manifest.dataset),
         ("released", manifest.released),
         ("key", manifest.key_id),
@@ -246,7 +243,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("SHA-256 of the ranking", manifest.ranking_sha256),
         ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),
     )
-    return settings + [(label, value) for label, value in facts if value]
+    return [(label, value) for label, value in settings if value]
 
 
 def in_text(report: PublishedReport) -> Iterator[str]:

@@ -67,7 +67,7 @@ class ToKafka(Sink):
     def write(
         self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
     ) -> beam.PTransform:
-        return _WriteKafka(self.topic, manifest)
+        return beam.ParDo(_SendDoFn(self.topic, manifest)).with_output_types(str)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         return _Follower(self.topic, release.id).published
@@ -94,7 +94,8 @@ class ToPubSub(Sink):
     def write(
         self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
     ) -> beam.PTransform:
-        return _WritePubSub(resource(self.uri, "topics", "output"), manifest)
+        sending = _PublishDoFn(resource(self.uri, "topics", "output"), manifest)
+        return beam.ParDo(sending).with_output_types(str)
 
 
 def _refuse_replacing(uri: str, inputs: Sequence[str]) -> None:
@@ -131,21 +132,10 @@ class _Follower:
         return isinstance(content, dict) and content.get("release_id") == self._release_id
 
 
-class _WriteKafka(beam.PTransform):
-    """Raises KafkaException on the worker, so that the bundle is tried again, unless the broker has taken every
-    message.
-    """
-
-    def __init__(self, topic: KafkaTopic, manifest: Manifest) -> None:
-        super().__init__()
-        self._fn = _SendDoFn(topic, manifest)
-
-    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
-
-
 @crosses
 class _SendDoFn(beam.DoFn):
+    """Raises KafkaException, so that the bundle is tried again, unless the broker has taken every message."""
+
     def __init__(self, topic: KafkaTopic, manifest: Manifest) -> None:
         self._topic, self._manifest = topic, manifest
         self._producer: Any = None
@@ -188,20 +178,12 @@ class _SendDoFn(beam.DoFn):
             self._failed.append(error)
 
 
-class _WritePubSub(beam.PTransform):
-    """Raises on the worker, so that the bundle is tried again, unless Pub/Sub has taken every message."""
-
-    def __init__(self, topic: str, manifest: Manifest) -> None:
-        super().__init__()
-        self._fn = _PublishDoFn(topic, manifest)
-
-    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        return rankings | "Send" >> beam.ParDo(self._fn).with_output_types(str)
-
-
 @crosses
 class _PublishDoFn(beam.DoFn):
-    """Publishes with Google's client instead of Beam's own sink, which does not report when a message is delivered."""
+    """Publishes with Google's client instead of Beam's own sink, which does not report when a message is delivered.
+
+    Raises, so that the bundle is tried again, unless Pub/Sub has taken every message.
+    """
 
     def __init__(self, topic: str, manifest: Manifest) -> None:
         self._topic, self._manifest = topic, manifest

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import apache_beam as beam
 
-from private_topk.pipelines.files import why
+from private_topk.pipelines.files import reached
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import Lying
 from private_topk.pipelines.run_state import RunState
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
 
@@ -110,12 +110,6 @@ def known_key_id(release: Release) -> str | None:
         return None
 
 
-@contextmanager
-def about_the_output(uri: str) -> Iterator[None]:
+def about_the_output(uri: str) -> AbstractContextManager[None]:
     """Turns errors inside, which differ between stores, into refusals of the field `output`."""
-    try:
-        yield
-    except InvalidArgument:
-        raise
-    except Exception as error:
-        raise InvalidArgument("output", f"{verbatim(uri)} cannot be looked at: {verbatim(why(error))}") from None
+    return reached(uri, "output", "cannot be looked at")

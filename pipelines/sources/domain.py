@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.files import match, match_any, open_content, why
+from private_topk.pipelines.files import match, match_any, open_content, reached
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import INPUT_FORMATS, reader_of
@@ -197,10 +197,8 @@ def _about(path: str, field: str = "domain") -> Iterator[None]:
 def _found_at(path: str, field: str = "domain") -> str:
     """The one file of a path. Raises InvalidArgument."""
     remedy = "give a file with one public item per line"
-    try:
+    with reached(path, field, remedy=remedy):
         files = match_any(path)
-    except Exception as error:  # every file system raises its own kind
-        raise InvalidArgument(field, f"{verbatim(path)} cannot be read: {verbatim(why(error))}", remedy) from None
     if not files:
         raise InvalidArgument(field, f"{verbatim(path)} does not exist", remedy)
     if len(files) > 1:

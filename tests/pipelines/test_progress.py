@@ -252,12 +252,12 @@ def test_a_window_is_recorded_by_its_label_once_its_bundle_is_finished() -> None
             | beam.Create([0, 2])
             | beam.Map(lambda number: beam.window.TimestampedValue("written", FIRST_CLOSES + 3600 * number - 400))
             | beam.WindowInto(beam.window.FixedWindows(3600))
-            | RecordPublished(run)
+            | beam.ParDo(RecordPublished(run))
         )
     taken = run.newly_published()
     assert set(taken) == {LABELS[0], LABELS[2]} and all(before <= at <= time.time() for at in taken.values())
     assert run.newly_published() == {}
-    recording = RecordPublished(run)._fn
+    recording = RecordPublished(run)
     recording.start_bundle()
     for written in (f"{LABELS[0]}|fr", f"{LABELS[0]}|d|e"):
         recording.process(written, window_of(0))

@@ -1,10 +1,13 @@
-"""The templates of pages and pictures. Jinja escapes all values that they are filled with."""
+"""The templates of pages, pictures and what is signed. Jinja escapes the values of pages and pictures."""
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
 from private_topk.transforms.errors import printable
+from private_topk.transforms.stated import number
 
 __all__ = ["STYLE", "rendered"]
 
@@ -14,15 +17,26 @@ def _shown(value: object) -> object:
     return value if hasattr(value, "__html__") else printable(str(value))  # markup stays as it is
 
 
+def _in_yaml(value: object) -> Markup:
+    """A value as YAML has it behind the name of a field."""
+    written = yaml.safe_dump(value, allow_unicode=True, width=90).removesuffix("...\n").strip()
+    return Markup(written.replace("\n", f"\n{' ' * 6}"))  # noqa: S704 - no markup, and nothing is left to escape
+
+
+def _sentences(text: str) -> Markup:
+    """Sentences that a template has on several lines, as YAML has them."""
+    return _in_yaml(" ".join(text.split()))
+
+
 _ALL = Environment(
     loader=PackageLoader(__name__, ""),
-    autoescape=True,
+    autoescape=select_autoescape(disabled_extensions=("txt", "yaml"), default=True),
     finalize=_shown,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ALL.filters["thousands"] = "{:,}".format
+_ALL.filters |= {"number": number, "thousands": "{:,}".format, "yaml": _in_yaml, "sentences": _sentences}
 
 
 def rendered(template: str, /, **values: object) -> str:

@@ -1,48 +1,91 @@
-"""What somebody signs for says what the manifest says, and names every blank; titles of items, and hidden counts."""
+"""What somebody signs for says what the manifest says, and names every blank; items by their titles."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
-from tests.pipelines.support import command, options, write
+from private_topk.pipelines.budget import Account, Budget, charge
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.formats import format_of, ranking_rows
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import publish
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.sign_off import registry_entry, sheet
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
+from private_topk.transforms.windows import Period, WindowBounds
+from tests.pipelines.show.rankings import PAGES
+from tests.pipelines.support import command, write
 
-ROWS = [{"user": f"u{n}", "item": str(n % 3), "time": f"2026-01-{5 + n % 2:02}"} for n in range(300)]
 TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
-RUN = {
-    "input": "rows.csv",
-    "domain": "items.csv",
-    "mechanism": "joint",
-    "k": 2,
-    "epsilon": 1,
-    "release_key": "file:key",
-    "release_id": "weekly",
-    "overwrite": True,
-    "quiet": True,
-}
-TWO_DAYS = {"window": "1d", "from_": "2026-01-05", "to": "2026-01-07"}
+ITEMS = ["0", "1", "2"]
+TWO_DAYS = {"period": Period.of("2026-01-05", "2026-01-07", "1d")}
+LEDGER = "sqlite:///budget.db"
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "rows.csv", ROWS)
     write(tmp_path / "items.csv", TITLES)
     write(tmp_path / "key", "0" * 32)
     return tmp_path
 
 
-def run(**more: object) -> None:
-    words = [word for word in options(**{"output": "r.csv", **RUN, **more}) if word]
-    done = command("run", *words)
-    assert done.status == 0, done.err
+def day(number: int) -> dict[str, Any]:
+    return {"period": Period.of(f"2026-01-{number:02}", f"2026-01-{number + 1:02}", "1d")}
+
+
+def asked(release: str = "weekly", **more: Any) -> Question:  # noqa: ANN401
+    of = Release(ReleaseKey.parse("file:key"), release)
+    return Question.of(**{"k": 2, "mechanism": "joint", "domain": ITEMS, "epsilon": 1.0, "release": of, **more})
+
+
+def answered(question: Question, dataset: str | None = None) -> tuple[Manifest, list[Ranking]]:
+    """What is published of a question whose every ranking is of the first k items, without a pipeline."""
+    windows = [WindowBounds()] if question.period is None else list(question.period.windows())
+    groups = question.asked.groups
+    names = [None] if groups is None else ["x", "y", "z"][: groups.size]
+    k = question.asked.max_items
+    rankings = [Ranking(window, tuple(ITEMS[:k]), k, "sequence", group=name) for window in windows for name in names]
+    columns = {"user": "user", "item": "item"}
+    manifest = manifest_of(question, columns=columns, dataset=dataset).with_answer(rankings)
+    return msgspec.structs.replace(manifest, key_id=question.release.key.key_id(), runner="direct"), rankings
+
+
+def published(path: str, question: Question, dataset: str | None = None, apart: bool = False) -> None:
+    """A ranking file with its manifest; or a file for each window, in the folder of that name."""
+    manifest, rankings = answered(question, dataset)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    parts = {f"{path}/{each.window.label()}.csv": [each] for each in rankings} if apart else {path: rankings}
+    for place, some in parts.items():
+        rows = ranking_rows(some, question.release.id)
+        publish(place, format_of(place).encode(rows), manifest.with_answer(some), overwrite=True)
+
+
+def charged(path: str, question: Question, url: str = LEDGER, dataset: str = "plays") -> None:
+    key_id = question.release.key.key_id()
+    with charge(question.request(dataset=dataset, key_id=key_id, fingerprint=path), url, tell=lambda line: None):
+        published(path, question, dataset)
+
+
+def budget(url: str = LEDGER, dataset: str = "plays", **total: Any) -> None:  # noqa: ANN401
+    Account(url, dataset).books.create(Budget.of(dataset, **{"epsilon": 10, **total}))
+
+
+def signed(question: Question) -> tuple[str, dict[str, Any], Manifest]:
+    manifest, _ = answered(question)
+    report = PublishedReport([], manifest)
+    return " ".join(" ".join(sheet(report)).split()), yaml.safe_load(registry_entry(report))["deployment"], manifest
 
 
 @pytest.mark.parametrize(
-    ("asked", "on_the_sheet", "parameters", "variant"),
+    ("more", "on_the_sheet", "parameters", "variant"),
     [
         (TWO_DAYS, ["epsilon 1, delta 0", "rho 0.125 (zCDP)", "epsilon 2, delta 0"], {"epsilon": 1.0}, "Pure DP"),
         (
@@ -59,27 +102,54 @@ def run(**more: object) -> None:
     ],
 )
 def test_sheet_and_entry_say_what_the_manifest_says(
-    asked: dict[str, object], on_the_sheet: list[str], parameters: dict[str, float], variant: str
+    more: dict[str, Any], on_the_sheet: list[str], parameters: dict[str, float], variant: str
 ) -> None:
-    run(**asked)
-    sheet = " ".join(command("show", "r.csv", "--sign-off").out.split())
-    assert all(said in sheet for said in on_the_sheet), sheet
-    assert "computational" in sheet and "signed name, date" in sheet
-    entry = yaml.safe_load(command("show", "r.csv", "--registry").out)
-    deployment = entry["deployment"]
+    words, deployment, manifest = signed(asked(**more))
+    assert all(said in words for said in on_the_sheet), words
+    assert "computational" in words and "signed name, date" in words
     assert deployment["privacy_loss"]["privacy_parameters"] == parameters
     assert deployment["dp_variant"]["variant_name"] == variant
-    manifest = json.loads(Path("r.manifest.json").read_text("utf-8"))
-    assert deployment["basic"]["publication_date"] == manifest["released"]
-    assert deployment["privacy_loss"]["privacy_unit"] == manifest["privacy"]["unit"] in sheet
+    assert deployment["basic"]["publication_date"] == manifest.released
+    assert manifest.privacy and deployment["privacy_loss"]["privacy_unit"] == manifest.privacy.unit in words
+
+
+@pytest.mark.parametrize(
+    ("more", "on_the_sheet", "in_the_entry"),
+    [
+        ({"mechanism": "gaussian", "delta": 1e-6, "max_items_per_user": 1}, "rho 0.0", "None."),
+        (
+            {"publish_counts": 0.5, "round_counts": 10},
+            "epsilon 1.5, delta 0",
+            "Noisy counts are rounded to multiples of 10.",
+        ),
+        (
+            {"mechanism": "laplace", "max_items_per_user": 1, "publish_counts": "drawn", "round_counts": 10},
+            "epsilon 1, delta 0",
+            "multiples of 10. They come with the draw, and are too high on average.",
+        ),
+        (
+            {
+                "period": Period.of("2026-01-05", "2026-01-07", "1d", to_date=True),
+                "mechanism": "correlated-gaussian",
+                "delta": 1e-6,
+                "max_items_per_user": 1,
+            },
+            "of one period, times",
+            "None.",
+        ),
+    ],
+)
+def test_what_became_of_counts_and_what_a_window_costs(
+    more: dict[str, Any], on_the_sheet: str, in_the_entry: str
+) -> None:
+    words, deployment, _ = signed(asked(**more))
+    assert on_the_sheet in words, words
+    assert in_the_entry in deployment["accounting"]["post_processing"]
 
 
 def test_the_entry_says_what_a_row_is_who_is_trusted_and_how_many_releases_there_are() -> None:
-    write(Path("shops.csv"), b"user,item,time,shop\na,A,2026-01-05,x\n")
-    write(Path("shops.txt"), b"x\ny\nz\n")
-    grouped = {"input": "shops.csv", "group_column": "shop", "groups": "shops.txt"}
-    number = len(TITLES.splitlines()) - 1
-    for asked, row, releases in (
+    grouped = {"groups": ["x", "y", "z"]}
+    for more, row, releases in (
         ({}, "a user, an item.", "One ranking of all rows."),
         (
             TWO_DAYS,
@@ -87,18 +157,24 @@ def test_the_entry_says_what_a_row_is_who_is_trusted_and_how_many_releases_there
             "One ranking in each of 2 windows, from 2026-01-05 00:00 UTC to 2026-01-07 00:00 UTC.",
         ),
         (grouped, "a user, an item, a group.", "One ranking of all rows for each of 3 groups."),
+        (
+            grouped | TWO_DAYS,
+            "a user, an item, a group, a time.",
+            "One ranking for each of 3 groups in each of 2 windows, from 2026-01-05 00:00 UTC to 2026-01-07 00:00 UTC.",
+        ),
     ):
-        run(**asked, release_id=row)
-        deployment = yaml.safe_load(command("show", "r.csv", "--registry").out)["deployment"]
-        groups = " Groups: 3, a public list." if asked is grouped else ""
-        assert deployment["dp_variant"]["data_domain"] == f"Rows of {row} Items: {number}, a public list.{groups}"
+        _, deployment, _ = signed(asked(**more))
+        groups = " Groups: 3, a public list." if "groups" in more else ""
+        assert deployment["dp_variant"]["data_domain"] == f"Rows of {row} Items: 3, a public list.{groups}"
         assert deployment["deployment_model"]["release_type_details"] == releases
-        assert "trusted curator" in deployment["deployment_model"]["actors"]
+        assert deployment["deployment_model"]["actors"].startswith(
+            "A trusted curator runs private-topk over the rows, by Beam's runner direct. Readers"
+        )
 
 
-def test_every_blank_of_the_entry_is_named_and_no_other_field() -> None:
-    run()
-    text = command("show", "r.csv", "--registry").out
+@pytest.mark.parametrize("more", [{}, TWO_DAYS, {**TWO_DAYS, "privacy_unit": "user"}], ids=str)
+def test_every_blank_of_the_entry_is_named_and_no_other_field(more: dict[str, Any]) -> None:
+    text = registry_entry(PublishedReport([], answered(asked(**more))[0]))
     named = {line.removeprefix("# to be filled in: ") for line in text.splitlines() if line.startswith("#")}
     deployment = yaml.safe_load(text)["deployment"]
     blank = {
@@ -111,8 +187,21 @@ def test_every_blank_of_the_entry_is_named_and_no_other_field() -> None:
     assert blank < named and {"basic.data_curators", "administrative.registry_authors"} < blank
 
 
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.is_private and page.manifest])
+def test_any_text_stays_a_text_on_the_sheet_and_in_the_entry(name: str) -> None:
+    """Also one with the marks of YAML, of templates and of lines."""
+    hostile = "a: | {{ b }} # 'c'\n- \u2028\u202e\x00"
+    for heading in ("", hostile):
+        report = msgspec.structs.replace(PAGES[name].manifest, dataset=heading or None)
+        shown = PublishedReport(PAGES[name].rows, report, heading)
+        _, *lines = "\n".join(sheet(shown)).split("\n")
+        assert all(line.isprintable() and len(line) <= 100 for line in lines)
+        deployment = yaml.safe_load(registry_entry(shown))["deployment"]
+        assert deployment["basic"]["name"] == shown.title and deployment["privacy_loss"]["privacy_parameters"]
+
+
 def test_nothing_is_signed_for_without_a_promise() -> None:
-    run()
+    published("r.csv", asked())
     Path("r.manifest.json").rename("moved.json")
     for flag in ("--sign-off", "--registry"):
         done = command("show", "r.csv", flag)
@@ -122,57 +211,50 @@ def test_nothing_is_signed_for_without_a_promise() -> None:
 
 
 def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
-    ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
-    total = {"epsilon": 10, "delta": 1e-6, "privacy_unit": "user", "neighbours": "replace-one"}
-    assert command("budget", "create", *options(**ledger, **total)).status == 0
+    budget(delta=1e-6, unit="user", neighbours="replace-one")
     of_a_user = {**TWO_DAYS, "privacy_unit": "user", "neighbours": "replace-one"}
     for name, mechanism in (("r", "joint"), ("other", "pnf-peeling")):
-        run(**of_a_user, **ledger, output=f"{name}.csv", release_id=name, mechanism=mechanism)
-    [budget] = json.loads(command("budget", "show", "--ledger", ledger["ledger"], "--json").out)["budgets"]
+        charged(f"{name}.csv", asked(name, mechanism=mechanism, **of_a_user))
+    [found] = json.loads(command("budget", "show", "--ledger", LEDGER, "--json").out)["budgets"]
     said = (
         "The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
-        f"(neighbours: replace-one). So far 2 releases have spent epsilon {budget['spent']['epsilon']:g}, delta 0, "
+        f"(neighbours: replace-one). So far 2 releases have spent epsilon {found['spent']['epsilon']:g}, delta 0, "
         "composed."
     )
-    assert budget["spent"]["epsilon"] == 2
-    sheet = " ".join(command("show", "r.csv", "--sign-off", "--ledger", ledger["ledger"]).out.split())
-    before, after = sheet.split("To be filled in")
+    assert found["spent"]["epsilon"] == 2
+    words = " ".join(command("show", "r.csv", "--sign-off", "--ledger", LEDGER).out.split())
+    before, after = words.split("To be filled in")
     assert f"other releases {said}" in before and "other releases" not in after
-    entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", ledger["ledger"]).out)
-    accounting = entry["deployment"]["accounting"]
-    assert accounting["composition"] == f"basic composition over 2 windows. {said}"
+    entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", LEDGER).out)
+    assert entry["deployment"]["accounting"]["composition"] == f"basic composition over 2 windows. {said}"
 
 
 def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     """Two releases of a day each: the sheet, the entry, the words for a reader, and the ledger."""
-    ledger = {"ledger": "sqlite:///budget.db", "dataset": "plays"}
-    assert command("budget", "create", *options(**ledger, epsilon=1)).status == 0
-    Path("days").mkdir()
-    for number, (day, end) in enumerate((("05", "06"), ("06", "07"))):
-        one = {"window": "1d", "from_": f"2026-01-{day}", "to": f"2026-01-{end}"}
-        run(**one, **ledger, output=f"days/{number}.csv", release_id=day)
-    sheet = " ".join(command("show", "days", "--sign-off", "--ledger", ledger["ledger"]).out.split())
+    budget(epsilon=1)
+    for number in (5, 6):
+        charged(f"days/{number}.csv", asked(str(number), **day(number)))
+    words = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
     assert (
-        "of a person in all windows epsilon 2, delta 0" in sheet
-        and "of a person over a year at most the budget" in sheet
+        "of a person in all windows epsilon 2, delta 0" in words
+        and "of a person over a year at most the budget" in words
     )
-    assert "epsilon 1, delta 0, composed; together epsilon 2, delta 0 for a user who is in all windows" in sheet
+    assert "epsilon 1, delta 0, composed; together epsilon 2, delta 0 for a user who is in all windows" in words
     entry = yaml.safe_load(command("show", "days", "--registry").out)["deployment"]["privacy_loss"]
     assert entry["privacy_parameters_details"].startswith(
         "A person in all windows: epsilon 2, delta 0. A person over a year: "
     )
     assert "a person in all of them is protected by epsilon 2." in " ".join(command("show", "days").out.split())
-    alone = command("show", "days/0.csv", "--sign-off").out
+    alone = command("show", "days/5.csv", "--sign-off").out
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_cost_over_all_windows_adds_up_by_release_and_not_by_file(apart: bool) -> None:
     """Two releases of two windows each, epsilon 1 a window. Each alone says 2, and so do all of its files."""
-    for name, (day, end) in {"a": ("03", "05"), "b": ("05", "07")}.items():
-        output = f"all/{name}/" if apart else f"all/{name}.csv"
-        form = {"output_format": "csv"} if apart else {}
-        run(window="1d", from_=f"2026-01-{day}", to=f"2026-01-{end}", output=output, release_id=name, **form)
+    for name, (first, end) in {"a": ("03", "05"), "b": ("05", "07")}.items():
+        period = Period.of(f"2026-01-{first}", f"2026-01-{end}", "1d")
+        published(f"all/{name}" if apart else f"all/{name}.csv", asked(name, period=period), apart=apart)
     places = ["all/a", "all/b"] if apart else ["all"]
     said = " ".join(command("show", *places).out.split())
     assert "active in several of the 4 windows" in said and "is protected by epsilon 4." in said
@@ -181,40 +263,33 @@ def test_the_cost_over_all_windows_adds_up_by_release_and_not_by_file(apart: boo
 
 def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -> None:
     """Also where several rankings of a window share one: of two groups of a user, one after the other."""
-    rows = [{**row, "country": country} for row, country in zip(ROWS, "DF" * 150, strict=True)]
-    write(Path("rows.csv"), rows)
-    write(Path("lands.txt"), "D\nF\n")
-    groups = {"group_column": "country", "groups": "lands.txt", "groups_per_user": 2}
-    for day in (5, 6):
-        one = {"window": "1d", "from_": f"2026-01-{day:02}", "to": f"2026-01-{day + 1:02}"}
-        run(**one, **groups, output=f"days/{day}.csv", release_id=str(day))
+    for number in (5, 6):
+        question = asked(str(number), **day(number), groups=["x", "y"], groups_per_user=2)
+        published(f"days/{number}.csv", question)
     said = " ".join(command("show", "days").out.split())
     assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
 
 
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
-    run()
+    published("r.csv", asked())
     for words, said in (
-        (["--ledger", "sqlite:///budget.db"], "--ledger needs --sign-off or --registry"),
-        (["--sign-off", "--ledger", "sqlite:///budget.db"], "the manifest names no dataset that was charged"),
+        (["--ledger", LEDGER], "--ledger needs --sign-off or --registry"),
+        (["--sign-off", "--ledger", LEDGER], "the manifest names no dataset that was charged"),
     ):
         done = command("show", "r.csv", *words)
         assert done.status == 2 and said in done.err and not done.out, done
-    charged = {"ledger": "sqlite:///budget.db", "dataset": "plays", "epsilon": 1}
-    other = charged | {"ledger": "sqlite:///other.db", "dataset": "searches"}
-    assert all(command("budget", "create", *options(**each)).status == 0 for each in (charged, other))
-    run(**charged, release_id="charged")
-    done = command("show", "r.csv", "--registry", "--ledger", other["ledger"])
+    other, same = "sqlite:///other.db", "sqlite:///same.db"
+    budget(), budget(other, "searches"), budget(same)
+    charged("r.csv", asked("charged"))
+    done = command("show", "r.csv", "--registry", "--ledger", other)
     assert done.status == 2 and "has no budget of dataset plays" in done.err and not done.out, done
-    same = charged | {"ledger": "sqlite:///same.db"}
-    assert command("budget", "create", *options(**same)).status == 0
-    done = command("show", "r.csv", "--sign-off", "--ledger", same["ledger"])
+    done = command("show", "r.csv", "--sign-off", "--ledger", same)
     assert done.status == 2 and "knows nothing of charged: give the ledger that was charged" in done.err, done
-    assert command("show", "r.csv", "--sign-off", "--ledger", charged["ledger"]).status == 0
+    assert command("show", "r.csv", "--sign-off", "--ledger", LEDGER).status == 0
 
 
 def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:
-    run(k=3)
+    published("r.csv", asked(k=3))
     assert {line[5:] for line in command("show", "r.csv", "--item-titles", "items.csv").out.splitlines()[1:4]} == {
         "tea",
         "1",

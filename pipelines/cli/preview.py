@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -51,6 +52,8 @@ _WHY_NOT = {
     "gaussian": "where all noise is Gaussian",
 }
 _USUAL_K = 10
+_EVERY = 3.0
+"""Seconds between two lines of progress where stderr is no terminal."""
 _LISTS = ("domain", "found", "domain_column", "domain_range", "unknown_domain")
 
 
@@ -199,12 +202,16 @@ def _solved(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show what is being tried on the terminal; nothing if stderr is no terminal."""
-    shown = sys.stderr.isatty()
+    """Show what is being tried on the terminal; elsewhere now and then in a line of its own."""
+    shown, told = sys.stderr.isatty(), time.monotonic()
 
     def tell(name: str) -> None:
+        nonlocal told
         if shown:
             print(f"\r{'trying ' + name:<50}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - told >= _EVERY:
+            told = time.monotonic()
+            print(f"trying {name}", file=sys.stderr, flush=True)
 
     try:
         yield tell

@@ -26,6 +26,7 @@ MOMENTS = {
     r"(?m)^ok +python .*$": "PYTHON",
     r"logs in \S+\. Run": "logs in FOLDER. Run",
     r"(?m)^( +\d+)  .*$": r"\1  an item",
+    r"(?m)^trying .*\n": "",
 }
 """What depends on the moment, or on fresh noise: the items of a ranking."""
 

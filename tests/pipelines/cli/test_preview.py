@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import parser_of
+from private_topk.pipelines.cli import preview as cli_preview
 from private_topk.pipelines.cli.arguments import options_of, words_for
 from private_topk.pipelines.options import rows
 from private_topk.pipelines.preview import outlook
@@ -24,8 +25,16 @@ SHAPE = {"like": like(1, 200, 3000, 4)}
 def preview(*more: str, **settings: object) -> str:
     done = command("preview", *options(**{**SHAPE, "draws": 20, **settings}), *more)
     assert done.status == 0, done.err
-    assert re.sub(r"setting \d+ of \d+\n", "", done.err) == ""
+    assert re.sub(r"(setting \d+ of \d+|trying .*)\n", "", done.err) == ""
     return done.out
+
+
+def test_a_long_preview_tells_what_it_tries_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {**SHAPE, "draws": 2, "k": 2, "epsilon": 1, "mechanism": "joint,peeling", "json": True}
+    monkeypatch.setattr(cli_preview, "_EVERY", 0.0)
+    done = command("preview", *options(**asked))
+    assert done.status == 0 and done.err == "trying joint\ntrying peeling\n"
+    assert json.loads(done.out)
 
 
 def test_a_preview_states_question_results_and_recommendation() -> None:

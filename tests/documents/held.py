@@ -94,9 +94,6 @@ BEAM = [
     Held("from typing import NamedTuple", "python", says=r"'prices': \[4.5, 4.5\](.|\n)*{'not_in_domain': '1'}"),
     Held("pipeline:", "saved", name="drinks.yaml"),
     Held("$ python -m apache_beam.yaml.main", after=one_drink_is_ranked),
-    Held("import apache_beam as beam", "python"),
-    Held("import apache_beam as beam", "python"),
-    Held("import polars as pl", "python"),
 ]
 BUDGET = [
     Held("$ private-topk sample", after=drawn_and_charged, says="peeling    10  4 windows of 7 days"),

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "api.md").read_text()
 
 
-def test_imports_of_the_own_mechanism_page_are_promised_by_the_api() -> None:
-    code = (ROOT / "docs" / "own-mechanism.md").read_text()
+def test_imports_of_the_own_mechanism_are_promised_by_the_api() -> None:
+    code = (ROOT / "examples" / "winner_first.py").read_text()
     promised = dict(re.findall(r"^\| `(private_topk[\w.]*)`[^|]* \| ([^|]*) \|", PAGE, re.M))
     for module, names in re.findall(r"^from (private_topk[\w.]*) import (.+)$", code, re.M):
         assert "see its `__all__`" in promised[module] or set(names.split(", ")) <= set(

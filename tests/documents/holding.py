@@ -128,7 +128,7 @@ def parses(line: str) -> None:
     if line.startswith("private-topk "):
         return reads(shlex.split(line, comments=True)[1:])
 
-    python_, dash, module, *words = shlex.split(line)
+    python_, dash, module, *words = shlex.split(line, comments=True)
     assert (python_, dash) == ("python", "-m") and module.startswith("benchmarks."), line
     found, parse = import_module(module), argparse.ArgumentParser.parse_known_args
     found = import_module(f"{module}.__main__") if hasattr(found, "__path__") else found  # a folder of modules

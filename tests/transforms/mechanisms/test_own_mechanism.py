@@ -1,8 +1,7 @@
-"""The checks of docs/own-mechanism.md see mistakes. That they pass on the page's mechanism, tests/documents type."""
+"""The checks of the example of docs/own-mechanism.md see mistakes. That they pass, tests/documents type."""
 
 from __future__ import annotations
 
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "own-mechanism.md").read_text()
-MODULE, CHECKS, _ = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+EXAMPLES = ROOT / "examples"
+MODULE = (EXAMPLES / "winner_first.py").read_text()
 
 
 @pytest.mark.parametrize(
@@ -27,12 +26,11 @@ def test_the_checks_find_a_mistake_in_an_own_mechanism(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, said: str
 ) -> None:
     assert right in MODULE
-    (tmp_path / "winner.py").write_text(MODULE.replace(right, wrong))
-    (tmp_path / "checks.py").write_text(CHECKS)
+    (tmp_path / "winner_first.py").write_text(MODULE.replace(right, wrong))
     monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("winner", None)
+    sys.modules.pop("winner_first", None)
     try:
         with pytest.raises((AssertionError, ValueError), match=said):
-            runpy.run_path(str(tmp_path / "checks.py"), run_name="__main__")
+            runpy.run_path(str(EXAMPLES / "check_winner_first.py"), run_name="__main__")
     finally:
-        sys.modules.pop("winner", None)
+        sys.modules.pop("winner_first", None)

@@ -799,6 +799,12 @@ _ASKED = _section(
     Option("missed", "list the periods that have ended and are not published"),
     Option("backfill", "publish them all, oldest first"),
     Option(
+        "forget_users",
+        "of a report to date: give what its state holds of these users, one a line, to random users",
+        str,
+        "FILE",
+    ),
+    Option(
         "dry_run",
         _both(
             "only say what a run would do, and whether it is ready: nothing is drawn, charged or published; with "
@@ -905,6 +911,7 @@ _FIELDS = (  # of report files alone
         "with {unknown_domain}: what the report has published is listed from then on",
         field="domain.remember",
     ),
+    Option("state", "with {to_date}: the folder that keeps what is counted", str, field="window.state", path=True),
     Option("window", "the length of a period", window_length, field="window.every", required=True),
     Option("period_from", "the start of the first period", moment, field="window.first", required=True),
     Option("release_id", "the name of the report", report_name, field="report", required=True),

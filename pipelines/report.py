@@ -27,7 +27,9 @@ from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.asked import counts_asked
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
+from private_topk.transforms.history import Step
 from private_topk.transforms.stated import number
+from private_topk.transforms.windows import Period
 
 _BYTES_PER_SHARD = 4 << 20
 _MAX_SHARDS = 1 << 16
@@ -58,6 +60,7 @@ class Report:
         kept: files that the report was made from, which its output must not replace.
         corrects: the earlier publications of the same windows that this one corrects.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
+        step: of windows to date, the one that is published alone.
     """
 
     question: Question
@@ -69,6 +72,7 @@ class Report:
     expect_rows_at_least: int | None = None
     kept: tuple[str, ...] = ()
     corrects: tuple[Publication, ...] = ()
+    step: Step | None = None
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
@@ -82,6 +86,12 @@ class Report:
             raise InvalidArgument(
                 "expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}"
             )
+
+    @property
+    def windows(self) -> Period | None:
+        """The windows that are published, of which rows are read; None where all rows are ranked together."""
+        period = self.question.period
+        return period if period is None or self.step is None else period.alone(self.step.number)
 
     def reads(self) -> list[str]:
         """The places and files that are read or keep something: no output may replace them."""
@@ -177,7 +187,7 @@ class Report:
 
     def check_rows(self) -> None:
         """Raise InvalidArgument if there are fewer rows than expected. Reads as many as it takes to decide."""
-        wanted, period = self.expect_rows_at_least, self.question.period
+        wanted, period = self.expect_rows_at_least, self.windows
         if wanted is None:
             return
         for part in self.source.parts():

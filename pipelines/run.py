@@ -95,15 +95,17 @@ def build(
         record: where a stream writes down what it has read, and looks up what earlier runs have.
     """
     question = report.question
-    reading = report.source.read(question.period)
+    reading = report.source.read(report.windows)
     reading.live, reading.record = live, record
     blocks = pipeline | "Read" >> reading
     execution = Execution(
         report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers, launch.by_reference, launch.cores
     )
-    rankings = blocks | "Rank" >> RankBlocks(question.top_k, question.release, question.period, execution)
+    rankings = blocks | "Rank" >> RankBlocks(
+        question.top_k, question.release, question.period, execution, step=report.step
+    )
     manifest = msgspec.structs.replace(report.manifest, runner=launch.name)
-    written = rankings | "Write" >> report.sink.write(manifest, question.release, live, question.period)
+    written = rankings | "Write" >> report.sink.write(manifest, question.release, live, report.windows)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
         _ = written | "Record published windows" >> beam.ParDo(RecordPublished(live))
 
@@ -121,13 +123,13 @@ def check(report: Report, launch: Launch) -> None:
         )
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.uri):
-        report.sink.check(question.period, report.reads(), question.release)
-    report.source.check(question.period)
+        report.sink.check(report.windows, report.reads(), question.release)
+    report.source.check(report.windows)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
     with about_the_output(report.sink.uri):
         report.sink.check_columns(report.manifest)
-        report.sink.check_place(question.period, question.release, report.manifest)
+        report.sink.check_place(report.windows, question.release, report.manifest)
     report.source.check_runner(launch)
     if not launch.remote:  # where the key may not be read here, the workers look
         _check_record(report)

@@ -17,7 +17,7 @@ from private_topk.transforms.errors import IncompleteDataError, InvalidArgument,
 
 def lying_at(report: Report) -> list[Lying] | None:
     """What lies at each file of a report; None where there are no files, or that cannot be determined."""
-    period, release = report.question.period, report.question.release
+    period, release = report.windows, report.question.release
     with suppress(InvalidArgument):
         return report.sink.lying(period, release.id, known_key_id(release), report.manifest)
     return None
@@ -25,7 +25,7 @@ def lying_at(report: Report) -> list[Lying] | None:
 
 def windows_of(report: Report) -> int:
     """How many windows a report publishes."""
-    return 1 if report.question.period is None else len(report.question.period)
+    return 1 if report.windows is None else len(report.windows)
 
 
 def count_published(report: Report) -> int | None:
@@ -120,7 +120,7 @@ def _how_to_go_on(report: Report, again: str, refusal: Told | None) -> str:
     where = "" if report.account is None else ", with the same key and input"
     if report.account is not None and report.source.bounded and isinstance(refusal, InvalidArgument):
         where += ": if its input is changed to put that right, it is another release, which costs"
-    if report.sink.files(report.question.period) is None and not report.source.bounded:
+    if report.sink.files(report.windows) is None and not report.source.bounded:
         return f". To send all windows again, {again}: they are the same only if the input still holds the same rows"
     return f". To finish this same release{costs}, {again}{where}"
 

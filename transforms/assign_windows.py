@@ -69,11 +69,16 @@ class AssignWindows(beam.PTransform):
     the watermark stands: so which rows are late depends on themselves alone, and not on what other users did. Where the
     reader of an unbounded input has stated what it sent of a window, rows that it reads later are late for it as well.
     Without a period, blocks stay in the windows that they are in.
+
+    Args:
+        step: the number of the window to date that is published alone. Rows that are late for those before it are in
+            this one, since they did not count in the others; amounts of such rows are dropped, since nobody could tell
+            whether they did. Blocks of what was counted before have numbers already.
     """
 
-    def __init__(self, period: Period | None) -> None:
+    def __init__(self, period: Period | None, step: int | None = None) -> None:
         super().__init__()
-        self._period = period
+        self._period, self._step = period, step
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         if self._period is None:
@@ -81,7 +86,7 @@ class AssignWindows(beam.PTransform):
         if blocks.is_bounded:
             # block with the column time  ->  block of users and items and the numbers of their windows
             everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
-            return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period))
+            return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period, self._step))
         if _grid(self._period)[0] == _TICK:
             raise InvalidArgument(
                 "",
@@ -223,16 +228,25 @@ class _PlaceDoFn(beam.DoFn):
 
 @crosses
 class _NumberDoFn(_PlaceDoFn):
+    def __init__(self, period: Period, step: int | None = None) -> None:
+        super().__init__(period)
+        self._step = step
+
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if receipt_in(block) is not None:
+        if receipt_in(block) is not None or "first" in block.schema.names:
             yield block
             return
         first, after = self._period.spans(block["time"].to_numpy())
-        outside = first == after
+        if self._step is not None:  # rows of later steps are of later calls
+            after = np.minimum(after, self._step + 1)
+        outside = first >= after
         if "arrived" in block.schema.names:
             still_open = np.searchsorted(self._period.closing, block["arrived"].to_numpy(), side="right")
             first = np.maximum(first, still_open)
         inside = first < after
+        if self._step is not None:
+            inside &= (first == self._step) | ("value" not in block.schema.names)
+            first = np.maximum(first, self._step)
         self._count(outside, ~outside & ~inside)
         rows = of_rows(block)
         spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.repeats]

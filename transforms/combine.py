@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, Self
 
 import apache_beam as beam
 import numpy as np
@@ -36,17 +36,28 @@ _MAX_SORTED_ROWS = 1 << 12  # windows with more rows are cheaper to treat one by
 
 
 @dataclass(frozen=True)
-class PartialCounts(Counted):
-    """Counts of items: {item: code or string, count: int64}, with `window` where there are several."""
-
+class _Table(Counted):
     table: pa.RecordBatch
 
     @classmethod
-    def cut(cls, table: pa.RecordBatch) -> Iterator[PartialCounts]:
+    def cut(cls, table: pa.RecordBatch) -> Iterator[Self]:
         """A large table in pieces, since what groups elements may not take any size of them (Flink: what it can sort in
         memory).
         """
         yield from (cls(table.slice(start, MAX_ROWS)) for start in range(0, len(table), MAX_ROWS))
+
+
+@dataclass(frozen=True)
+class PartialCounts(_Table):
+    """Counts of items: {item: code or string, count: int64}, with `window` where there are several."""
+
+
+@dataclass(frozen=True)
+class NewPairs(_Table):
+    """What users newly count for at the step that is published: {user: uint64, item: code}, perhaps group and value.
+
+    It is kept, and no count is made from it.
+    """
 
 
 KeyedCounts = tuple[int, Counted]
@@ -61,17 +72,17 @@ class CountedCoder(beam.coders.Coder):
     def encode(self, value: Counted) -> bytes:
         if isinstance(value, Receipt):
             return b"r" + self._NUMBERS.encode(astuple(value))
-        assert isinstance(value, PartialCounts)
-        return b"c" + self._TABLES.encode(value.table)
+        assert isinstance(value, _Table)
+        return (b"c" if isinstance(value, PartialCounts) else b"n") + self._TABLES.encode(value.table)
 
     def decode(self, encoded: bytes) -> Counted:
         if encoded[:1] == b"r":
             return Receipt(*self._NUMBERS.decode(encoded[1:]))
-        return PartialCounts(self._TABLES.decode(encoded[1:]))
+        return (PartialCounts if encoded[:1] == b"c" else NewPairs)(self._TABLES.decode(encoded[1:]))
 
     def estimate_size(self, value: Counted) -> int:
         """The size in bytes, for Beam's metrics."""
-        return value.table.nbytes if isinstance(value, PartialCounts) else 40
+        return value.table.nbytes if isinstance(value, _Table) else 40
 
     def is_deterministic(self) -> bool:
         return False
@@ -81,22 +92,32 @@ registry.register_coder(Counted, CountedCoder)
 
 
 class CombineCounts(beam.PTransform):
-    """(item shard, partial counts or receipt) to (window group, totals or receipt), in tables of at most 2**16 rows."""
+    """(item shard, partial counts or receipt) to (window group, totals or receipt), in tables of at most 2**16 rows.
+    New pairs, of the one window group of a series, pass by.
+    """
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
         self._combiner = Combiner(plan.partitioning, spec.head(), spec.added_up.least, Fingerprint(key), spec.catalogue)
-        self._pre_combine = plan.pre_combine
+        self._pre_combine, self._keeps_pairs = plan.pre_combine, plan.partitioning.step is not None
         self._shuffle = InProcessShuffle() if plan.gathering == "by reference" else None
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
-        shuffle = None
+        shuffle, pairs = None, counts
+        if self._keeps_pairs:
+            pairs = counts | "New pairs" >> beam.Filter(_is_new_pairs)
+            counts |= "Counts" >> beam.Filter(lambda element: not _is_new_pairs(element))
         if self._pre_combine:
             counts |= "Pre-combine" >> beam.ParDo(_PreCombineDoFn(self._combiner)).with_output_types(KeyedCounts)
         if self._shuffle is not None:
             counts, shuffle = counts | "Keep counts here" >> PutIn(self._shuffle), self._shuffle.name
         combine = beam.ParDo(_CombineDoFn(self._combiner, shuffle)).with_output_types(KeyedCounts)
-        return counts | "Gather each item's counts" >> beam.GroupByKey() | "Combine" >> combine
+        totals = counts | "Gather each item's counts" >> beam.GroupByKey() | "Combine" >> combine
+        return (totals, pairs) | "With new pairs" >> beam.Flatten() if self._keeps_pairs else totals
+
+
+def _is_new_pairs(element: KeyedCounts) -> bool:
+    return isinstance(element[1], NewPairs)
 
 
 class Combiner:

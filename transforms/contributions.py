@@ -12,7 +12,7 @@ from apache_beam.coders import TupleCoder, VarIntCoder
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
 
-from private_topk.transforms.combine import CountedCoder, KeyedCounts, PartialCounts
+from private_topk.transforms.combine import CountedCoder, KeyedCounts, NewPairs, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.counters import BundleStart, DroppedRows, Mark
 from private_topk.transforms.errors import crosses
@@ -21,7 +21,7 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
 from private_topk.transforms.shuffle import InProcessShuffle, PutIn, ThreadPoolDoFn
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.user_shards import UserShard
+from private_topk.transforms.user_shards import NEW_PAIRS, UserShard
 
 _ALWAYS_HELD = 20_000
 
@@ -81,6 +81,9 @@ class ShardCounter:
         """
         received, sums = [before], [0] * self._partitioning.window_groups
         for key, table in self.user_shard.counts(_noted(pieces, received)):
+            if key == NEW_PAIRS:
+                yield from ((0, piece) for piece in NewPairs.cut(table))
+                continue
             sums[self._partitioning.group_of(key)] += self._fingerprint.of(table)
             yield from ((key, piece) for piece in PartialCounts.cut(table))
         total = reduce(Receipt.__add__, received)

@@ -21,8 +21,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.release import DRAWS, Release
@@ -69,3 +72,32 @@ class History:
     def draw(self) -> Draw:
         """The keystream of its last step."""
         return Draw(hmac.digest(self.root, b"noise" + self.state, "sha256"))
+
+    @classmethod
+    def of_steps(cls, root: bytes, group: int, new: Sequence[bytes]) -> list[History]:
+        """The histories of a group up to each of its steps, from a digest of what is new at each."""
+        found = [cls(root, group)]
+        for digest in new:
+            found.append(found[-1].then(digest))
+        return found[1:]
+
+
+class Step(ABC):
+    """A step of a series that is published alone. What was counted before it is kept, and read in place of the rows.
+
+    Attributes:
+        number: from 0. Rows that are late for the steps before it count at this one.
+    """
+
+    number: int
+
+    @abstractmethod
+    def keep(self, histories: Sequence[Sequence[bytes]], pairs: Sequence[pa.RecordBatch]) -> None:
+        """Keep what is new for good, before anything is drawn from it.
+
+        Args:
+            histories: h_1 .. h_j of every group, up to this step.
+            pairs: what is new at this step: {user: uint64, item: code}, and `group` and `value` where there are any.
+
+        Raises InvalidArgument if what was counted is not what is kept; of this step too, if it was kept before.
+        """

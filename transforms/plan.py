@@ -85,6 +85,7 @@ class Partitioning:
         held: how many of a sparse domain are assumed to be held in a window.
         residues: how many item shards there are of labels, which have no codes, in an unknown domain.
         series: the windows are to date: a row has the number of its first one alone, and all are drawn from together.
+        step: of a series, the number of the window that is published alone, and of which new pairs are kept.
     """
 
     size: int
@@ -95,19 +96,28 @@ class Partitioning:
     held: int = _HELD_OF_A_RANGE
     residues: int = UNKNOWN_ITEM_SHARDS
     series: bool = False
+    step: int | None = None
 
     @classmethod
-    def of(cls, domain: Domain, period: Period | None = None, groups: int = 0, user_shards: int = 0) -> Partitioning:
+    def of(
+        cls,
+        domain: Domain,
+        period: Period | None = None,
+        groups: int = 0,
+        user_shards: int = 0,
+        step: int | None = None,
+    ) -> Partitioning:
         """The partitioning of a bounded input with a declared period; without one, that of a single window.
 
         Args:
             user_shards: how many there are of a bounded input, which tells how much of it; 0 where nobody knows.
+            step: the number of the window to date that is published alone.
         """
         overlap, series = period is not None and period.repeats, period is not None and period.to_date
         windows = (1 if period is None else len(period)) * max(groups, 1)
         rows = user_shards * _ROWS_OF_A_USER_SHARD * (period.overlap if period is not None and overlap else 1)
         held = max(_HELD_OF_A_RANGE, rows // windows)
-        partitioning = cls(domain.size, windows, overlap, groups, domain.sparse, held, series=series)
+        partitioning = cls(domain.size, windows, overlap, groups, domain.sparse, held, series=series, step=step)
         many = max(min(user_shards, _MAX_RESIDUES_ALIKE), user_shards // _USER_SHARDS_OF_A_RESIDUE)
         return replace(partitioning, residues=max(UNKNOWN_ITEM_SHARDS, many // partitioning.window_groups))
 
@@ -212,16 +222,22 @@ class ExecutionPlan:
 
 
 def plan(
-    spec: TopK, execution: Execution, period: Period | None, in_global_window: bool, bounded: bool
+    spec: TopK,
+    execution: Execution,
+    period: Period | None,
+    in_global_window: bool,
+    bounded: bool,
+    step: int | None = None,
 ) -> ExecutionPlan:
     """The plan for an input: decided by the specification, the launch and the kind of input, and by no row.
 
     Args:
         in_global_window: the input is in Beam's global window. A bounded one with a period is: its windows are numbers.
+        step: the number of the window to date that is published alone.
     """
     numbered = period if in_global_window else None
     groups = 0 if spec.groups is None else spec.groups.size
-    partitioning = Partitioning.of(spec.domain, numbered, groups, execution.user_shards if bounded else 0)
+    partitioning = Partitioning.of(spec.domain, numbered, groups, execution.user_shards if bounded else 0, step)
     by_reference = execution.by_reference and bounded and in_global_window
     shuffled = bounded and in_global_window and not by_reference
     narrow = 0 < partitioning.size and partitioning.item_bits <= _MAX_PRE_COMBINED_BITS

@@ -298,6 +298,11 @@ class _ShardDoFn(ThreadPoolDoFn):
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
+        if block["user"].type == pa.uint64():  # pairs that were counted before
+            columns = {name: block[name] for name in block.schema.names}
+            columns |= {"rows": pa.array(np.ones(len(block), np.uint32))}
+            narrow = {each.name: columns[each.name].cast(each.type) for each in self._empty.schema}
+            return _Encoded(Counter(), make_table(**narrow))
         block, items, _, dropped = rankable(block, self._spec)
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.transforms.assign_windows import IntoWindows, window_named
-from private_topk.transforms.columnar import Codes, make_table
-from private_topk.transforms.combine import KeyedCounts, PartialCounts, largest
+from private_topk.transforms.columnar import Codes, add_up, make_table
+from private_topk.transforms.combine import KeyedCounts, NewPairs, PartialCounts, largest
 from private_topk.transforms.completeness import (
     NOTHING,
     Counted,
@@ -35,8 +35,9 @@ from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import crosses, of_another_release
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.history import History, series_root
+from private_topk.transforms.history import History, Step, series_root
 from private_topk.transforms.labels import digest_of
+from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.series import NewCounts
 from private_topk.transforms.mechanisms.mechanism import Flags
@@ -58,12 +59,22 @@ class SelectTopK(beam.PTransform):
 
     Memory of a worker: some 30 bytes for each item that somebody holds in the windows of a window group, or in as many
     of them as have 2**26 together; no window, and in it no group of rows, may have more. For a public list, also the
-    list.
+    list. Where a step is published alone, also its new pairs, some 20 bytes each.
+
+    Args:
+        step: of windows to date, the one that is published alone.
     """
 
-    def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None = None) -> None:
+    def __init__(
+        self,
+        spec: TopK,
+        release: Release,
+        plan: ExecutionPlan,
+        period: Period | None = None,
+        step: Step | None = None,
+    ) -> None:
         super().__init__()
-        self._fn, self._groups = _SelectDoFn(spec, release, plan, period), plan.partitioning.window_groups
+        self._fn, self._groups = _SelectDoFn(spec, release, plan, period, step), plan.partitioning.window_groups
         self._period = period
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
@@ -88,8 +99,10 @@ def _nothing(_: int, groups: int) -> Iterator[KeyedCounts]:
 
 @crosses
 class _SelectDoFn(beam.DoFn):
-    def __init__(self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None) -> None:
-        self._spec, self._release, self._plan, self._period = spec, release, plan, period
+    def __init__(
+        self, spec: TopK, release: Release, plan: ExecutionPlan, period: Period | None, step: Step | None = None
+    ) -> None:
+        self._spec, self._release, self._plan, self._period, self._step = spec, release, plan, period, step
         self._fingerprint = Fingerprint(release.key)
         self._drew, self._empty = Mark(rows_left=False), EmptyRankings()
 
@@ -105,7 +118,7 @@ class _SelectDoFn(beam.DoFn):
         spec, partitioning = self._spec, self._plan.partitioning
         for windows, tables in self._whole(group, gathered):
             if partitioning.series:
-                yield from self._series(windows, tables)
+                yield from self._series(windows, tables, gathered)
                 continue
             for number, some in by_window(tables, windows) if partitioning.windows > 1 else [(0, tables)]:
                 of = ranking_key(spec.groups, partitioning, self._period, number, window)
@@ -113,22 +126,36 @@ class _SelectDoFn(beam.DoFn):
                     self._empty.add(of.label())
                 yield rank(spec, self._release, of, WindowCounts.of(spec, some, number % partitioning.rankings))
 
-    def _series(self, windows: range, tables: list[pa.RecordBatch]) -> Iterator[Ranking]:
-        """The rankings of all windows to date, a group of users' rows after the other."""
-        rankings, period = self._plan.partitioning.rankings, self._period
+    def _series(self, windows: range, tables: list[pa.RecordBatch], gathered: Iterable[Counted]) -> Iterator[Ranking]:
+        """The rankings of all windows to date, a group of users' rows after the other; or of the one that is published
+        alone, once what is new in it is kept.
+        """
+        rankings, period, step = self._plan.partitioning.rankings, self._period, self._step
         assert period is not None
+        steps = range(len(period)) if step is None else range(step.number + 1)
         keys: list[list[RankingKey]] = [[] for _ in range(rankings)]
         new: list[list[WindowCounts]] = [[] for _ in range(rankings)]
         parts = by_window(tables, windows) if len(windows) > 1 else [(0, tables)]
         for number, some in parts:
             place = number % rankings
-            keys[place].append(ranking_key(self._spec.groups, self._plan.partitioning, period, number, None))
-            new[place].append(WindowCounts.of(self._spec, some, place))
+            if number // rankings in steps:
+                keys[place].append(ranking_key(self._spec.groups, self._plan.partitioning, period, number, None))
+                new[place].append(WindowCounts.of(self._spec, some, place))
         root = series_root(self._release, [window.label() for window in period.windows()], self._spec.parameters())
-        for place, (of_group, counts) in enumerate(zip(keys, new, strict=True)):
+        histories = [
+            History.of_steps(root, place, [counted.digest for counted in counts]) for place, counts in enumerate(new)
+        ]
+        if step is not None:
+            pairs = [counted.table for counted in gathered if isinstance(counted, NewPairs)]
+            _check_pairs(pairs, [counts[-1] for counts in new])
+            step.keep([[history.state for history in each] for each in histories], pairs)
+        for of_group, counts, each in zip(keys, new, histories, strict=True):
             held = False
-            for ranking, counted in zip(rank_series(self._spec, root, place, of_group, counts), counts, strict=True):
+            ranked = rank_series(self._spec, of_group, counts, [history.draw() for history in each])
+            for number, (ranking, counted) in enumerate(zip(ranked, counts, strict=True)):
                 held = held or len(counted.held) > 0
+                if step is not None and number < step.number:
+                    continue
                 if not held:
                     self._empty.add(ranking.label())
                 yield ranking
@@ -233,19 +260,28 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     )
 
 
+def _check_pairs(pairs: Sequence[pa.RecordBatch], new: Sequence[WindowCounts]) -> None:
+    """Raise IncompleteDataError unless pairs add up to what is new at their step, group by group."""
+    table = pa.Table.from_batches(pairs) if pairs else None
+    for group, counted in enumerate(new):
+        some = table if table is None or "group" not in table.schema.names else table.filter(pc.field("group") == group)
+        found = add_up(np.empty(0, np.int64), np.empty(0, np.int64))
+        if some is not None:
+            items = some["item"].to_numpy().astype(np.int64)
+            units = some["value"].to_numpy() if "value" in some.schema.names else np.ones(len(items), np.int64)
+            found = add_up(items, units)
+        if not all(map(np.array_equal, found, (counted.held, counted.counts))):
+            raise incomplete("the pairs to be kept are not those that were counted")
+
+
 def rank_series(
-    spec: TopK, root: bytes, group: int, keys: Sequence[RankingKey], new: Sequence[WindowCounts]
+    spec: TopK, keys: Sequence[RankingKey], new: Sequence[WindowCounts], draws: Sequence[Draw]
 ) -> Iterator[Ranking]:
     """The rankings of windows to date, in order, from what is new in each.
 
     Args:
-        root: of the series (`history.py`).
-        group: the number of the group of users' rows.
+        draws: the keystream of each, of its history (`history.py`).
     """
-    history, draws = History(root, group), []
-    for counted in new:
-        history = history.then(counted.digest)
-        draws.append(history.draw())
     added = NewCounts.of([(counted.held, counted.counts) for counted in new])
     listed = new[0].listed
     for step, (of, top) in enumerate(

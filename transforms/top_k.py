@@ -22,6 +22,7 @@ from private_topk.transforms.counters import warnings_of_workers
 from private_topk.transforms.domain import Domain, check_columns, check_digits
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.plan import Execution, plan
@@ -195,6 +196,8 @@ class RankBlocks(beam.PTransform):
         period: the declared windows; blocks then have a column of times.
         execution: what the launch offers.
         reveal_active_windows: as for `PrivateTopK`.
+        step: of windows to date, the one that is published alone: blocks then also hold the pairs that were counted
+            before, {user: uint64, item: code, first}, and `group` and `value` where there are any.
     """
 
     def __init__(
@@ -204,8 +207,10 @@ class RankBlocks(beam.PTransform):
         period: Period | None,
         execution: Execution | None = None,
         reveal_active_windows: bool = False,
+        step: Step | None = None,
     ) -> None:
         super().__init__()
+        self._step = step
         self._spec, self._release, self._period = spec.over(period), release, period
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
@@ -227,16 +232,17 @@ class RankBlocks(beam.PTransform):
         return {name: value for name, value in shown.items() if value is not None}
 
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        spec, key = self._spec, self._release.key
+        spec, key, step = self._spec, self._release.key, self._step
+        number = None if step is None else step.number
         check_key(key, blocks.pipeline.runner, blocks.pipeline.options)
         check_lists(spec, blocks.pipeline.runner)
         # block  ->  block in its windows, or with their numbers
-        placed = blocks | "Assign windows" >> AssignWindows(self._period)
+        placed = blocks | "Assign windows" >> AssignWindows(self._period, number)
         check_windowing(placed, spec, self._period, self._windows_are_public)
         if not placed.is_bounded and not self._execution.readers:
             placed |= "Drop late blocks" >> DropLateBlocks()
         in_global_window = isinstance(placed.windowing.windowfn, GlobalWindows)
-        execution_plan = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded)
+        execution_plan = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded, number)
         windows = placed | "Every window" >> EveryWindow(self._period, execution_plan.windows)
         # block  ->  (user shard, rows)
         rows = placed | "Shard by user" >> ShardByUser(spec, key, execution_plan)
@@ -245,4 +251,4 @@ class RankBlocks(beam.PTransform):
         # (item shard, partial counts or receipt)  ->  (window group, totals or receipt)
         totals = counts | "Combine counts" >> CombineCounts(spec, key, execution_plan)
         # (window group, all its totals and receipts)  ->  Ranking, if the receipts add up
-        return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, execution_plan, self._period)
+        return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, execution_plan, self._period, step)

@@ -113,6 +113,8 @@ def _pairs(ranks: Codes, first: Codes, after: Codes, windows: int) -> Iterator[t
         start = stop
 
 
+NEW_PAIRS = -1
+"""In place of an item shard: the table is of pairs, and not of counts."""
 _NO_LABELS = pa.array([], pa.large_string())
 _MAX_ROWS = 1 << 22
 _MAX_ROWS_OF_PAIR = (1 << 32) - 1
@@ -194,7 +196,8 @@ class UserShard:
 
     def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(item shard, {item: code or string, count: int64}): what the users of this shard add to each item. With a
-        column `window` where there are several.
+        column `window` where there are several. Where a step of a series is published alone also (`NEW_PAIRS`, what
+        is new at it).
         """
         table = joined([self.no_rows(), *pairs])
         for part in self._in_windows(table):
@@ -203,6 +206,17 @@ class UserShard:
             size = self._partitioning.windows << coded.bits
             present, counts = self._score.totals(bounded.ranks, bounded.codes, bounded.added, size)
             yield from self._by_key(coded, present, counts)
+            if self._partitioning.step is not None:
+                yield NEW_PAIRS, self._new_pairs(coded, bounded, self._partitioning.step)
+
+    def _new_pairs(self, pairs: _Pairs, bounded: Pairs, step: int) -> pa.RecordBatch:
+        """What users of this shard newly count for at a step of a series."""
+        windows, rankings = pairs.window(bounded.codes), self._partitioning.rankings
+        new = windows // rankings == step
+        columns = {"user": bounded.users[bounded.ranks[new]], "item": pairs.item(bounded.codes[new])}
+        if self._partitioning.groups:
+            columns["group"] = windows[new] % rankings
+        return make_table(**columns, **self._score.stored(bounded.added[new]))
 
     def _in_windows(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the windows that their users count in, some windows at a time."""

@@ -26,7 +26,7 @@ _EXAMPLE = """examples:
   private-topk report reports/weekly.yaml --backfill --until 2026-02-02 --json
 
 Calling it twice publishes once. docs/reports.md describes the file."""
-_ASKED = ("window_end", "missed", "backfill", "dry_run")
+_ASKED = ("window_end", "missed", "backfill", "forget_users", "dry_run")
 _BEFORE = {True: "published before", False: "published"}
 
 
@@ -39,13 +39,16 @@ def _report(arguments: Namespace, others: list[str]) -> bool:
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)
-    if arguments.dry_run:
+    if arguments.forget_users is not None:
+        report.forget(arguments.forget_users)
+        print(f"{report.name}: whatever its state held of these users is of random users now")
+    elif arguments.dry_run:
         _look(report, numbers, arguments)
     elif arguments.window_end is not None:
         _publish_one(report, numbers[0], arguments)
     else:
         _go_through(report, numbers, arguments)
-    return not (arguments.dry_run or arguments.missed)
+    return not (arguments.dry_run or arguments.missed or arguments.forget_users)
 
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
@@ -65,7 +68,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 def _check(arguments: Namespace) -> None:
     actions = [name for name in _ASKED if getattr(arguments, name) is not None]
     if len(actions) != 1 and actions != ["window_end", "dry_run"]:
-        raise InvalidArgument("", "give one of {window_end}, {missed}, {backfill} and {dry_run}")
+        raise InvalidArgument("", "give one of {window_end}, {missed}, {backfill}, {forget_users} and {dry_run}")
     if arguments.correction is not None and arguments.window_end is None:
         raise InvalidArgument("correction", "needs {window_end}: a correction replaces one period")
     if arguments.until is not None and not (arguments.missed or arguments.backfill):

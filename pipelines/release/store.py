@@ -54,7 +54,7 @@ def publish(
         RuntimeError: the run has ended; or the place has no locks, and another run was writing too.
     """
     manifest = manifest.at(path, ranking)
-    with nullcontext() if live is None else live.publishing(), _alone_with(path) as alone:
+    with nullcontext() if live is None else live.publishing(), alone_with(path) as alone:
         lying = what_lies(path, str(manifest.release_id), manifest.key_id, manifest, manifest.bounds())
         if lying.windows and (keep or lying.pair.ranking == ranking):
             return
@@ -62,7 +62,7 @@ def publish(
         if refusal is not None:
             raise refusal
         if alone:
-            _sweep(path)
+            sweep(path)
         _put(path, {manifest_path(path): manifest.encode(), path: ranking})
         if not alone and not pair_at(path).is_whole:
             raise RuntimeError(f"another run has published to {path} at the same time: repeat this one")
@@ -80,7 +80,7 @@ def _second_answer(lying: Lying, ranking: bytes) -> InvalidArgument | None:
 
 
 @contextmanager
-def _alone_with(path: str) -> Iterator[bool]:
+def alone_with(path: str) -> Iterator[bool]:
     """Hold a lock on the folder of a path; yields whether there is one.
 
     Raises InvalidArgument if another process keeps it.
@@ -119,7 +119,8 @@ def _locked(handle: int, folder: str) -> bool:
         time.sleep(0.01 if waited < 1 else 0.2)
 
 
-def _sweep(path: str) -> None:
+def sweep(path: str) -> None:
+    """Remove what killed runs have left of a ranking or another file, under the lock on its folder."""
     for target in (path, manifest_path(path)):
         for left in glob.glob(f"{glob.escape(target)}.*{_INCOMPLETE}"):
             with suppress(OSError):
@@ -155,10 +156,21 @@ def replace_file(path: str, content: bytes) -> None:
     try:
         _write_local(temporary, content)
         os.replace(temporary, path)
+        _store_names(os.path.dirname(path))
     except BaseException:
         with suppress(OSError):
             os.remove(temporary)
         raise
+
+
+def _store_names(folder: str) -> None:
+    """Store for good what the files of a folder are called, where a system does that."""
+    with suppress(OSError):
+        handle = os.open(folder or ".", os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _write_local(path: str, content: bytes) -> None:

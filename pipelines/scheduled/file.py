@@ -205,12 +205,12 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
             "of a user are chosen among all of them. Rank the whole horizon in one `private-topk run` "
             "when it is over, or leave it out",
         )
-    if values["window.to_date"]:
-        raise document.error(
-            "window.to_date",
-            "window.to_date is not there yet for a report, which publishes period by period: rank the whole horizon in "
-            "one `private-topk run --to-date` when it is over, or leave it out",
-        )
+    to_date, state = values["window.to_date"], values["window.state"]
+    if to_date and (horizon is None or state is None):
+        rule = "needs window.horizon, how many periods there will be, and window.state, a folder for what is counted"
+        raise document.error("window.to_date", f"window.to_date {rule}: all periods are one series")
+    if state is not None and (not to_date or "://" in state):
+        raise document.error("window.state", "window.state must be a folder of this machine, with window.to_date: true")
     if values[REMEMBER] and not values["domain.unknown"]:
         raise document.error(REMEMBER, f"{REMEMBER} needs domain.unknown: of a public domain every item is listed")
     schedule = Schedule(first.astimezone(UTC), every, zone, horizon)
@@ -220,6 +220,8 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
         raise document.error(
             "window.first", "window.first must be so that all periods end before the year 10000"
         ) from None
+    if to_date:
+        _check_series(document, schedule)
     return schedule
 
 
@@ -235,6 +237,17 @@ def _inputs(document: Document, own: Mapping[str, Option]) -> tuple[object, ...]
         else _one(document, INPUT, template, text)
         for number, text in enumerate(places, 1)
     )
+
+
+def _check_series(document: Document, schedule: Schedule) -> None:
+    """Raise InvalidArgument unless the periods are the windows to date that `run` has of the whole horizon."""
+    try:
+        ends = [window.end for window in schedule.series().windows()]
+    except InvalidArgument as error:
+        raise document.error("window.every", error.shown(lambda field: f"window.{field}" if field else "")) from None
+    if ends != [schedule.period(number).end for number in range(schedule.horizon or 0)]:
+        rule = "window.every must be day or week with window.to_date, where days of the time zone differ in length"
+        raise document.error("window.every", rule)
 
 
 def _read(document: Document, name: str, option: Option) -> object:

@@ -22,7 +22,7 @@ def future_charges(periods: Periods, report: Report, period: int) -> Iterator[tu
         The name of a fact, its text, and whether it is a warning.
     """
     account, question, horizon = report.account, report.question, periods.schedule.horizon
-    if account is None:
+    if account is None or periods.state is not None:  # all of a series is charged at its start
         return
     ledger, cost = account.books, cost_of(question.top_k)
     earlier = ledger.find(question.release.id, question.release.key.key_id())

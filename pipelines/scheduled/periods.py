@@ -12,7 +12,9 @@ from private_topk.pipelines.files import names_in
 from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.scheduled.file import OF_SCHEDULE, REMEMBER, Scheduled
 from private_topk.pipelines.scheduled.schedule import Schedule
-from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.windows import Period, WindowBounds
+from private_topk.transforms.windows.period import period_of
 
 CORRECTION = "/correction-"
 """The part of a release id between the period and the name of a correction."""
@@ -35,6 +37,12 @@ class Periods:
     """
 
     def __init__(self, file: Scheduled, correction: str | None = None) -> None:
+        if correction is not None and "window.to_date" in file.values:
+            raise InvalidArgument(
+                "correction",
+                "does not go with windows to date: two answers over two histories give the difference away",
+                "give the corrected report another name, state and output, which costs",
+            )
         self._file, self._correction = file, correction
         self._options: dict[int, Options] = {}
 
@@ -52,6 +60,17 @@ class Periods:
         period = schedule.period(number)
         return f"{schedule.words(period.start)} to {schedule.words(period.end)}"
 
+    @property
+    def state(self) -> str | None:
+        """The folder of what is counted, where the periods are windows to date: one series, and one release."""
+        return self.options(0).get("state")
+
+    def windows(self, number: int) -> Period:
+        """The windows that a period publishes."""
+        declared = period_of(self.options(number))
+        assert declared is not None
+        return declared if self.state is None else declared.alone(number)
+
     def uri(self, number: int) -> str:
         """The place where a period is published."""
         return self.options(number)["output"]
@@ -62,10 +81,14 @@ class Periods:
 
     def release_id(self, number: int, correction: str | None = "") -> str:
         """The name of a period's release."""
-        period = self._file.schedule.period(number)
+        period = self._period(number)
         label = WindowBounds(period.start, period.end).label()
         chosen = self._correction if correction == "" else correction
         return f"{self.name}/{label}" + (f"{CORRECTION}{chosen}" if chosen else "")
+
+    def _period(self, number: int) -> Period:
+        schedule = self._file.schedule
+        return schedule.series() if "window.to_date" in self._file.values else schedule.period(number)
 
     def options(self, number: int) -> Options:
         """The options of a period: those of the file, and those that its schedule sets."""
@@ -83,7 +106,7 @@ class Periods:
                 parameters[option.name] = value
             elif option.name not in OF_SCHEDULE:
                 options[option.name] = self._value(name, number)
-        period = schedule.period(number)
+        period = self._period(number)
         options |= {"period_from": period.start, "period_to": period.end, "release_id": self.release_id(number)}
         options["time_zone"] = schedule.zone.key
         if earlier := self.remembers(number):
@@ -93,7 +116,9 @@ class Periods:
             options["output"] = corrected_place(options["output"], self._correction)
         if parameters:
             options["parameters"] = parameters
-        if options.get("privacy_unit") != "user":
+        if "to_date" in options:
+            options["window"] = schedule.every
+        if options.get("privacy_unit") != "user" or "to_date" in options:  # a series is paid for as a whole
             options.pop("horizon", None)
         return options
 

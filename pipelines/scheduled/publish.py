@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from private_topk.pipelines.budget.ledger import Account, tell_operator
+from private_topk.pipelines.files import open_file
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed, level
@@ -21,8 +22,10 @@ from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.future_charges import future_charges
-from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside
+from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
+from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
 from private_topk.pipelines.sources.lists import stand_ins
+from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.release import ReleaseKey
@@ -30,6 +33,7 @@ from private_topk.transforms.stated import stated
 from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
+
 
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
@@ -68,6 +72,8 @@ class ScheduledReport(Periods):
             unread = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
             Question.of(**asked_by(unread, stand_ins(options))).asked.check_windows(period_of(options), not watch)
             check_shards(options.get("shards"))
+            if self.state is not None and sink_for(options).files(self.windows(0)) is None:
+                raise InvalidArgument("output", "must be files with {to_date}: they show what is published")
 
     def publish(self, number: int, exact_counters: bool = False) -> Done | None:
         """Publish a period unless that is done. Returns None if there was nothing to do.
@@ -83,6 +89,9 @@ class ScheduledReport(Periods):
         if self.published(number):
             return None
         report, launch = self._made(number)
+        if isinstance(report.source, NewAndCounted):  # begun before the charge, so that a lost state is no new one
+            state = report.source.step.state.begin()
+            report = _at_step(report, KeptStep(state, number), report.source.new)
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
@@ -117,6 +126,20 @@ class ScheduledReport(Periods):
         unit = unread.get("privacy_unit", "user-window")
         return Question.of(**asked_by(unread), held=None if self.account is None else self.account.budget(unit).total)
 
+    def forget(self, path: str) -> None:
+        """Give what the state holds of the users of a file, one a line, to random users. Raises InvalidArgument."""
+        if self.state is None:
+            raise InvalidArgument("forget_users", "needs a report with window.to_date: no other one keeps its users")
+        with self._pointing():
+            key = ReleaseKey.parse(self.options(0)["release_key"])
+            try:
+                with open_file(path) as source:
+                    lines = source.read().decode().replace("\r\n", "\n").split("\n")
+            except (InvalidArgument, UnicodeDecodeError):
+                rule = f"{verbatim(path)} cannot be read as text in UTF-8"
+                raise InvalidArgument("forget_users", rule, "give a file with a user on every line") from None
+            forget(self.state, key, [line for line in lines if line])
+
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()
         with self._pointing("runner.options"):
@@ -139,10 +162,30 @@ class ScheduledReport(Periods):
                     )
             self._check_adopted(number)
             report = report_of(options, watch=self.watches, account=self.account)
+            if self.state is not None:
+                report = _at_step(report, self._step(self.state, report.question, number), report.source)
             kept = (*report.kept, self._file.document.path)
             report = replace(report, kept=kept, corrects=self._corrected(number))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
+
+    def _step(self, folder: str, question: Question, number: int) -> KeptStep:
+        """A step of a report to date, with what was counted before it.
+
+        Raises InvalidArgument: that is lost, or there is nothing yet.
+        """
+        state, release = SeriesState.of(folder, question), question.release
+        kept, where = len(state.steps), verbatim(state.folder)
+        for later in range(kept, self.schedule.ended(now())):
+            if self._places(self, later):
+                raise refused_state(f"{where} has lost {self.words(later)}, which is published")
+        charged = self.account is not None and self.account.books.find(release.id, release.key.key_id())
+        if charged and not state.token:
+            raise refused_state(f"{where} is empty, and {verbatim(release.id)} was charged")
+        if number > kept:
+            rule = f"{where} does not have {self.words(kept)} yet, and a period counts on from the one before"
+            raise InvalidArgument("state", rule, "publish that one first, or all with --backfill")
+        return KeptStep(state, number)
 
     def _forewarn(self, report: Report, number: int) -> str:
         """What is publicly known of a period's quality, by the published counts of earlier ones before all else; of all
@@ -168,7 +211,7 @@ class ScheduledReport(Periods):
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)
-        return sink_for(options, watch=self.watches).files(period_of(options)) or []
+        return sink_for(options, watch=self.watches).files(self.windows(number)) or []
 
     def published(self, number: int) -> bool:
         """Whether a period's output exists, complete, and is recorded in the ledger if there is one.
@@ -181,7 +224,7 @@ class ScheduledReport(Periods):
         options, name = self.options(number), self.release_id(number)
         with self._pointing():
             self._check_known(options)
-            found = sink_for(options, watch=self.watches).lying(period_of(options), name)
+            found = sink_for(options, watch=self.watches).lying(self.windows(number), name)
             if found is None:
                 return self._noted(name, {ReleaseKey.parse(options["release_key"]).key_id()})
             for each in found:
@@ -230,7 +273,7 @@ class ScheduledReport(Periods):
     def _places(self, periods: Periods, number: int) -> list[Lying]:
         """The files at the places of a publication of a period: the first, or a correction."""
         options = periods.options(number)
-        found = sink_for(options, watch=self.watches).lying(period_of(options), periods.release_id(number))
+        found = sink_for(options, watch=self.watches).lying(periods.windows(number), periods.release_id(number))
         return [place for place in found or () if place.of == "this release"]
 
     def _check_adopted(self, number: int) -> None:
@@ -278,3 +321,7 @@ class ScheduledReport(Periods):
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
             raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
+
+
+def _at_step(report: Report, step: KeptStep, new: Source) -> Report:
+    return replace(report, source=NewAndCounted(new, step), step=step)

@@ -34,6 +34,12 @@ class Schedule:
         """The period of a number, from 0."""
         return Period(self._start(number), self._start(number + 1))
 
+    def series(self) -> Period:
+        """All periods of the horizon as windows to date. Raises InvalidArgument."""
+        return Period.of(
+            self._start(0), self._start(self.horizon or 1), self.every, to_date=True, time_zone=self.zone.key
+        )
+
     def number(self, end: datetime) -> int:
         """The number of the period that ends at a moment.
 

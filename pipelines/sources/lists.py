@@ -10,6 +10,7 @@ from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
+from private_topk.transforms.spec import MAX_LISTED
 
 
 class Lists(NamedTuple):
@@ -34,7 +35,8 @@ def stand_ins(options: Options) -> Lists:
         listed = PublicDomain.of(["any"]) if {"domain", "found"} & set(options) else None
         domain: Domain = UnknownDomain(listed)
     else:
-        domain = RangeDomain.parse(options.get("domain_range", f"0:{RangeDomain.LONGEST}"))
+        longest = MAX_LISTED if "to_date" in options else RangeDomain.LONGEST
+        domain = RangeDomain.parse(options.get("domain_range", f"0:{longest}"))
     return Lists(domain, Groups.numbered(per_user=options.get("groups_per_user", 1)) if grouped else None)
 
 

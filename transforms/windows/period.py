@@ -154,6 +154,12 @@ class Period:
         """The windows that cost a draw each: of windows to date, which are one series, the whole period."""
         return replace(self, windowing=Whole()) if self.to_date else self
 
+    def alone(self, number: int) -> Period:
+        """One of its windows, as the only window of a period."""
+        window = self.window(number)
+        assert window.start is not None and window.end is not None
+        return Period(window.start, window.end, Whole(), self.allowed_lateness, self.zone)
+
     @cached_property
     def runs(self) -> tuple[Run, ...]:
         """All windows, as runs of regular ones: what a ledger holds of them."""

@@ -83,11 +83,8 @@ class _WriteBigQuery(beam.PTransform):
         self._fn, self._grouped, self._period = fn, grouped, period
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        if rankings.is_bounded:
-            together = rankings | WindowsTogether(self._period)
-        else:
-            alone = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
-            together = by_window(rankings) if self._grouped else alone
+        whole = WindowsTogether(self._period)
+        together = rankings | whole if rankings.is_bounded else by_window(rankings, self._grouped)
         # [Ranking]  ->  their labels
         return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
 

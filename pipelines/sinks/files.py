@@ -70,7 +70,9 @@ class ToFile(Sink):
     def write(
         self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
     ) -> beam.PTransform:
-        return _WriteFile(_PublishDoFn(self, manifest, release.key, live), period)
+        publishing = beam.ParDo(_PublishDoFn(self, manifest, release.key, live)).with_output_types(str)
+        # Ranking  ->  [Ranking]  ->  path
+        return WindowsTogether(period) | "Publish" >> publishing
 
     def path(self, rankings: Sequence[Ranking]) -> str:
         return self.uri
@@ -196,16 +198,6 @@ def _check_writable(output: str) -> None:
         raise InvalidArgument("output", f"{verbatim(output)} cannot be written: {error.strerror}") from None
 
 
-class _WriteFile(beam.PTransform):
-    def __init__(self, fn: _PublishDoFn, period: Period | None) -> None:
-        super().__init__()
-        self._fn, self._period = fn, period
-
-    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        # Ranking  ->  [Ranking]  ->  path
-        return rankings | WindowsTogether(self._period) | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
-
-
 class WindowsTogether(beam.PTransform):
     """The rankings of all windows together, [Ranking]. Raises IncompleteDataError on the worker if a window is missing:
     what a runner has lost whole, nobody else could notice.
@@ -243,14 +235,15 @@ class _WriteWindows(beam.PTransform):
         self._fn, self._grouped = fn, grouped
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        # Ranking, or all of a window  ->  path
-        together = by_window(rankings) if self._grouped else rankings | "Each" >> beam.Map(lambda ranking: [ranking])
         self._fn.keep = not rankings.is_bounded
-        return together | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
+        # Ranking  ->  [Ranking]  ->  path
+        return by_window(rankings, self._grouped) | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
 
 
-def by_window(rankings: beam.PCollection) -> beam.PCollection:
-    """All rankings of a window together, [Ranking]."""
+def by_window(rankings: beam.PCollection, grouped: bool) -> beam.PCollection:
+    """All rankings of a window together, [Ranking]: where groups have one each, several."""
+    if not grouped:
+        return rankings | "Each" >> beam.Map(lambda ranking: [ranking])
     return (
         rankings
         | "Name the window"

@@ -23,7 +23,7 @@ from private_topk.pipelines.release.formats import (
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.files import WindowsTogether, by_window
-from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sinks.sink import Sink, refuse_read
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release
@@ -45,8 +45,7 @@ class ToBigQuery(Sink):
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         client_of(table_of(self.uri, "output"), "output")
-        if self.uri in inputs:
-            raise InvalidArgument("output", f"{verbatim(self.uri)} is read", "give another table")
+        refuse_read(self.uri, inputs, "table")
 
     def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound

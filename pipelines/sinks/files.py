@@ -80,9 +80,6 @@ class ToFile(Sink):
     def files(self, period: Period | None) -> list[str] | None:
         return [self.uri]
 
-    def local_paths(self) -> tuple[str, ...]:
-        return (self.uri,) if is_local(self.uri) else ()
-
     def published(self) -> list[dict[str, Any]] | None:
         with open_file(self.uri) as source:
             return format_of(self.uri).decode(source.read())
@@ -164,9 +161,6 @@ class ToFolder(Sink):
             return {_name(file.path).removesuffix(self._ending): file.written / 1e6 for file in files}
 
         return published
-
-    def local_paths(self) -> tuple[str, ...]:
-        return (self.uri,) if is_local(self.uri) else ()
 
 
 def _windows(period: Period | None) -> list[WindowBounds]:

@@ -22,7 +22,7 @@ from private_topk.transforms.asked import Asked, score_of
 from private_topk.transforms.composite import names_of
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.release import Ranking, Release, ReleaseKey, fresh_id
+from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
 
@@ -106,14 +106,12 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
             options[_ROWS[name].name] = _read(name, value)
         elif name not in _OTHERS:
             raise ValueError(_unknown(name))
-    if "release_id" in options and "release_key" not in options:
-        raise InvalidArgument("release_id", "needs {release_key}", "an id repeats a release only under the same key")
+    release = Release.named(options.get("release_key"), options.get("release_id") or None)
     if not {"domain", "domain_range"} & options.keys():
         options["unknown_domain"] = True
     if "value_column" not in options and {"max_value", "value_resolution"} & options.keys():
         raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
     score_of(options)
-    key = ReleaseKey.parse(options["release_key"]) if "release_key" in options else None
     columns = {name.removesuffix("_column"): value for name, value in options.items() if name in _COLUMNS}
     parameters = dict(given.get("parameters", {}))
     asked = {name: parameters.pop(name) for name in ("delta", "neighbours") if name in parameters}
@@ -121,7 +119,7 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
     return PrivateTopK(
         **{"k": None, **asked},
         parameters=parameters or None,
-        release=None if key is None else Release(key, options.get("release_id") or fresh_id()),
+        release=release,
         period=period_of(options),
         reveal_active_windows=given.get("reveal_active_windows", False),
         **columns,

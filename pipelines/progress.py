@@ -7,7 +7,6 @@ only the share of bytes read is told: no count and no item. Every message must b
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.process import JsonLines
+from private_topk.pipelines.release.store import replace_file
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.standing import lying_at
@@ -103,10 +103,8 @@ class Announcer:
             "next_window": left[0] if left else None,
             "next_closes": self._closes(left[0]) if left else None,
         }
-        with suppress(OSError), open(f"{path}.tmp", "w", encoding="utf-8") as sink:  # a full disk shows as a stale file
-            json.dump(facts, sink)
-        with suppress(OSError):
-            os.replace(f"{path}.tmp", path)
+        with suppress(OSError):  # a full disk shows as a stale file
+            replace_file(path, json.dumps(facts).encode())
 
     def _left(self) -> list[str]:
         return [label for label in self._closing if label not in self._published]

@@ -26,7 +26,7 @@ from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.noisy_counts import DRAWN
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.mechanisms.registry import name_of
-from private_topk.transforms.release import Release, ReleaseKey, fresh_id
+from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
@@ -304,16 +304,10 @@ def asked_by(options: Options, lists: Lists | None = None) -> dict[str, Any]:
 
 def _release_of(options: Options) -> Release:
     """The release: its key and id, new ones by default. Raises InvalidArgument if the key cannot be read."""
-    if "release_key" not in options:
-        if "release_id" in options:
-            raise InvalidArgument(
-                "release_id", "needs {release_key}", "an id repeats a release only under the same key"
-            )
-        return Release.fresh()
-    key = ReleaseKey.parse(options["release_key"])
-    if not key.is_remote:
-        key.secret()
-    return Release(key, options["release_id"] if "release_id" in options else fresh_id())
+    release = Release.named(options.get("release_key"), options.get("release_id"))
+    if release is not None and not release.key.is_remote:
+        release.key.secret()
+    return release or Release.fresh()
 
 
 def declared_period(options: Options) -> Period | None:

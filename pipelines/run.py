@@ -19,6 +19,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.budget.ledger import charge, tell_operator
+from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.progress import followed, progress
@@ -342,7 +343,8 @@ def told_by(error: BaseException) -> Told | None:
 
 def _local_places(report: Report) -> Iterator[tuple[str, str]]:
     """The paths of this machine that workers read or write, each with its field."""
-    yield from (("output", path) for path in report.sink.local_paths())
+    if is_local(report.sink.uri):
+        yield "output", report.sink.uri
     yield from (("input", path) for path in report.source.local_paths())
     yield from ((field, path) for field, path in report.question.top_k.listed() if "://" not in path)
 

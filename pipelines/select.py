@@ -14,7 +14,7 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import check_counts
 from private_topk.transforms.mechanisms.registry import with_budget
-from private_topk.transforms.release import Release, ReleaseKey, release_seed
+from private_topk.transforms.release import Release, release_seed
 
 
 class CountVector(NamedTuple):
@@ -135,12 +135,10 @@ def _fits(check: Callable[..., object], *asked: object) -> bool:
 
 
 def _bits(options: Options, parameters: dict[str, object], values: np.ndarray) -> RandomBits:
-    if "release_key" not in options:
-        if "release_id" in options:
-            raise InvalidArgument("release_id", "needs {release_key}", "an id repeats a draw only under the same key")
+    release = Release.named(options.get("release_key"), options.get("release_id"))
+    if release is None:
         return RandomBits.fresh()
     if "release_id" not in options:
         raise InvalidArgument("release_key", "needs {release_id}: the name of the draw that is repeated")
-    release = Release(ReleaseKey.parse(options["release_key"]), options["release_id"])
     digest = hashlib.sha256(np.asarray(values).astype("<i8").tobytes()).digest()
     return RandomBits.keyed(release_seed(release, "select", parameters, digest))

@@ -87,13 +87,9 @@ def fraction(text: str) -> Fraction:
     """A number as it is written: 0.6 is 3/5, not the float beside it."""
     text = text.strip()
     try:
-        if _RATIO.fullmatch(text):
-            return Fraction(text)
-        if _NUMBER.fullmatch(text):
-            return Fraction(decimal(text))
+        return Fraction(text) if _RATIO.fullmatch(text) else Fraction(number(text))
     except (ZeroDivisionError, OverflowError, ValueError):
-        pass
-    raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}")
+        raise ValueError(f"must be a number such as 0.6 or 3/5, got {text[:100]!r}") from None
 
 
 def share(text: str) -> Fraction:

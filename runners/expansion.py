@@ -20,9 +20,8 @@ from apache_beam.transforms.fully_qualified_named_transform import (
     PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN,
     FullyQualifiedNamedTransform,
 )
-from apache_beam.utils import thread_pool_executor
 
-from private_topk.runners.portable import ThreadWorkers
+from private_topk.runners.portable import ThreadWorkers, server_at
 from private_topk.transforms.errors import InvalidArgument
 
 RANK_ROWS = "private_topk.pipelines.beam_yaml.RankRows"
@@ -63,12 +62,11 @@ def expansion_service(port: int) -> Iterator[str]:
     Args:
         port: where it listens; 0 picks a free port.
     """
-    # By default gRPC shares a port with a process that listens there already, and each gets some of the callers.
-    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
     try:
-        address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
+        server, port = server_at(f"127.0.0.1:{port}")
     except RuntimeError:
         raise InvalidArgument("port", f"{port} of this machine is taken", "give another one") from None
+    address = f"127.0.0.1:{port}"
     files: Any = BeamFilesystemHandler(None).file_reader
     beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(RankRowsExpansion(address), server)
     beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(ArtifactRetrievalService(files), server)

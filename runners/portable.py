@@ -177,16 +177,22 @@ class ThreadWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def serve(workers: beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer, address: str) -> tuple[grpc.Server, int]:
-    """A running server of a pool, and its port. Raises RuntimeError if HOST:PORT is taken.
+    """A running server of a pool, and its port. Arguments and errors as those of `server_at`."""
+    server, port = server_at(address)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
+    server.start()
+    return server, port
+
+
+def server_at(address: str) -> tuple[grpc.Server, int]:
+    """A server that is not started yet, and its port. Raises RuntimeError if HOST:PORT is taken.
 
     Args:
         address: HOST:PORT; port 0 picks a free one.
     """
     # By default gRPC shares a port with a process that listens there already, and each gets some of the callers.
     server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
-    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(workers, server)
     port = server.add_insecure_port(address)  # raises RuntimeError, or in older versions gives 0
     if not port:
         raise RuntimeError(f"{address} is taken")
-    server.start()
     return server, port

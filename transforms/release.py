@@ -217,10 +217,23 @@ class Release:
     @classmethod
     def fresh(cls) -> Release:
         """A release of its own: a new random key and id."""
-        return cls(ReleaseKey.fresh(), fresh_id())
+        return cls(ReleaseKey.fresh(), _fresh_id())
+
+    @classmethod
+    def named(cls, key: str | None, id: str | None = None) -> Release | None:
+        """The release of a key's reference and an id, by default a new one; None without both.
+
+        Raises InvalidArgument for an id without a key.
+        """
+        if key is not None:
+            return cls(ReleaseKey.parse(key), _fresh_id() if id is None else id)
+        if id is not None:
+            why = "an id repeats a release only under the same key"
+            raise InvalidArgument("release_id", "needs {release_key}", why)
+        return None
 
 
-def fresh_id() -> str:
+def _fresh_id() -> str:
     return base64.b32encode(secrets.token_bytes(15)).decode().lower()
 
 

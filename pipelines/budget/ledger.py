@@ -363,7 +363,7 @@ def charge(
 def _note(books: Ledger, receipt: ChargeReceipt, outcome: str, tell: Callable[[str], None]) -> None:
     try:
         books.finish(receipt.entry, outcome)
-    except (InvalidArgument, RunFailed) as error:  # what is out is out, and what went wrong is not this
+    except (InvalidArgument, RunFailed) as error:  # how the block ended stands; only its note is missing
         refused = isinstance(error, InvalidArgument)
         stays = "could not be noted, and it stays as started" if refused else "may not have been noted"
         again = "the same again costs nothing, and notes it"

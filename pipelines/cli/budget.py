@@ -182,7 +182,7 @@ def _history(arguments: Namespace, others: list[str]) -> None:
             }
         )
         return
-    rows = [_HEAD, *(_row(entry) for entry in books.charges)]
+    rows = [_HEAD, *(list(map(_cell, _charge(entry).values())) for entry in books.charges)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -192,21 +192,11 @@ def _history(arguments: Namespace, others: list[str]) -> None:
 
 
 _HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key outcome".split()
+"""The heads of the columns of `_charge`."""
 
 
-def _row(entry: Entry) -> list[str]:
-    return [
-        entry.charged.removesuffix("+00:00"),
-        entry.dataset,
-        entry.unit,
-        entry.release_id,
-        entry.mechanism or "",
-        "-" if entry.k is None else str(entry.k),
-        entry.windows.summary(),
-        *("-" if value is None else shown(value) for value in _sums(entry).values()),
-        entry.key_id,
-        entry.outcome,
-    ]
+def _cell(value: Fraction | float | str | None) -> str:
+    return "-" if value is None else shown(value) if isinstance(value, Fraction) else str(value)
 
 
 def _charge(entry: Entry) -> dict[str, Any]:

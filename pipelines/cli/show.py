@@ -19,7 +19,6 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, printa
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.select import Drawn
     from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
@@ -255,24 +254,20 @@ def _select(arguments: Namespace, others: list[str]) -> None:
 
     options, counts = options_of(arguments), read_counts(arguments.counts)
     drawn = select(counts, options)
-    if arguments.json:
-        print_json(_drawn(arguments, drawn, counts.items))
-        return
-    print("\t".join(["rank", "index"] + (["item"] if counts.items else [])))
-    for place, index in enumerate(drawn.indices, 1):
-        row = [str(place) if drawn.ranked else "-", str(index)]
-        print("\t".join(row + ([printable(counts.items[index])] if counts.items else [])))
-    if len(drawn.indices) < options["k"]:
-        print(f"{len(drawn.indices)} of {options['k']}, as the guarantee of an unknown domain allows", file=sys.stderr)
-
-
-def _drawn(arguments: Namespace, drawn: Drawn, items: Sequence[str] | None) -> dict[str, Any]:
-    """A draw as JSON."""
-    rows = [
-        {"rank": place if drawn.ranked else None, "index": index, **({"item": items[index]} if items else {})}
+    items = counts.items
+    rows: list[dict[str, Any]] = [
+        {"rank": place if drawn.ranked else None, "index": index} | ({"item": items[index]} if items else {})
         for place, index in enumerate(drawn.indices, 1)
     ]
-    return {"mechanism": arguments.mechanism, "k": arguments.k, "returned": len(rows), "rows": rows}
+    if arguments.json:
+        facts = {"mechanism": arguments.mechanism, "k": arguments.k, "returned": len(rows)}
+        print_json({**facts, "rows": rows})
+        return
+    print("\t".join(["rank", "index", *(["item"] if items else [])]))
+    for row in rows:
+        print("\t".join("-" if value is None else printable(str(value)) for value in row.values()))
+    if len(rows) < options["k"]:
+        print(f"{len(rows)} of {options['k']}, as the guarantee of an unknown domain allows", file=sys.stderr)
 
 
 def _mechanisms(arguments: Namespace, others: list[str]) -> None:

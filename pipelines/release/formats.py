@@ -205,10 +205,6 @@ def avro_schema(schema: RankingSchema = PLAIN) -> dict[str, Any]:
     }
 
 
-AVRO_SCHEMA = avro_schema()
-"""The schema of rankings by the number of users."""
-
-
 def _to_avro(rows: Rows, schema: RankingSchema = PLAIN) -> bytes:
     sink = io.BytesIO()
     # A fixed sync marker: the same release gives the same bytes.

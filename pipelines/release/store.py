@@ -151,7 +151,7 @@ def replace_file(path: str, content: bytes) -> None:
     if not is_local(path):
         _write_remote(path, content)
         return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     temporary = f"{path}.{secrets.token_hex(8)}{_INCOMPLETE}"
     try:
         _write_local(temporary, content)

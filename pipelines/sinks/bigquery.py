@@ -23,7 +23,7 @@ from private_topk.pipelines.release.formats import (
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.files import WindowsTogether, by_window
-from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sinks.sink import Sink, refuse_read
 from private_topk.pipelines.sources.bigquery import client_of, run_once, table_of
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release
@@ -45,8 +45,7 @@ class ToBigQuery(Sink):
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
         client_of(table_of(self.uri, "output"), "output")
-        if self.uri in inputs:
-            raise InvalidArgument("output", f"{verbatim(self.uri)} is read", "give another table")
+        refuse_read(self.uri, inputs, "table")
 
     def check_columns(self, manifest: Manifest) -> None:
         from google.api_core.exceptions import Forbidden, NotFound
@@ -83,11 +82,8 @@ class _WriteBigQuery(beam.PTransform):
         self._fn, self._grouped, self._period = fn, grouped, period
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        if rankings.is_bounded:
-            together = rankings | WindowsTogether(self._period)
-        else:
-            alone = rankings | "By itself" >> beam.Map(lambda ranking: [ranking])
-            together = by_window(rankings) if self._grouped else alone
+        whole = WindowsTogether(self._period)
+        together = rankings | whole if rankings.is_bounded else by_window(rankings, self._grouped)
         # [Ranking]  ->  their labels
         return together | "Load" >> beam.ParDo(self._fn).with_output_types(str)
 

@@ -70,16 +70,15 @@ class ToFile(Sink):
     def write(
         self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
     ) -> beam.PTransform:
-        return _WriteFile(_PublishDoFn(self, manifest, release.key, live), period)
+        publishing = beam.ParDo(_PublishDoFn(self, manifest, release.key, live)).with_output_types(str)
+        # Ranking  ->  [Ranking]  ->  path
+        return WindowsTogether(period) | "Publish" >> publishing
 
     def path(self, rankings: Sequence[Ranking]) -> str:
         return self.uri
 
     def files(self, period: Period | None) -> list[str] | None:
         return [self.uri]
-
-    def local_paths(self) -> tuple[str, ...]:
-        return (self.uri,) if is_local(self.uri) else ()
 
     def published(self) -> list[dict[str, Any]] | None:
         with open_file(self.uri) as source:
@@ -163,9 +162,6 @@ class ToFolder(Sink):
 
         return published
 
-    def local_paths(self) -> tuple[str, ...]:
-        return (self.uri,) if is_local(self.uri) else ()
-
 
 def _windows(period: Period | None) -> list[WindowBounds]:
     return [WindowBounds()] if period is None else list(period.windows())
@@ -194,16 +190,6 @@ def _check_writable(output: str) -> None:
             pass
     except OSError as error:
         raise InvalidArgument("output", f"{verbatim(output)} cannot be written: {error.strerror}") from None
-
-
-class _WriteFile(beam.PTransform):
-    def __init__(self, fn: _PublishDoFn, period: Period | None) -> None:
-        super().__init__()
-        self._fn, self._period = fn, period
-
-    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        # Ranking  ->  [Ranking]  ->  path
-        return rankings | WindowsTogether(self._period) | "Publish" >> beam.ParDo(self._fn).with_output_types(str)
 
 
 class WindowsTogether(beam.PTransform):
@@ -243,14 +229,15 @@ class _WriteWindows(beam.PTransform):
         self._fn, self._grouped = fn, grouped
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        # Ranking, or all of a window  ->  path
-        together = by_window(rankings) if self._grouped else rankings | "Each" >> beam.Map(lambda ranking: [ranking])
         self._fn.keep = not rankings.is_bounded
-        return together | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
+        # Ranking  ->  [Ranking]  ->  path
+        return by_window(rankings, self._grouped) | "Publish each window" >> beam.ParDo(self._fn).with_output_types(str)
 
 
-def by_window(rankings: beam.PCollection) -> beam.PCollection:
-    """All rankings of a window together, [Ranking]."""
+def by_window(rankings: beam.PCollection, grouped: bool) -> beam.PCollection:
+    """All rankings of a window together, [Ranking]: where groups have one each, several."""
+    if not grouped:
+        return rankings | "Each" >> beam.Map(lambda ranking: [ranking])
     return (
         rankings
         | "Name the window"

@@ -12,11 +12,11 @@ import apache_beam as beam
 
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sinks.sink import Sink
+from private_topk.pipelines.sinks.sink import Sink, refuse_read
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.composite import as_columns
-from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
+from private_topk.transforms.errors import crosses
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period, utc_text
 
@@ -61,7 +61,7 @@ class ToKafka(Sink):
         return self.topic.uri
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        _refuse_replacing(self.uri, inputs)
+        refuse_read(self.uri, inputs, "topic")
         self.topic.partitions("output")
 
     def write(
@@ -88,7 +88,7 @@ class ToPubSub(Sink):
         resource(self.uri, "topics", "output")
 
     def check(self, period: Period | None, inputs: Sequence[str], release: Release) -> None:
-        _refuse_replacing(self.uri, inputs)
+        refuse_read(self.uri, inputs, "topic")
         check_google(self.uri, "output")
 
     def write(
@@ -96,11 +96,6 @@ class ToPubSub(Sink):
     ) -> beam.PTransform:
         sending = _PublishDoFn(resource(self.uri, "topics", "output"), manifest)
         return beam.ParDo(sending).with_output_types(str)
-
-
-def _refuse_replacing(uri: str, inputs: Sequence[str]) -> None:
-    if uri in inputs:
-        raise InvalidArgument("output", f"{verbatim(uri)} is read", "give another topic")
 
 
 class _Follower:

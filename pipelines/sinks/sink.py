@@ -14,7 +14,7 @@ from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import Lying
 from private_topk.pipelines.run_state import RunState
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 from private_topk.transforms.windows import Period
 
@@ -91,10 +91,6 @@ class Sink(ABC):
         """
         return None
 
-    def local_paths(self) -> tuple[str, ...]:
-        """Paths on this machine, which workers elsewhere would not see."""
-        return ()
-
     def published(self) -> list[dict[str, Any]] | None:
         """The published rows, for people; None where they cannot be read back."""
         return None
@@ -108,6 +104,12 @@ def known_key_id(release: Release) -> str | None:
         return release.key.key_id()
     except InvalidArgument:
         return None
+
+
+def refuse_read(uri: str, inputs: Sequence[str], kind: str) -> None:
+    """Raise InvalidArgument of `output` for a place that is read."""
+    if uri in inputs:
+        raise InvalidArgument("output", f"{verbatim(uri)} is read", f"give another {kind}")
 
 
 def about_the_output(uri: str) -> AbstractContextManager[None]:

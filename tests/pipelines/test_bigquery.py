@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.release.formats import AVRO_SCHEMA, RANKING_FORMATS
+from private_topk.pipelines.release.formats import RANKING_FORMATS, avro_schema
 from private_topk.pipelines.sinks.bigquery import ToBigQuery, load, table_schema
 from private_topk.pipelines.sources.bigquery import BigQuery, export_query, exported, table_of
 from private_topk.pipelines.sources.columns import Columns
@@ -124,7 +124,7 @@ def test_nothing_given_is_read_as_sql(table: str, folder: str, column: str) -> N
 
 
 def test_the_schema_is_that_of_the_files() -> None:
-    fields = {field["name"]: field for field in AVRO_SCHEMA["fields"]}
+    fields = {field["name"]: field for field in avro_schema()["fields"]}
     assert [field["name"] for field in table_schema()["fields"]] == list(fields)
     for field in table_schema()["fields"]:
         kind = str(fields[field["name"]]["type"])

@@ -18,11 +18,11 @@ import pytest
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import (
-    AVRO_SCHEMA,
     FIELDS,
     RANKING_FORMATS,
     RankingSchema,
     arrow_schema,
+    avro_schema,
     fields_of,
     format_of,
     ranking_rows,
@@ -96,7 +96,7 @@ def test_other_libraries_read_every_format() -> None:
     assert parquet.schema.remove_metadata() == arrow_schema() and parquet.schema.field("rank").type == pa.int64()
     reader = fastavro.reader(io.BytesIO(RANKING_FORMATS[".avro"].encode(rows)))
     assert [row["item"] for row in reader] == items
-    assert all(field["doc"] for field in reader.writer_schema["fields"]) and AVRO_SCHEMA["doc"]
+    assert all(field["doc"] for field in reader.writer_schema["fields"]) and avro_schema()["doc"]
     lines = RANKING_FORMATS[".jsonl"].encode(rows).decode().rstrip("\n").split("\n")
     assert [json.loads(line)["item"] for line in lines] == items
     assert json.loads(lines[0])["window_start"] == "2026-01-01T00:00:00Z"

@@ -12,7 +12,7 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
-from private_topk.pipelines.release.formats import AVRO_SCHEMA
+from private_topk.pipelines.release.formats import avro_schema
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import build
 from private_topk.pipelines.run_state import RunState
@@ -74,7 +74,7 @@ def test_google_places_make_a_streaming_graph(
 
 def test_the_table_has_the_fields_of_the_files() -> None:
     fields = table_schema()["fields"]
-    assert [field["name"] for field in fields] == [field["name"] for field in AVRO_SCHEMA["fields"]]
+    assert [field["name"] for field in fields] == [field["name"] for field in avro_schema()["fields"]]
     assert {field["type"] for field in fields} == {"TIMESTAMP", "STRING", "INTEGER", "FLOAT"}
 
 

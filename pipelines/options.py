@@ -144,8 +144,8 @@ _INPUT = _section(
     ),
     Option(
         "expect_rows_at_least",
-        "start only if at least N rows have a user, an item and a time in the period; this tells whether there are so "
-        "many, which no epsilon covers (docs/reports.md)",
+        "start only if at least N rows are usable, which leaks that there are so many: no epsilon covers it "
+        "(docs/reports.md)",
         whole,
         "N",
         commands=("run",),
@@ -376,8 +376,8 @@ _DOMAIN = _section(
     ),
     Option(
         "unknown_domain",
-        "the items are not public: which of them exist is private too; needs a delta and a mechanism for unknown "
-        "domains; listed items need no threshold (docs/finding.md)",
+        "rank any item, without a public list: which items exist is private too, so it needs a delta; items that are "
+        "listed all the same need no threshold (docs/finding.md)",
         field="domain.unknown",
     ),
 )
@@ -443,8 +443,8 @@ _PRIVACY = _section(
         "k",
         dict.fromkeys(_DRAW, "how many items to publish")
         | _both(
-            "how many items to publish; without it weighted-gaussian publishes all items above its threshold: private "
-            "partition selection (docs/finding.md)"
+            "how many items to publish; without it weighted-gaussian publishes all items above its threshold "
+            "(docs/finding.md)"
         )
         | {"budget show": "with {remaining}: also the epsilon with which each release may rank the top K by peeling"},
         count,
@@ -455,7 +455,7 @@ _PRIVACY = _section(
     ),
     Option(
         "epsilon",
-        _both("privacy budget of each window; smaller is more private")
+        _both("privacy budget: of each window, or with {privacy_unit} user of all together; smaller is more private")
         | {
             "preview": "privacy budget, as in the run; smaller is more private",
             "select": "privacy budget of the draw; smaller is more private",
@@ -478,8 +478,8 @@ _PRIVACY = _section(
     ),
     Option(
         "release_delta",
-        "the part of delta for the deltas of single releases; with the rest, many "
-        "small releases cost less than the sum of their epsilons (default: half)",
+        "the part of delta for the deltas of single releases; the rest lets many small releases cost less than the sum "
+        "of their epsilons (default: half)",
         number,
         "D",
     ),
@@ -564,8 +564,8 @@ _COUNTS = _section(
     (*RUN, "preview"),
     Option(
         "publish_counts",
-        "also publish noisy counts of the released items from a budget of their "
-        "own: this epsilon is added to {epsilon}; or drawn: those that the draw decides by, at no epsilon of their own",
+        "also publish noisy counts of the released items, for this epsilon on top of {epsilon}; or drawn: those that "
+        "the draw decides by, for no epsilon of their own",
         number_or_drawn,
         "E",
         field="budget.publish_counts",
@@ -594,8 +594,8 @@ _BUDGET = _section(
         "privacy_unit",
         dict.fromkeys(
             (*RUN, "preview"),
-            "user-window (default): {epsilon} is for each window; user: {epsilon} and {delta} are the total over all "
-            "windows that a user can be in, and each window gets a share",
+            "what is protected together: user-window (default), a user's rows within one window; user, those in all "
+            "windows, which share {epsilon} and {delta}",
         )
         | {
             _CREATE: "the unit that the total protects (default: user-window)",
@@ -845,8 +845,8 @@ _TERMINAL = _section(
     ("run", "report"),
     Option(
         "health_file",
-        "write the progress of the stream to this file every second, for a monitor: JSON with the time, "
-        "the number of windows, how many are published, and when the next one closes",
+        "write here every second, for a monitor, how many windows are published and when the next one closes, as JSON "
+        "(docs/month-on-flink.md)",
         str,
         "FILE",
         commands=("stream",),

@@ -58,7 +58,7 @@ def test_template_parameters_become_command_line_arguments() -> None:
     ]
     given, beams = parser_of("run").read(line)
     assert (given.input, given.release_key, given.overwrite, given.runner) == (
-        "a=b.avro",
+        ("a=b.avro",),
         "env:K",
         True,
         "DataflowRunner",

@@ -87,22 +87,20 @@ def _from_table(path: str) -> CountVector:
 
     from private_topk.pipelines.files import match
     from private_topk.pipelines.sources.columns import Columns, read_rows
-    from private_topk.pipelines.sources.formats import reader_of
+    from private_topk.pipelines.sources.formats import reader_of, rows_in
 
     try:
-        file, module = match(path)[0], reader_of(path)
+        file, reader = match(path)[0], reader_of(path)
     except InvalidArgument as error:
         raise InvalidArgument("counts", error.rule, error.remedy) from None
     alone, named = (Columns("count", item, quoted_line_ends=True) for item in ("count", "item"))
     counts, items = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
     try:
-        module.check(file, alone)
-        columns = named if _fits(module.check, file, named) else alone
-        for start, stop in module.pieces(file, max(file.size, 1)):
-            for rows in module.read(file.path, start, stop, columns):
-                arrays, _ = read_rows(rows, columns)
-                counts.append(arrays["user"])
-                items.append(arrays["item"])
+        columns = named if _fits(reader.check, file, named) else alone
+        for rows in rows_in(file, columns):
+            arrays, _ = read_rows(rows, columns)
+            counts.append(arrays["user"])
+            items.append(arrays["item"])
     except InvalidArgument:
         rule = "must be a table that can be read, with one column named count, and perhaps one named item"
         raise InvalidArgument("counts", f"{verbatim(path)} {rule}") from None

@@ -129,12 +129,11 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
     names, header = parsed
     if len(names) > _MAX_COLUMNS:
         raise refused(f"{path} has {len(names):,} columns, and {_MAX_COLUMNS:,} can be read: write it with fewer")
-    for name in columns.names():
-        other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
-        if names.count(name) > 1 or (other and name not in names):
-            rule = f"{path}: the first line must name one column {name!r}, got {names.count(name)} of {len(names)}"
-            remedy = _remedy(path, other, columns) if other else "give each column a name of its own"
-            raise InvalidArgument("", verbatim(rule), remedy)
+    other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
+    name = next((name for name in columns.names() if name not in names), None)
+    if other is not None and name is not None:
+        rule = f"{path}: the first line must name one column {name!r}, got 0 of 1"
+        raise InvalidArgument("", verbatim(rule), _remedy(path, other, columns))
     # The first line may be a row, which is shown to the operator alone.
     hint = "" if columns.public else "if these are values, write a line of names above the rows"
     check_names(path, columns, names, private=not (columns.public or is_read_along()), hint=hint)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.files import match, match_any, open_content, reached
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
-from private_topk.pipelines.sources.formats import INPUT_FORMATS, reader_of
+from private_topk.pipelines.sources.formats import INPUT_FORMATS, rows_in
 from private_topk.transforms.composite import Label, parts_of, published
 from private_topk.transforms.domain import DomainByGroup, Pairs, PublicDomain, as_domain
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -82,18 +82,14 @@ def _columns_of(path: str, column: tuple[str, ...], group_column: tuple[str, ...
     The file is public, and whoever wrote it vouches for all of it: titles may hold line ends.
     """
     columns = _Listed(column[0], column, quoted_line_ends=True, group=group_column or None)  # a list is of no users
-    file, module = match(path)[0], reader_of(path)
-    module.check(file, columns)
     items, groups = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
-    for start, stop in module.pieces(file, max(file.size, 1)):
-        for rows in module.read(path, start, stop, columns):
-            arrays, unreadable = read_rows(rows, columns)
-            if unreadable is not None and pc.any(unreadable).as_py():
-                raise InvalidArgument(
-                    "domain", f"{verbatim(path)} has rows that cannot be read", "every one must hold an item"
-                )
-            items.append(arrays["item"])
-            groups.append(arrays.get("group", groups[0]))
+    for rows in rows_in(match(path)[0], columns):
+        arrays, unreadable = read_rows(rows, columns)
+        if unreadable is not None and pc.any(unreadable).as_py():
+            rule = f"{verbatim(path)} has rows that cannot be read"
+            raise InvalidArgument("domain", rule, "every one must hold an item")
+        items.append(arrays["item"])
+        groups.append(arrays.get("group", groups[0]))
     return pa.concat_arrays(items), pa.concat_arrays(groups)
 
 

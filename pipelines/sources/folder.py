@@ -37,7 +37,7 @@ from private_topk.pipelines.release.identity import fingerprint, not_in_fingerpr
 from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
-from private_topk.pipelines.sources.formats import check_files, cut_into_pieces, reader_of
+from private_topk.pipelines.sources.formats import check_files, reader_of, rows_in
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, crosses, of_another_release, verbatim
@@ -255,15 +255,13 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
         return self._checksums.close(sent, self._clock.closed_by(clock or 0), _READER)
 
     def _blocks(self, file: FileInfo, at: int) -> Iterator[pa.RecordBatch]:
-        reader_of(file.path).check(file, self._columns)
-        for piece in cut_into_pieces([file], self._columns):
-            for rows in piece.rows():
-                block, missing = block_of(rows, self._columns)
-                self._dropped.add(missing)
-                if not self._clock.by_rows:
-                    block = block.append_column("arrived", pa.array(np.full(len(block), at)))
-                if len(block):
-                    yield block
+        for rows in rows_in(file, self._columns):
+            block, missing = block_of(rows, self._columns)
+            self._dropped.add(missing)
+            if not self._clock.by_rows:
+                block = block.append_column("arrived", pa.array(np.full(len(block), at)))
+            if len(block):
+                yield block
 
 
 def arrived(pattern: str) -> list[FileInfo]:

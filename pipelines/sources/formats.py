@@ -152,6 +152,13 @@ def cut_into_pieces(files: Sequence[FileInfo], columns: Columns) -> list[Piece]:
     return pieces
 
 
+def rows_in(file: FileInfo, columns: Columns) -> Iterator[Rows]:
+    """The rows of one file, some at a time. Raises InvalidArgument if it cannot be read, or is damaged."""
+    reader_of(file.path).check(file, columns)
+    for piece in cut_into_pieces([file], columns):
+        yield from piece.rows()
+
+
 def bundle(pieces: Sequence[Piece]) -> list[tuple[int, Piece]]:
     """Pieces with the number of their bundle, which one worker reads: small pieces together, up to 8 MiB."""
     bundled, number, stored = [], 0, 0

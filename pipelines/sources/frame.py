@@ -34,7 +34,7 @@ from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.types import is_missing, is_text, label_of
 from private_topk.transforms.windows import Period
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 _ROWS = 1 << 17
+_TABLE = "the table"
 _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _TABLES: weakref.WeakValueDictionary[str, pa.Table] = weakref.WeakValueDictionary()
 """Tables by their digests. A job does not carry its rows: the runner's threads look them up here."""
@@ -228,14 +229,14 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
             "read the file before, such as polars.read_csv(PATH), or publish from files with `private-topk run`",
         )
     if isinstance(rows, pl.DataFrame | pl.LazyFrame):
-        _check_names(_made(lambda: rows.collect_schema().names()), columns)
+        check_names(_TABLE, columns, _made(lambda: rows.collect_schema().names()))
         arrays = _made(lambda: _of_polars(rows, columns))
     elif hasattr(rows, "columns") and any(kind.__module__.partition(".")[0] == "pandas" for kind in type(rows).__mro__):
-        _check_names(list(rows.columns), columns, "an index of pandas becomes columns by .reset_index()")
+        check_names(_TABLE, columns, rows.columns, hint="an index of pandas becomes columns by .reset_index()")
         arrays = _made(lambda: {name: _of_pandas(rows[name], name in columns.labels()) for name in columns.names()})
     else:
         table = _made(lambda: _handed_over(rows))
-        _check_names(table.column_names, columns)
+        check_names(_TABLE, columns, table.column_names)
         arrays = {name: table[name] for name in columns.names()}
     _check_types({name: column.type for name, column in arrays.items() if not isinstance(column, _Texts)}, columns)
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
@@ -347,15 +348,6 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
             if isinstance(table, pa.Table):
                 return table
     raise InvalidArgument("rows", f"must be a table, got {type(rows).__name__}", _SAY_HOW)
-
-
-def _check_names(known: list[Any], columns: Columns, hint: str = "") -> None:
-    """Raise InvalidArgument unless the columns are there, once."""
-    for field, name in columns.each():
-        if (count := known.count(name)) > 1:
-            rule = f"must name a column of the table, got {name!r}: it has {count} columns of that name"
-            raise InvalidArgument(field, verbatim(rule), "give each a name of its own")
-    check_names("the table", columns, known, hint=hint)
 
 
 def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:

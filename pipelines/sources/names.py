@@ -15,8 +15,8 @@ _MAX = 50
 def check_names(
     where: str, columns: Columns, known: Iterable[object], *, private: bool = False, hint: str = ""
 ) -> None:
-    """Raise InvalidArgument unless every wanted column is there: with the columns that are, and the arguments to name
-    them by.
+    """Raise InvalidArgument unless every wanted column is there, once: with the columns that are, and the arguments to
+    name them by.
 
     Args:
         where: the file, the table or the schema.
@@ -30,6 +30,9 @@ def check_names(
     for role, name in columns.each():
         if name not in known:
             missing.setdefault(name, role)
+        elif (count := known.count(name)) > 1:
+            rule = f"must name one column of {where}, got {name!r}: it has {count} columns of that name"
+            raise InvalidArgument(f"{role}_column", verbatim(rule), "give each a name of its own")
     if not missing:
         return
     named = {name: f"{role}_column" for name, role in missing.items()}

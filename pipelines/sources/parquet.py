@@ -42,9 +42,6 @@ def check(file: FileInfo, columns: Columns) -> bool:
     with _content(file.path) as source:
         opened = _opened(source, file.path)
         schema = opened.schema_arrow
-    for name in columns.names():
-        if schema.names.count(name) > 1:
-            raise refused(f"{file.path} has several columns {name!r}: give each a name of its own")
     check_names(file.path, columns, schema.names)
     for chunk in _chunks(opened, range(opened.num_row_groups), columns.names()):
         if chunk.total_uncompressed_size > max(_LARGEST, _TIMES * chunk.total_compressed_size):

@@ -146,7 +146,7 @@ def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
         (b"user;item\nsecret;y\n", "got 0 of 1: give csv_delimiter ';'$"),
         (b"user\titem\nsecret\ty\n", "got 0 of 1: give csv_delimiter '.t', or name it .tsv$"),
         (b"alice,item\nb,y\n", r"first line has 2 values, item among them, .*: give user_column as the line has it"),
-        (b"user,item,user\na,b,c\n", "got 2 of 3: give each column a name of its own$"),
+        (b"user,item,user\na,b,c\n", "it has 2 columns of that name: give each a name of its own$"),
         (b"user;item\na;b\n", "got 0 of 1"),
         ("user,item\nsecret,b\n".encode("utf-16"), "is a CSV file in UTF-16, .* UTF-8: give csv_encoding utf-16$"),
         ("user,item\nsecret,b\n".encode("utf-32"), "is a CSV file in UTF-32, .* UTF-8: give csv_encoding utf-32$"),

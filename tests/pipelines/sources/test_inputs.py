@@ -350,3 +350,11 @@ def test_an_input_with_settings_of_its_own_knows_the_common_ones() -> None:
     assert other.columns == Columns("who", time="time", delimiter="|")
     with pytest.raises(InvalidArgument, match="must name 2 columns in every input, got 1 in b.csv"):
         source_for({**asked, "item_column": ("a", "b"), "input": ("a.csv", {"input": "b.csv", "item_column": "c"})})
+
+
+def test_items_are_integers_only_where_every_input_has_them_by_its_schema(tmp_path: Path) -> None:
+    for name, kind in (("numbers", "long"), ("texts", "string")):
+        write(tmp_path / f"{name}.avro", to_avro([], avro_schema(user="string", item=kind)))
+    numbers, texts = (Files(f"{tmp_path}/{name}.avro") for name in ("numbers", "texts"))
+    assert Inputs((numbers, Files(f"{tmp_path}/num*.avro"))).integer_items
+    assert not Inputs((numbers, texts)).integer_items and not Inputs((texts, numbers)).integer_items

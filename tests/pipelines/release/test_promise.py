@@ -282,3 +282,26 @@ def test_a_bound_on_the_windows_of_a_user_is_of_a_release_and_not_of_a_file() ->
 
     for published, epsilon in ((parts("r"), 1), (parts("r") + parts("s"), 2), (parts("r")[:1], 1)):
         assert promise_of(published)[0].epsilon == epsilon
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: str) -> None:
+    """Whichever is shown first; also where an epsilon stays and a mechanism comes whose rho is larger."""
+
+    def made(name: str, days: tuple[str, str], mechanism: str, epsilon: float) -> Manifest:
+        asked = {"mechanism": mechanism, "k": 1, "epsilon": epsilon, "domain": ["a", "b"], "privacy_unit": unit}
+        period, release = Period.of(*days, "1d"), Release(KEY, name)
+        question = Question.of(**asked, period=period, release=release, horizon=4 if unit == "user" else None)
+        windows = [Ranking(window, ("a",), 1, "sequence") for window in period.windows()]
+        return manifest_of(question).with_answer(windows)
+
+    before = made("a", DAYS[1], "joint", 1.0)
+    for mechanism, epsilon in (("joint", 2.0), ("laplace", 1.0)):
+        after = made("b", NEXT[1], mechanism, epsilon)
+        costs = [cost_of_a_window(each) for each in (before, after)]
+        least = over_windows(costs[0] + costs[1], 1)[0] if unit == "user" else max(each.epsilon for each in costs)
+        for order in ((before, after), (after, before)):
+            privacy, everything = promise_of(order)
+            assert privacy.epsilon >= float(least) * (1 - 1e-6), (mechanism, privacy)
+            if unit == "user":
+                assert privacy.windows == 2 and everything is None

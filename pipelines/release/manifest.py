@@ -344,6 +344,6 @@ def series_difference(one: Manifest, other: Manifest) -> str | None:
 def series_change(one: Manifest, other: Manifest) -> str | None:
     """What was asked otherwise from one manifest of a series to a later one, in words; None if nothing was."""
     differing = question_difference(one, other, SeriesFacts)
-    groups = tuple(each.groups and each.groups.number for each in (one, other))
-    differing |= {} if groups[0] == groups[1] else {"number of groups": groups}
+    groups, now = (each.groups and each.groups.number for each in (one, other))
+    differing |= {} if groups == now else {"number of groups": (groups, now)}
     return told({name: differing[name] for name in sorted(differing, key=_TOLD_LAST.__contains__)}) or None

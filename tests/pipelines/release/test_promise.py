@@ -326,13 +326,13 @@ def test_two_kinds_of_proof_are_promised_by_their_epsilons_and_deltas() -> None:
     def made(name: str, days: tuple[str, str], mechanism: str) -> Manifest:
         asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.0, "delta": 1e-6, "domain": ["a", "b"]}
         question = Question.of(
-            **asked, period=Period.of(*days, "1d"), release=Release(KEY, name), privacy_unit="user", horizon=4
+            **asked, period=Period.of(*days, "1d"), release=Release(KEY, name), privacy_unit="user", horizon=8
         )
         windows = [Ranking(window, ("a",), 1, "sequence") for window in question.period.windows()]
         return manifest_of(question).with_answer(windows)
 
-    parts = [made("a", DAYS[1], "gaussian"), made("b", NEXT[1], "joint")]
+    parts = [made("a", DAYS[4], "gaussian"), made("b", NEXT[4], "joint")]
     read = [Cost(each.epsilon, each.delta) for each in map(cost_of_a_window, parts)]
-    epsilon, delta = over_windows(read[0] + read[1], 1)
+    epsilon, delta = over_windows(4 * read[0] + 4 * read[1], 1)
     assert promise_of(parts)[0].epsilon == pytest.approx(float(epsilon), rel=1e-5)
     assert promise_of(parts)[0].delta == pytest.approx(float(delta), rel=1e-5)

@@ -186,7 +186,7 @@ class Publication(Record, frozen=True, kw_only=True):
 
 
 class SeriesFacts(Record, frozen=True, kw_only=True):
-    """What all releases have in common that are shown as one series."""
+    """What is asked of all periods of a report. A series is shown with a mark where it changed."""
 
     private: bool = True
     mechanism: str
@@ -310,6 +310,13 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
 
 
 _DECODER = msgspec.json.Decoder(Manifest)
+_OF_A_SERIES = frozenset(
+    ("private", "answer", "neighbours", "unit", "max_windows_per_user", "to_date", "start", "end", "drawn")
+    + ("amounts", "max_value", "value_resolution", "weights", "of_a_user_with_t_items")
+)
+"""The settings that are the same in a series: what its places mean, and whom its budgets protect."""
+_TOLD_LAST = frozenset(("share_of_a_window", "windows", "accounting", "guarantee"))
+"""What follows from other settings."""
 
 
 def question_difference(was: Manifest, now: Manifest, of: type[SeriesFacts], but: Collection[str] = ()) -> Differences:
@@ -329,5 +336,14 @@ def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
 
 def series_difference(one: Manifest, other: Manifest) -> str | None:
     """The settings by which a manifest is of another series than an earlier one, in words; None if both are of one."""
-    differing = question_difference(one, other, SeriesFacts)
+    found = question_difference(one, other, SeriesFacts)
+    differing = {name: values for name, values in found.items() if name in _OF_A_SERIES}
     return told(differing) if differing else None
+
+
+def series_change(one: Manifest, other: Manifest) -> str | None:
+    """What was asked otherwise from one manifest of a series to a later one, in words; None if nothing was."""
+    differing = question_difference(one, other, SeriesFacts)
+    groups, now = (each.groups and each.groups.number for each in (one, other))
+    differing |= {} if groups == now else {"number of groups": (groups, now)}
+    return told({name: differing[name] for name in sorted(differing, key=_TOLD_LAST.__contains__)}) or None

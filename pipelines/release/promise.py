@@ -28,7 +28,7 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
 
     A unit is protected by the budget that was declared, as long as it is in no more windows than that was declared
     for. It is in more where windows were published again, or where the sliding windows of several releases overlap:
-    then it is protected by what all of these cost together.
+    then it is protected by what all of these cost together, and so where the budget has changed.
 
     Args:
         published: private releases with the same privacy unit, and windows of theirs. The same release may come several
@@ -41,19 +41,27 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     parts = [(manifest, Windows.union(each)) for manifest, each in releases.values()]
     first, everything = parts[0][0], Windows.union([each for _, each in parts])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
-    charges += _corrected(parts)
     declared, own = _declared(first), charges[0].cost
+    changed = any(_facts(each.cost) != _facts(own) for each in charges)
+    if len({each.cost.zcdp_delta == each.cost.delta for each in charges}) > 1:  # two kinds of proof do not add up
+        charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
+    charges += _corrected(parts)
     unit = "user" if declared.of_all_windows else "user-window"
     dearer = any(
         _rounded(getattr(each.cost, name)) > _rounded(getattr(own, name))
         for each in charges
         for name in ("epsilon", "delta")
     )
-    if dearer or _reached(unit, charges) > _covered(first):
+    if changed or dearer or _reached(unit, charges) > _covered(first):
         declared = _restated(declared, most(unit, charges), everything.number, _reached(unit, charges))
     if unit == "user" or everything.number == 1:
         return declared, None
     return declared, _budget(*over_windows(most("user", charges), 1))
+
+
+def _facts(cost: Cost) -> tuple[float | bool, ...]:
+    """All by which a declared total may have been composed. Shares differ in the last bits of their floats."""
+    return (*(_rounded(each) for each in (cost.epsilon, cost.delta, cost.rho, cost.zcdp_delta)), cost.gdp)
 
 
 def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:

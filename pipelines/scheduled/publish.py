@@ -16,7 +16,7 @@ from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import check_adopted
 from private_topk.pipelines.release.formats import format_of
-from private_topk.pipelines.release.manifest import Publication, series_difference
+from private_topk.pipelines.release.manifest import Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
@@ -198,16 +198,19 @@ class ScheduledReport(Periods):
         return self._known
 
     def _series_change(self, report: Report, number: int) -> Iterator[str]:
-        """The difference from the last published period, of a few before this one, where it begins another series."""
+        """What is asked otherwise than in the last published period, of a few before this one."""
         nearby = range(number - 1, max(number - 1 - _NEARBY, -1), -1)
         before = (file for earlier in nearby for file in self._files(earlier)[:1])  # one of a folder tells of all
         last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
-        differing = None if last is None else series_difference(last, report.manifest)
-        if last is not None and differing is not None:
+        if last is None:
+            return
+        if (differing := series_difference(last, report.manifest)) is not None:
             yield (
                 f"{last.release_id} was published with {differing}, so `show` makes no series of it and this period. "
                 "Give a changed report another name and folder"
             )
+        elif (change := series_change(last, report.manifest)) is not None:
+            yield f"{last.release_id} was published with {change}: `show` marks where that changed"
 
     def _files(self, number: int) -> list[str]:
         options = self.options(number)

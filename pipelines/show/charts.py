@@ -43,6 +43,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     lines = [(item, looks.get(item), _path(where)) for item, where in _places(shown, places).items()]
     lines.sort(key=lambda line: line[1] is not None)  # coloured lines are drawn last, and so on top
     left_out = f" Only the first {places} places are drawn." if most > places else ""
+    left_out += " A broken line stands where something was asked otherwise." if any(e.changed for e in shown) else ""
     left_out += (
         f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
     )
@@ -64,6 +65,11 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         bottom=_TOP + places * row,
         windows=[
             (left + n * step, _day(each, of_ends) if (last - n) % every == 0 else "") for n, each in enumerate(shown)
+        ],
+        marks=[
+            (left + n * step - step // 2, f"From {_day(each, of_ends)}: {each.changed}")
+            for n, each in enumerate(shown)
+            if n and each.changed
         ],
         ends=[
             [

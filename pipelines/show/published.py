@@ -28,6 +28,7 @@ class Listing(NamedTuple):
         steps: what noisy counts are multiples of before and after they are rounded; None where no manifest tells.
         drawn: with what; None where its noisy counts do not tell how much was found.
         helped: its noisy counts come with the draw, and noise has helped what is shown.
+        changed: what was asked otherwise in the windows before it.
     """
 
     start: datetime | None
@@ -38,6 +39,7 @@ class Listing(NamedTuple):
     steps: tuple[float, float] | None = None
     drawn: TopK | None = None
     helped: bool = False
+    changed: str = ""
 
     @property
     def items(self) -> tuple[Any, ...]:
@@ -119,11 +121,13 @@ class PublishedReport:
         rows: as they are in ranking files.
         manifest: None if there is none, and then nothing is promised.
         heading: what is ranked, as its title begins.
+        changes: the first windows of a series for which something was asked otherwise than before, and what.
     """
 
     rows: Rows
     manifest: Manifest | None = None
     heading: str = ""
+    changes: Sequence[tuple[datetime | None, str]] = ()
 
     @property
     def _grouped(self) -> bool:
@@ -186,7 +190,11 @@ class PublishedReport:
         few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
-        return [Listing(*place, rows, self._zone, self._steps, drawn, helped) for place, rows in by_window.items()]
+        changed = dict(self.changes)
+        return [
+            Listing(*place, rows, self._zone, self._steps, drawn, helped, changed.get(place[0], ""))
+            for place, rows in by_window.items()
+        ]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows."""

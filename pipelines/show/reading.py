@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.differences import setting
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
-from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, question_difference
+from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
 from private_topk.pipelines.release.promise import promise_of
 from private_topk.pipelines.show.published import PublishedReport
@@ -40,7 +40,15 @@ def read_published(*places: str) -> PublishedReport:
     _check_series(contents)
     if len(contents) > 1:
         rows.sort(key=_moment)
-    return PublishedReport(rows, _merged(manifests) if len(manifests) == len(contents) else None)
+    if len(manifests) < len(contents):
+        return PublishedReport(rows)
+    manifests.sort(key=_first_start)
+    changes = [
+        (_first_start(now)[1], words)
+        for was, now in pairwise(manifests)
+        if (words := series_change(was, now)) is not None
+    ]
+    return PublishedReport(rows, _merged(manifests), changes=changes)
 
 
 def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
@@ -56,11 +64,15 @@ def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
 
 
 def _merged(manifests: Sequence[Manifest]) -> Manifest:
-    """The manifest of a series: what all have, the windows of all, and what these promise together. What differs, such
-    as ids, is not shown.
+    """The manifest of a series: what all have, the windows of all, and what these promise together. What was asked
+    otherwise before is told as the newest has it; what else differs, such as ids, is not shown.
+
+    Args:
+        manifests: in order of time.
     """
-    first, windows = manifests[0], tuple(window for each in manifests for window in each.windows)
-    names = {each.name for each in msgspec.structs.fields(Manifest)}
+    first, windows = manifests[-1], tuple(window for each in manifests for window in each.windows)
+    asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups"}
+    names = {each.name for each in msgspec.structs.fields(Manifest)} - asked
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
     shown = {each.release_id for each in manifests}
@@ -68,8 +80,12 @@ def _merged(manifests: Sequence[Manifest]) -> Manifest:
         dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
     )
     if first.privacy is not None:
-        facts["privacy"], facts["all_windows"] = promise_of(manifests)
+        facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1])
     return msgspec.structs.replace(first, **facts)
+
+
+def _first_start(manifest: Manifest) -> tuple[bool, Any]:
+    return min(((window.start is not None, window.start) for window in manifest.windows), default=(False, None))
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -77,15 +93,15 @@ def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def _check_series(contents: Mapping[str, _Content]) -> None:
-    """Raise InvalidArgument unless the files have the same parameters, and no window occurs twice."""
+    """Raise InvalidArgument unless the files' places mean the same, and no window occurs twice."""
     first: tuple[str, Manifest] | None = None
     columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     whose: dict[tuple[Any, ...], str] = {}
     for file, (rows, manifest) in contents.items():
         if manifest is not None:
             first = first or (file, manifest)
-            for name, (has, other) in question_difference(first[1], manifest, SeriesFacts).items():
-                rule = f"{first[0]} has {setting(name, has)}, {file} has {setting(name, other)}"
+            if (differing := series_difference(first[1], manifest)) is not None:
+                rule = f"{file} is of another series than {first[0]}: {differing}"
                 raise InvalidArgument("", verbatim(rule), "show them apart")
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:

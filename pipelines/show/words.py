@@ -157,7 +157,11 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "Counts have noise of their own and may be below zero. Where a range is shown, the true count lies in it with "
         "a probability of at least 95%, for each item by itself.": any(listing.counted for listing in listings),
     }
-    return [*(sentence for sentence, applies in sentences.items() if applies), *why_short(report)]
+    changes = (
+        f"The windows before that{f' of {start:%Y-%m-%d}' if start else ''} were asked otherwise: {what}."
+        for start, what in report.changes
+    )
+    return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]
 
 
 def why_short(report: PublishedReport) -> list[str]:

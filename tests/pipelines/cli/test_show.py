@@ -70,7 +70,8 @@ def test_releases_of_one_question_are_a_series_as_files_and_as_a_folder(tmp_path
     page = tmp_path / "days.html"
     assert command("show", f"{tmp_path}/days", "--html", page).status == 0
     folder = page.read_text()
-    assert "<h1>Daily top 2, 1970-01-01 to 1970-01-02</h1>" in folder and "Places over 2 windows" in folder
+    assert "<h1>Daily top 2, 1970-01-01 00:00 to 1970-01-03 00:00 UTC</h1>" in folder
+    assert "Places over 2 windows" in folder
     assert "of the 2 windows, the budgets add up" in folder.replace("several ", ""), folder
     assert "<dd>2 releases, " in folder
     assert command("show", *reversed(files), "--html", page, "--overwrite").status == 0 and page.read_text() == folder
@@ -136,7 +137,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "two"], "two/b.csv has a window of 1970-01-01 00:00 that two/a.csv has too: give one of them"),
         (
             ["show", "two/a.csv", "other.csv"],
-            "two/a.csv has k 2, other.csv has k 3: show them apart",
+            "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart",
         ),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite needs --html: give it too, or leave this out"),
@@ -144,7 +145,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "rows.csv", "--htm", "x"], "did you mean --html?"),
         (["show", "rows.csv", "--title", "x"], "--title needs --html"),
         (["show", "good.csv", "--html", "web"], "--html must end with .html, got web"),
-        (["show", "two/a.csv", "apart.csv"], "two/a.csv has epsilon 1.0, apart.csv has epsilon 2.0: show them apart"),
+        (["show", "two/a.csv", "apart.csv"], "neighbours add-remove (now replace-one): show them apart"),
     ],
 )
 def test_an_unshowable_file_or_option_is_refused(
@@ -164,9 +165,9 @@ def test_an_unshowable_file_or_option_is_refused(
     }.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "other.csv").write_bytes(ranking)
-    (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"k": 3}))
+    (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"answer": "set"}))
     (tmp_path / "apart.csv").write_bytes(ranking)
-    (tmp_path / "apart.manifest.json").write_bytes(manifest.replace(b'"epsilon": 1.0', b'"epsilon": 2.0'))
+    (tmp_path / "apart.manifest.json").write_bytes(manifest.replace(b'"add-remove"', b'"replace-one"'))
     (tmp_path / "two").mkdir()
     for name in ("a", "b"):
         other = json.loads(manifest) | {"report": name}

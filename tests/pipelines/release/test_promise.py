@@ -24,10 +24,10 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
-from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
 from private_topk.pipelines.release.promise import cost_of_a_window, promise_of
-from private_topk.transforms.mechanisms import Gaussian, Joint, LimitDomain
+from private_topk.transforms.mechanisms import Cost, Gaussian, Joint, LimitDomain
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
 from private_topk.transforms.stated import number, stated
 from tests.pipelines.support import command, options, question_of, write
@@ -282,3 +282,57 @@ def test_a_bound_on_the_windows_of_a_user_is_of_a_release_and_not_of_a_file() ->
 
     for published, epsilon in ((parts("r"), 1), (parts("r") + parts("s"), 2), (parts("r")[:1], 1)):
         assert promise_of(published)[0].epsilon == epsilon
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: str) -> None:
+    """Whichever is shown first; also where an epsilon stays and a mechanism comes whose rho is larger."""
+
+    def made(name: str, days: tuple[str, str], mechanism: str, epsilon: float) -> Manifest:
+        asked = {"mechanism": mechanism, "k": 1, "epsilon": epsilon, "domain": ["a", "b"], "privacy_unit": unit}
+        period, release = Period.of(*days, "1d"), Release(KEY, name)
+        question = Question.of(**asked, period=period, release=release, horizon=4 if unit == "user" else None)
+        windows = [Ranking(window, ("a",), 1, "sequence") for window in period.windows()]
+        return manifest_of(question).with_answer(windows)
+
+    before = made("a", DAYS[1], "joint", 1.0)
+    for mechanism, epsilon in (("joint", 2.0), ("laplace", 1.0)):
+        after = made("b", NEXT[1], mechanism, epsilon)
+        costs = [cost_of_a_window(each) for each in (before, after)]
+        least = over_windows(costs[0] + costs[1], 1)[0] if unit == "user" else max(each.epsilon for each in costs)
+        for order in ((before, after), (after, before)):
+            privacy, everything = promise_of(order)
+            assert privacy.epsilon >= float(least) * (1 - 1e-6), (mechanism, privacy)
+            if unit == "user":
+                assert privacy.windows == 2 and everything is None
+
+
+def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:
+    def made(groups: list[str], **more: object) -> Manifest:
+        asked = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["a", "b"], "groups": groups, **more}
+        return manifest_of(Question.of(**asked, release=Release(KEY, "a")))
+
+    before, after = made(["AT", "CH"]), made(["AT", "CH", "DE"])
+    assert series_change(before, after) == "number of groups 2 (now 3)" and series_change(before, before) is None
+    assert series_difference(before, after) is None
+    swapped = made(["AT", "CH"], neighbours="replace-one")
+    assert series_difference(before, swapped) == "neighbours add-remove (now replace-one)"
+    assert series_difference(before, made(["AT", "CH"], max_value=5)) == "another amounts"
+
+
+def test_two_kinds_of_proof_are_promised_by_their_epsilons_and_deltas() -> None:
+    """The rho of Gaussian noise and that of a pure draw do not add up in one sum."""
+
+    def made(name: str, days: tuple[str, str], mechanism: str) -> Manifest:
+        asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.0, "delta": 1e-6, "domain": ["a", "b"]}
+        question = Question.of(
+            **asked, period=Period.of(*days, "1d"), release=Release(KEY, name), privacy_unit="user", horizon=8
+        )
+        windows = [Ranking(window, ("a",), 1, "sequence") for window in question.period.windows()]
+        return manifest_of(question).with_answer(windows)
+
+    parts = [made("a", DAYS[4], "gaussian"), made("b", NEXT[4], "joint")]
+    read = [Cost(each.epsilon, each.delta) for each in map(cost_of_a_window, parts)]
+    epsilon, delta = over_windows(4 * read[0] + 4 * read[1], 1)
+    assert promise_of(parts)[0].epsilon == pytest.approx(float(epsilon), rel=1e-5)
+    assert promise_of(parts)[0].delta == pytest.approx(float(delta), rel=1e-5)

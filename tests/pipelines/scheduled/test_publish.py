@@ -264,9 +264,16 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     assert "series" not in told(1, "--dry-run")
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
     assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in told(1)
-    assert main(["show", *sorted(map(str, folder.glob("out/*.csv")))]) == 2
-    assert "has k 3" in capsys.readouterr().err
+    files = sorted(map(str, folder.glob("out/*.csv")))
+    assert main(["show", *files, "--html", str(folder / "page.html")]) == 0
+    assert "The windows before that of 2026-01-12 were asked otherwise: k 3 (now 2)." in (
+        page := (folder / "page.html").read_text()
+    )
+    assert page.count('class="mark"') == 1 and "<title>From 2026-01-12: k 3 (now 2)</title>" in page
     assert "series" not in told(2, "--dry-run")
+    without_ledger = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 1\n  neighbours: replace-one")
+    (folder / "weekly.yaml").write_text(without_ledger)
+    assert "so `show` makes no series of it" in told(2, "--dry-run")
 
 
 @pytest.mark.parametrize(

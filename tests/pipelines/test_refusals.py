@@ -48,10 +48,7 @@ ASKED: dict[str, Change] = {
 }
 ASKED["stream"] = {**ASKED["run"], "input": "./rows.csv", "output": "out", "quiet": None, **WEEKS}
 ONLY_SHARED = ("privacy_unit", "horizon", "delta")
-SHARED = {
-    "like": None,
-    **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6},
-}
+SHARED = {"like": None, **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6}}
 """A preview that says nothing of the counts."""
 ALONE = {"ledger": None, "dataset": None, "release_key": None, "release_id": None}
 """What a run can do without."""

@@ -190,13 +190,7 @@ def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("began", "soon"),
-        ("seconds", "x"),
-        ("last_charge", "x"),
-        ("unit", b"user"),
-    ],
+    ("column", "value"), [("began", "soon"), ("seconds", "x"), ("last_charge", "x"), ("unit", b"user")]
 )
 def test_damaged_renewals_are_named(ledger: Ledger, column: str, value: object) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))

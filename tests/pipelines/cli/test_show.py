@@ -134,10 +134,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "changed.csv"], "is not the file that its manifest is of: one of the two was changed"),
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
         (["show", "two"], "two/b.csv has a window of 1970-01-01 00:00 that two/a.csv has too: give one of them"),
-        (
-            ["show", "two/a.csv", "other.csv"],
-            "two/a.csv has k 2, other.csv has k 3: show them apart",
-        ),
+        (["show", "two/a.csv", "other.csv"], "two/a.csv has k 2, other.csv has k 3: show them apart"),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite needs --html: give it too, or leave this out"),
         (["show", "good.csv", "--html", "no/such/folder.html"], "cannot be written: No such file or directory"),
@@ -209,19 +206,10 @@ def test_empty_answers_are_named_with_the_reason_and_what_helps(
     """
     monkeypatch.chdir(tmp_path)
     rows = [f"u{n},i{n % 3},DE" for n in range(4000)]
-    base = [
-        "run",
-        "--input=rows.csv",
-        "--unknown-domain",
-        "--mechanism=weighted-gaussian",
-        "--max-items-per-user=1",
-        "--k=5",
-        "--epsilon=1",
-        "--delta=1e-6",
-        "--group-column=land",
-        "--groups=lands.txt",
-        "--groups-per-user=1",
-    ]
+    base = (
+        "run --input=rows.csv --unknown-domain --mechanism=weighted-gaussian --max-items-per-user=1 --k=5 "
+        "--epsilon=1 --delta=1e-6 --group-column=land --groups=lands.txt --groups-per-user=1"
+    ).split()
     (tmp_path / "lands.txt").write_text("DE\nFR\n")
     reason = "A list is short, or empty, if too few people have the same items"
     for name, content, empty in (("some", rows, ["FR"]), ("none", [], ["DE", "FR"])):

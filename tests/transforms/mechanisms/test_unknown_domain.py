@@ -29,11 +29,7 @@ from private_topk.transforms.mechanisms import (
     WeightedGaussian,
 )
 from private_topk.transforms.mechanisms.exact import noise
-from private_topk.transforms.mechanisms.exact.accounting import (
-    gaussian_scale,
-    largest_delta_q,
-    per_round_epsilon,
-)
+from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale, largest_delta_q, per_round_epsilon
 from private_topk.transforms.mechanisms.exact.argmax import noisy_ranks
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.flips import FlipRounds

@@ -41,20 +41,9 @@ ROWS = [
     for n in range(60)
 ]
 ASKED = {
-    "input": "rows.csv",
-    "domain": "items.txt",
-    "mechanism": "joint",
-    "k": 3,
-    "epsilon": 1,
-    "publish_counts": 1,
-    "round_counts": 10,
-    "window": "1d",
-    "from": "2026-01-05",
-    "to": "2026-01-08",
-    "output": "out.jsonl",
-    "release_key": "file:key",
-    "release_id": "r",
-    "quiet": True,
+    **{"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "publish_counts": 1},
+    **{"round_counts": 10, "window": "1d", "from": "2026-01-05", "to": "2026-01-08", "output": "out.jsonl"},
+    **{"release_key": "file:key", "release_id": "r", "quiet": True},
 }
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 KEPT: dict[str, dict[str, Any]] = {"no ledger": {}, "ledger": BOOKS}
@@ -267,19 +256,9 @@ PLAYS = [
     for n in range(90)
 ]
 ONCE: dict[str, Any] = {
-    "input": "rows.csv",
-    "domain": "items.txt",
-    "mechanism": "joint",
-    "k": 3,
-    "epsilon": 1,
-    "window": "7d",
-    "from": "2026-01-05",
-    "to": "2026-01-12",
-    "release_key": "file:key",
-    "release_id": "r",
-    "dataset": "d",
-    "output": NAME,
-    "quiet": True,
+    **{"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "window": "7d"},
+    **{"from": "2026-01-05", "to": "2026-01-12", "release_key": "file:key", "release_id": "r", "dataset": "d"},
+    **{"output": NAME, "quiet": True},
 }
 
 

@@ -28,9 +28,7 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     ledger.create(budget("1"))
     for report, used in [("a", 0.25), ("b", 0.5), ("c", 0.75)]:
         assert ledger.charge(request(report)).used == used
-    with pytest.raises(
-        InvalidArgument, match=r"adding up epsilon: 0.75 spent \+ 0.5 asked = 1.25, over 1(.|\n)*0.25 is left"
-    ):
+    with refused("", "adding up epsilon: 0.75 spent + 0.5 asked = 1.25, over 1", "0.25 is left"):
         ledger.charge(request("d", 0.5))
     assert ledger.charge(request("d")).used == 1
     with refused("", "nothing is left"):
@@ -138,9 +136,7 @@ def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> No
     ledger.create(budget("1"))
     ledger.create(budget("2", unit="user"))
     assert ledger.charge(request("a", 0.5, weeks(3))).used == 0.5
-    with pytest.raises(
-        InvalidArgument, match=r"the user budget of dataset plays(.|\n)*1.5 spent \+ 1 asked = 2.5, over 2"
-    ):
+    with refused("", "the user budget of dataset plays", "1.5 spent + 1 asked = 2.5, over 2"):
         ledger.charge(request("b", 0.5, weeks(2, first=3)))
 
 
@@ -246,9 +242,7 @@ def test_invalid_database_urls_are_refused_and_passwords_hidden(tmp_path: object
     with refused("ledger", "its driver is not installed"):
         Ledger("postgresql+nothing://x")
     for name in ("mysql", "mariadb+pymysql", "mssql+pyodbc", "oracle", "duckdb", "cockroachdb"):
-        with pytest.raises(
-            InvalidArgument, match=f"in SQLite or PostgreSQL, got {name.partition('+')[0]}: in no other"
-        ):
+        with refused("ledger", f"in SQLite or PostgreSQL, got {name.partition('+')[0]}"):
             Ledger(f"{name}://me:hunter2@x/y")
     with refused("ledger", "cannot be used") as caught:
         Ledger("postgresql://me:hunter2@127.0.0.1:1/x").read()

@@ -26,19 +26,9 @@ from tests.pipelines.support import avro_schema, command, options, to_avro, to_p
 GOOD = {"user": "u", "item": "tea", "time": "2026-01-05", "paid": 1.5}
 CSV = b"user,item,time,paid\n"
 CSV_ROWS = [
-    b"",
-    b"u",
-    b"u,tea,2026-01-05,1,more",
-    b'"u,tea,2026-01-05,1',
-    b'\xef\xbb\xbf"u,tea,2026-01-05,1',
-    b"\xff,tea,2026-01-05,1",
-    b"u,te\0a,2026-01-05,1",
-    b"u\rv,tea,2026-01-05,1",
-    b"u,tea,never,1",
-    b"u,tea,2026-01-05,nan",
-    b"u,tea," + b"9" * 5000 + b",1",
-    b"u,tea,2026-01-05," + b"9" * 5000 + b"e",
-    b",,,",
+    *(b"", b"u", b"u,tea,2026-01-05,1,more", b'"u,tea,2026-01-05,1', b'\xef\xbb\xbf"u,tea,2026-01-05,1'),
+    *(b"\xff,tea,2026-01-05,1", b"u,te\0a,2026-01-05,1", b"u\rv,tea,2026-01-05,1", b"u,tea,never,1"),
+    *(b"u,tea,2026-01-05,nan", b"u,tea," + b"9" * 5000 + b",1", b"u,tea,2026-01-05," + b"9" * 5000 + b"e", b",,,"),
 ]
 JSON_ROWS = [
     b"",

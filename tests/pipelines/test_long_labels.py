@@ -118,32 +118,13 @@ def test_a_schema_with_arrays_of_empty_values_is_refused(tmp_path: Path, items: 
     with (tmp_path / "rows.avro").open("wb") as sink:
         fastavro.writer(sink, schema, [])
     (tmp_path / "schema.avsc").write_text(json.dumps(schema))
-    done = command(
-        "run",
-        *options(
-            input=tmp_path / "rows.avro",
-            domain=tmp_path / "none.txt",
-            mechanism="joint",
-            k=1,
-            epsilon=1,
-            output=tmp_path / "out.csv",
-        ),
-    )
-    assert done.status == 2
+    places = {"input": tmp_path / "rows.avro", "domain": tmp_path / "none.txt", "output": tmp_path / "out.csv"}
+    asked = options(**places, mechanism="joint", k=1, epsilon=1)
+    assert command("run", *asked).status == 2
     with refused("payload_schema", "array of items without bytes: one row could hold a billion"):
         make_payload("avro", str(tmp_path / "schema.avsc"), Columns())
     (tmp_path / "none.txt").write_text("tea\n")
-    done = command(
-        "run",
-        *options(
-            input=tmp_path / "rows.avro",
-            domain=tmp_path / "none.txt",
-            mechanism="joint",
-            k=1,
-            epsilon=1,
-            output=tmp_path / "out.csv",
-        ),
-    )
+    done = command("run", *asked)
     assert done.status == 2 and "an array of items without bytes" in done.err
 
 

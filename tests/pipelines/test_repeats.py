@@ -118,27 +118,10 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
 }
 """For every option of `run`, what is changed of a release that was published before."""
 READY = {
-    "input": [0],
-    "success_file": [0],
-    "expect_rows_at_least": [0],
-    "domain": [1],
-    "found": [0],
-    "domain_column": [0],
-    "neighbours": [1],
-    "like": [0],
-    "on_noise": [0],
-    "window": [1],
-    "time_zone": [1],
-    "output": [0],
-    "output_format": [0],
-    "overwrite": [1],
-    "exact_counters": [0],
-    "shards": [0],
-    "quiet": [0],
-    "json": [0],
-    "show_dropped_rows": [0],
-    "csv_delimiter": [0],
-    "csv_encoding": [0],
+    **{"input": [0], "success_file": [0], "expect_rows_at_least": [0], "domain": [1], "found": [0]},
+    **{"domain_column": [0], "neighbours": [1], "like": [0], "on_noise": [0], "window": [1], "time_zone": [1]},
+    **{"output": [0], "output_format": [0], "overwrite": [1], "exact_counters": [0], "shards": [0], "quiet": [0]},
+    **{"json": [0], "show_dropped_rows": [0], "csv_delimiter": [0], "csv_encoding": [0]},
 }
 """Which of these ask the same, or replace or leave alone what stands; all others are refused."""
 REPLACED, ELSEWHERE = ("overwrite",), ("output",)

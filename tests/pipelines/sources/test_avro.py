@@ -151,26 +151,8 @@ def test_a_label_with_markers_and_a_fake_block_changes_no_other_row(tmp_path: Pa
     found = []
     for name, more in (("with", [("one", label)]), ("without", [])):
         pl.DataFrame(rows[:9] + more + rows[9:], schema=["user", "item"], orient="row").write_avro(path)
-        done = command(
-            "run",
-            "--input",
-            path,
-            "--domain",
-            lists,
-            "--mechanism",
-            "joint",
-            "--k",
-            3,
-            "--epsilon",
-            50,
-            "--release-key",
-            f"file:{key}",
-            "--release-id",
-            "r",
-            "--quiet",
-            "--output",
-            tmp_path / f"{name}.csv",
-        )
+        asked = f"--input {path} --domain {lists} --mechanism joint --k 3 --epsilon 50 --release-key file:{key} --quiet"
+        done = command("run", *asked.split(), "--release-id", "r", "--output", tmp_path / f"{name}.csv")
         assert done.status == 0, done.err
         found.append((tmp_path / f"{name}.csv").read_bytes())
     assert found[0] == found[1] and found[0].index(b"tea") < found[0].index(b"juice") < found[0].index(b"cake")
@@ -239,21 +221,9 @@ def test_a_block_is_used_up_to_its_last_byte_or_refuses_the_file(made, tmp_path:
         path = made(*blocks)
         with refused("", "rows.avro is damaged: a block cannot be decoded"):
             read(path)
-        done = command(
-            "run",
-            "--input",
-            path,
-            "--domain",
-            write(tmp_path / "items.txt", "tea\ncake\n"),
-            "--mechanism",
-            "joint",
-            "--k",
-            1,
-            "--epsilon",
-            1,
-            "--output",
-            tmp_path / "out.csv",
-        )
+        items = write(tmp_path / "items.txt", "tea\ncake\n")
+        asked = f"run --input {path} --domain {items} --mechanism joint --k 1 --epsilon 1 --output {tmp_path}/out.csv"
+        done = command(*asked.split())
         assert done.status == 1 and "is damaged" in done.err and not (tmp_path / "out.csv").exists()
 
 

@@ -266,8 +266,8 @@ def test_groups_of_several_columns_in_frames_and_elements() -> None:
     by_group = rank(pl.DataFrame(rows), 1, "joint", {name: items for name in names}, **asked)
     assert [row["item"] for row in by_group.to_rows()] == [each[2] for each in GROUPED]
     asked["groups"] = Groups(names)
-    found = outcome(lambda p: p | beam.Create(rows) | PrivateTopK(1, "joint", items, **asked) | beam.Map(_grouped))
-    assert sorted(pair for _, pair in found) == sorted([list(each[:2]), [each[2]]] for each in GROUPED)
+    noted = outcome(lambda p: p | beam.Create(rows) | PrivateTopK(1, "joint", items, **asked) | beam.Map(_grouped))
+    assert sorted(pair for _, pair in noted) == sorted([list(each[:2]), [each[2]]] for each in GROUPED)
 
 
 def _grouped(ranking: Ranking) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import make_payload
+from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.support import Rows, packed, read, reasons, to_json_lines, write
 from tests.refusals import refused

@@ -90,7 +90,7 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
         yield f"weighted-gaussian m={whole}", ours(mechanism, sums)
         plain = partial(published.weighted_gaussian, whole, sums / UNIT, epsilon=epsilon, delta=DELTA, limit=LIMIT)
         yield IN_NUMPY, partial(partial, plain)
-        # Its proof holds for weights too (tests/transforms/mechanisms/test_restricted.py): m is what a user moves then.
+        # It is proved of weights (tests/transforms/mechanisms/test_unknown_domain.py): m is then what a user moves.
         yield f"restricted, weights m={whole}", ours(RestrictedNormal(epsilon, DELTA, whole, cap=UNIT), sums)
 
 

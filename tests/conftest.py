@@ -91,6 +91,8 @@ _MARK = "PRIVATE_TOPK_TESTS"
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # workers of xdist inherit it
         os.environ[_MARK] = secrets.token_hex(8)
+    # As the command itself does (`cli.console`): what Beam makes when it is loaded, and for each pipeline, stays.
+    gc.set_threshold(100_000, 50, 100)
     # Beam makes hundreds of argument parsers for each pipeline, each of which would look for translations of its texts
     # and ask for the size of a terminal.
     os.environ.update(LANGUAGE="C", COLUMNS="80", LINES="24")

@@ -104,18 +104,7 @@ def _call(line: str, typed: list[str]) -> None:
 
 def _publish(output: str) -> None:
     """With next to no noise, so that what is judged by it does not hang on a draw."""
-    asked = [
-        "--input",
-        "plays.avro",
-        "--domain",
-        "catalogue.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "3",
-        "--epsilon",
-        "1e4",
-    ]
+    asked = "--input plays.avro --domain catalogue.txt --mechanism joint --k 3 --epsilon 1e4".split()
     assert command("run", *asked, "--publish-counts", "1e4", "--output", output).status == 0
 
 

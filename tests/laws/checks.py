@@ -7,14 +7,7 @@ from functools import cache
 
 from private_topk.transforms.mechanisms import Cost, Mechanism
 from tests.laws.frequencies import assert_follows, draws_to_see, frequencies
-from tests.laws.laws import (
-    SMALL_COUNTS,
-    Law,
-    LogLaw,
-    hockey_stick,
-    permitted_neighbours,
-    total,
-)
+from tests.laws.laws import SMALL_COUNTS, Law, LogLaw, hockey_stick, permitted_neighbours, total
 
 LawOf = Callable[[tuple[int, ...], int], Law]
 """The law of one mechanism: counts and k in, probabilities out."""

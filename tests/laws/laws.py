@@ -16,16 +16,7 @@ from private_topk.transforms.mechanisms import Mechanism
 Law = Mapping[tuple[int, ...], "Fraction | arb | float"]
 """The probability of each answer, a tuple of indices. Computed by code that shares nothing with the sampler."""
 
-SMALL_COUNTS = [
-    (1,),
-    (0, 0),
-    (2, 1),
-    (3, 3, 3),
-    (5, 3, 3, 0),
-    (4, 3, 1, 0),
-    (6, 3, 3, 4),
-    (2, 2, 1, 1, 0),
-]
+SMALL_COUNTS = [(1,), (0, 0), (2, 1), (3, 3, 3), (5, 3, 3, 0), (4, 3, 1, 0), (6, 3, 3, 4), (2, 2, 1, 1, 0)]
 """The grid on which the privacy inequality is checked against every neighbour: ties, zeros, gaps, d = 1."""
 
 

@@ -39,28 +39,10 @@ def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
     end = {1: "2026-01-12", 2: "2026-01-19", 6: "2026-02-16"}[weeks]
     return settled(
         [
-            "run",
-            "--input",
-            "rows.csv",
-            "--domain",
-            "items.txt",
-            "--mechanism",
-            "joint",
-            "--k",
-            "3",
-            "--quiet",
-            "--window",
-            "7d",
-            "--from",
-            "2026-01-05",
-            "--to",
-            end,
-            "--release-key",
-            "file:key",
-            "--release-id",
-            report,
-            "--output",
-            f"{report}.csv",
+            *(
+                "run --input rows.csv --domain items.txt --mechanism joint --k 3 --quiet --window 7d --from "
+                f"2026-01-05 --to {end} --release-key file:key --release-id {report} --output {report}.csv"
+            ).split(),
             *more,
         ]
     )

@@ -37,16 +37,9 @@ def flat_rows() -> list[dict[str, Any]]:
 
 def run(folder: Path, source: str, *more: str, **changes: object) -> Done:
     settings = {
-        "input": folder / source,
-        "domain": folder / "items.txt",
-        "mechanism": "joint",
-        "k": 10,
-        "epsilon": 1,
-        "output": folder / "out" / "ranking.avro",
-        "release_key": "env:PRIVATE_TOPK_TEST_KEY",
-        "release_id": "r 1",
-        "overwrite": True,
-        "quiet": True,
+        **{"input": folder / source, "domain": folder / "items.txt", "mechanism": "joint", "k": 10, "epsilon": 1},
+        **{"output": folder / "out" / "ranking.avro", "release_key": "env:PRIVATE_TOPK_TEST_KEY"},
+        **{"release_id": "r 1", "overwrite": True, "quiet": True},
     }
     return command("run", *options(**{**settings, **changes}), *more)
 
@@ -92,15 +85,8 @@ def test_counts_of_a_real_data_set(folder: Path) -> None:
         pytest.skip("needs a real data set, which is not part of the project")
     counts = np.load(counted)
     write(folder / "games.txt", "".join(f"{n}\n" for n in range(len(counts))))
-    done = run(
-        folder,
-        str(source),
-        domain=folder / "games.txt",
-        mechanism="laplace",
-        k=len(counts),
-        epsilon=1e6,
-        publish_counts=1e6,
-    )
+    exactly = {"mechanism": "laplace", "epsilon": 1e6, "publish_counts": 1e6}
+    done = run(folder, str(source), domain=folder / "games.txt", k=len(counts), **exactly)
     assert done.status == 0, done.err
     rows = format_of("x.avro").decode((folder / "out" / "ranking.avro").read_bytes())
     assert [row["noisy_count"] for row in sorted(rows, key=lambda row: int(row["item"]))] == counts.tolist()
@@ -131,14 +117,8 @@ def test_a_set_is_published_in_the_order_of_the_domain_without_ranks(folder: Pat
 def test_dropped_rows_are_counted_for_the_operator_exactly_only_if_asked(folder: Path, exact: bool) -> None:
     rows = [{"user": "a", "item": ITEMS[0]}, {"user": None, "item": ITEMS[0]}, {"user": "a", "item": None}]
     write(folder / "rows.avro", [*rows, {"user": "a", "item": "elsewhere"}, {"user": "b", "item": ITEMS[1]}])
-    words = options(
-        input=folder / "rows.avro",
-        domain=folder / "items.txt",
-        mechanism="joint",
-        k=2,
-        epsilon=1,
-        output=folder / "ranking.csv",
-    )
+    places = {"input": folder / "rows.avro", "domain": folder / "items.txt", "output": folder / "ranking.csv"}
+    words = options(**places, mechanism="joint", k=2, epsilon=1)
     report = report_of(options_of(parser_of("run").read(words)[0]))
     done = run_report(report, prepare("direct", []), show_exact_counters=exact)
     shown = done.job.metrics().query(MetricsFilter().with_namespace("private_topk"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import UTC, date, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
 
 from private_topk.pipelines.beam_yaml import RankRows
+from tests.nightly import nightly, nightly_but
+from tests.refusals import refused
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "top_tracks.yaml"
 ROWS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), (None, "cake")]
@@ -47,8 +50,13 @@ def test_beam_yaml_publishes_counts_with_the_draw(tmp_path: Path) -> None:
     assert isinstance(summed["noise_95"], float)
 
 
-@pytest.mark.parametrize("write", [WriteToParquet, WriteToAvro])
-@pytest.mark.parametrize("mechanism", ["joint", "joint-set"])
+@pytest.mark.parametrize(
+    ("write", "mechanism"),
+    [
+        *((WriteToParquet, "joint-set"), (WriteToAvro, "joint")),
+        *(nightly(WriteToParquet, "joint"), nightly(WriteToAvro, "joint-set")),
+    ],
+)
 def test_ranked_rows_are_written_by_their_schema(write: type[beam.PTransform], mechanism: str, tmp_path: Path) -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         rows = pipeline | beam.Create([beam.Row(user="ana", item="tea")])
@@ -71,8 +79,13 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("windows", ["one", "of a period", "of a stream"])
-@pytest.mark.parametrize("asked", ASKED)
+WINDOWS = ("one", "of a period", "of a stream")
+
+
+@pytest.mark.parametrize(
+    ("asked", "windows"),
+    nightly_but(product(ASKED, WINDOWS), *((asked, WINDOWS[n % 3]) for n, asked in enumerate(ASKED))),
+)
 def test_no_type_between_stages_is_an_object_that_only_python_knows(asked: str, windows: str) -> None:
     """Other languages, and writers by schema, know no `pythonsdk_any`: every type of every stage is looked at."""
     pipeline = beam.Pipeline(runner=FnApiRunner())
@@ -125,7 +138,7 @@ def test_declared_windows_are_published_empty_or_not() -> None:
         rows = pipeline | beam.Create([TimestampedValue(beam.Row(user="ana", item="tea"), at(day)) for day in (6, 7)])
         settings = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["cake", "tea"]}
         windowed = rows | "days" >> beam.WindowInto(FixedWindows(86400))
-        with pytest.raises(ValueError, match="period must be given for input that is windowed"):
+        with refused("period", "must be given for input that"):
             windowed | "refused" >> RankRows(**settings)
         accepted = windowed | "accepted" >> RankRows(**settings, reveal_active_windows=True)
         declared = rows | "declared" >> RankRows(**settings, period=period)

@@ -15,11 +15,11 @@ from private_topk.pipelines.release.formats import RANKING_FORMATS, avro_schema
 from private_topk.pipelines.sinks.bigquery import ToBigQuery, load, table_schema
 from private_topk.pipelines.sources.bigquery import BigQuery, export_query, exported, table_of
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import SinkContract
 from tests.pipelines.sources.contract import ROWS as CONTRACT
 from tests.pipelines.sources.contract import SourceContract
 from tests.pipelines.support import command, to_parquet, write
+from tests.refusals import refused
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 
 START, END = (datetime(2026, 1, day, tzinfo=UTC) for day in (5, 12))
@@ -27,16 +27,8 @@ ROWS = [{"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 
 PLAYS, RANKINGS = "bigquery://my-project:shop.plays", "bigquery://my-project:shop.rankings"
 SNAPSHOT = f"gs://{BUCKET}/snapshots"
 RANKED = {
-    "window_start": START,
-    "window_end": END,
-    "rank": 1,
-    "item": "tea",
-    "noisy_count": None,
-    "noise_stddev": None,
-    "noise_95": None,
-    "k": 1,
-    "returned": 1,
-    "release_id": "weekly",
+    **{"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None, "noise_stddev": None},
+    **{"noise_95": None, "k": 1, "returned": 1, "release_id": "weekly"},
 }
 
 
@@ -71,30 +63,10 @@ def _export(cloud: Cloud, rows: list[dict[str, Any]], statement: str) -> None:
 def report(tmp_path: Path) -> list[str]:
     write(tmp_path / "items.txt", "\n".join(f"i{n}" for n in range(7)))
     write(tmp_path / "key", "a key of the tests, which is no secret")
-    return [
-        "run",
-        "--quiet",
-        "--domain",
-        f"{tmp_path}/items.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "3",
-        "--epsilon",
-        "1",
-        "--user-column",
-        "who",
-        "--window",
-        "7d",
-        "--from",
-        "2026-01-05",
-        "--to",
-        "2026-01-12",
-        "--release-key",
-        f"file:{tmp_path}/key",
-        "--release-id",
-        "week",
-    ]
+    return (
+        f"run --quiet --domain {tmp_path}/items.txt --mechanism joint --k 3 --epsilon 1 --user-column who --window "
+        f"7d --from 2026-01-05 --to 2026-01-12 --release-key file:{tmp_path}/key --release-id week"
+    ).split()
 
 
 def test_the_statement_names_columns_period_and_place() -> None:
@@ -119,7 +91,7 @@ def test_the_statement_names_columns_period_and_place() -> None:
     ],
 )
 def test_nothing_given_is_read_as_sql(table: str, folder: str, column: str) -> None:
-    with pytest.raises(InvalidArgument, match="must be"):
+    with refused(None, "must be"):
         export_query(table_of(f"bigquery://{table}", "input"), folder, [column, "item"], None)
 
 

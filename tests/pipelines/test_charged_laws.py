@@ -47,11 +47,7 @@ AFTER_IT = run("2026-01-12", "2026-01-26", [(12, 26)], window="14d")
 CASES: dict[str, tuple[str, list[Asked], int]] = {
     "sliding, bounded": ("user", [run("2026-01-05", "2026-02-02", SLIDING, **SLID)], 0),
     "sliding": ("user", [run("2026-01-05", "2026-02-02", SLIDING, bound=False, **SLID)], 1),
-    "weeks, bounded, of a user": (
-        "user",
-        [run("2026-01-05", "2026-01-19", [(5, 12), (12, 19)], window="7d")],
-        1,
-    ),
+    "weeks, bounded, of a user": ("user", [run("2026-01-05", "2026-01-19", [(5, 12), (12, 19)], window="7d")], 1),
     "a week of a fortnight": (
         "user-window",
         [run("2026-01-05", "2026-01-12", WEEK), run("2026-01-05", "2026-01-19", FORTNIGHT, bound=False)],

@@ -25,8 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("domain", "measure"),
-    nightly_but(CASES, ("range", "groups"), ("unknown", "plain"), ("unknown", "amounts")),
+    ("domain", "measure"), nightly_but(CASES, ("range", "groups"), ("unknown", "plain"), ("unknown", "amounts"))
 )
 def test_runs_and_streams_publish_what_plain_python_counts(domain: str, measure: str, folder: None) -> None:
     check(published("run", "one.csv", asked(domain, measure, NO_NOISE)), asked(domain, measure, NO_NOISE))

@@ -26,19 +26,9 @@ from tests.pipelines.support import avro_schema, command, options, to_avro, to_p
 GOOD = {"user": "u", "item": "tea", "time": "2026-01-05", "paid": 1.5}
 CSV = b"user,item,time,paid\n"
 CSV_ROWS = [
-    b"",
-    b"u",
-    b"u,tea,2026-01-05,1,more",
-    b'"u,tea,2026-01-05,1',
-    b'\xef\xbb\xbf"u,tea,2026-01-05,1',
-    b"\xff,tea,2026-01-05,1",
-    b"u,te\0a,2026-01-05,1",
-    b"u\rv,tea,2026-01-05,1",
-    b"u,tea,never,1",
-    b"u,tea,2026-01-05,nan",
-    b"u,tea," + b"9" * 5000 + b",1",
-    b"u,tea,2026-01-05," + b"9" * 5000 + b"e",
-    b",,,",
+    *(b"", b"u", b"u,tea,2026-01-05,1,more", b'"u,tea,2026-01-05,1', b'\xef\xbb\xbf"u,tea,2026-01-05,1'),
+    *(b"\xff,tea,2026-01-05,1", b"u,te\0a,2026-01-05,1", b"u\rv,tea,2026-01-05,1", b"u,tea,never,1"),
+    *(b"u,tea,2026-01-05,nan", b"u,tea," + b"9" * 5000 + b",1", b"u,tea,2026-01-05," + b"9" * 5000 + b"e", b",,,"),
 ]
 JSON_ROWS = [
     b"",
@@ -112,20 +102,9 @@ def ended(name: str, content: bytes, *words: str, verb: str = "run", **more: obj
     folder = Path.cwd()
     write(folder / name, gzip.compress(content, 1) if name.endswith("gz") else content)
     asked = {
-        "domain": "items.txt",
-        "mechanism": "joint",
-        "k": 1,
-        "epsilon": 1,
-        "output": "out/ranking.jsonl",
-        "window": "7d",
-        "from": "2026-01-05",
-        "to": "2026-01-12",
-        "release-key": "file:key",
-        "release-id": "r",
-        "input": name,
-        "value-column": "paid",
-        "max-value": 60,
-        "overwrite": True,
+        **{"domain": "items.txt", "mechanism": "joint", "k": 1, "epsilon": 1, "output": "out/ranking.jsonl"},
+        **{"window": "7d", "from": "2026-01-05", "to": "2026-01-12", "release-key": "file:key", "release-id": "r"},
+        **{"input": name, "value-column": "paid", "max-value": 60, "overwrite": True},
     }
     done = command(verb, *options(**{**asked, **more}), *words)
     files = sorted(str(path) for path in folder.joinpath("out").rglob("*"))

@@ -15,6 +15,7 @@ from private_topk import UnknownDomain, rank
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.transforms.domain import RangeDomain
 from tests.pipelines.support import Done, command, options, write
+from tests.refusals import refused
 
 FIND = {"unknown_domain": True, "mechanism": "weighted-gaussian", "max_items_per_user": 20, "epsilon": 1, "delta": 1e-6}
 
@@ -85,7 +86,7 @@ def test_python_and_beam_yaml_take_no_k(folder: Path) -> None:
         max_items_per_user=20,
     )
     assert 5 <= len(found.items) < 10 and "all above a threshold" in found.html()
-    with pytest.raises(ValueError, match="k must be given for joint"):
+    with refused("k", "must be given for joint"):
         rank(pl.read_csv(folder / "rows.csv"), None, "joint", ["a"], epsilon=1)
     RankRows(mechanism="weighted-gaussian", epsilon=1.0, parameters={"delta": 1e-6, "max_items_per_user": 20})
     with pytest.raises(ValueError, match="k must be given for joint"):
@@ -156,9 +157,9 @@ def test_listed_items_are_ranked_together_with_unknown_ones(folder: Path) -> Non
         domain = UnknownDomain(catalogue)
         in_python = rank(rows, None, "weighted-gaussian", domain, epsilon=1, delta=1e-6, max_items_per_user=20)
         assert listed < {*in_python.items}
-    with pytest.raises(ValueError, match="must have a list of items as its catalogue"):
+    with refused("domain", "must have a list of items as its catalogue"):
         UnknownDomain(RangeDomain(0, 5))
-    with pytest.raises(ValueError, match="one for all groups"):
+    with refused("domain", "one for all groups"):
         UnknownDomain({"a": ["item 9"], "b": ["item 8"]})
 
 

@@ -130,14 +130,8 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
     assert re.search(r"2\d of 30 groups \(.*, 30: 1 users\)", said), said
     listed = command(
         "run",
-        *options(
-            input="rows.csv",
-            domain="items.txt",
-            mechanism="joint",
-            output="o.csv",
-            like=like(1, 60, "9000,20", 3),
-            **asked,
-        ),
+        *options(like=like(1, 60, "9000,20", 3), **asked),
+        *"--input=rows.csv --domain=items.txt --mechanism=joint --output=o.csv".split(),
     )
     assert listed.status == 2 and "--like has 2 groups, and 30 are ranked" in listed.err
 

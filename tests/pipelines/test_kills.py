@@ -26,23 +26,11 @@ from tests.pipelines.support import command, write
 ROWS = [
     {"user": f"secret user {n}", "item": f"i{n % 7}", "time": f"2026-01-{5 + n % 14:02}T12:00:00Z"} for n in range(90)
 ]
-RUN = [
-    "run",
-    "--quiet",
-    "--input=rows.csv",
-    "--domain=items.txt",
-    "--mechanism=joint",
-    "--k=3",
-    "--epsilon=1",
-    "--window=7d",
-    "--from=2026-01-05",
-    "--to=2026-01-19",
-    "--release-key=file:key",
-    "--release-id=week",
-    "--output=out/r.jsonl",
-    "--ledger=sqlite:///b.db",
-    "--dataset=d",
-]
+RUN = (
+    "run --quiet --input=rows.csv --domain=items.txt --mechanism=joint --k=3 --epsilon=1 --window=7d "
+    "--from=2026-01-05 --to=2026-01-19 --release-key=file:key --release-id=week --output=out/r.jsonl "
+    "--ledger=sqlite:///b.db --dataset=d"
+).split()
 REPORT = """\
 report: weekly
 source: {input: rows.csv}

@@ -23,46 +23,10 @@ from private_topk.transforms.rows import MakeBlocks
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
 
 LABELS = [
-    "tea",
-    "a\nb",
-    "\n",
-    "\r\n",
-    'say "x"',
-    '"',
-    '""',
-    "\ufefftea",
-    "tea\ufeff",
-    "x" * 4096,
-    "a\rb",
-    "a\r",
-    "\ra",
-    "  lead",
-    "trail ",
-    " ",
-    "\t",
-    "\\N",
-    "null",
-    "NULL",
-    "NaN",
-    "NA",
-    "None",
-    "true",
-    "a,b",
-    "'",
-    "-",
-    "é",
-    "e\u0301",
-    "\x85",
-    "\u2028",
-    "\x1a",
-    "\x7f",
-    "=1+1",
-    "#c",
-    "a\\",
-    "0",
-    "007",
-    "1e5",
-    "\U0001f375",
+    *("tea", "a\nb", "\n", "\r\n", 'say "x"', '"', '""', "\ufefftea", "tea\ufeff", "x" * 4096, "a\rb", "a\r"),
+    *("\ra", "  lead", "trail ", " ", "\t", "\\N", "null", "NULL", "NaN", "NA", "None", "true", "a,b", "'"),
+    *("-", "é", "e\u0301", "\x85", "\u2028", "\x1a", "\x7f", "=1+1", "#c", "a\\", "0", "007", "1e5"),
+    *("\U0001f375"),
 ]
 NO_LABELS = ["", "a\0b", "\0", "x" * 4097]
 ASKED = dict(unknown_domain=True, mechanism="weighted-gaussian", epsilon=200, delta=1e-3, max_items_per_user=100)
@@ -142,11 +106,7 @@ def test_lists_with_other_texts_are_refused(tmp_path: Path, text: str, rule: str
             {"domain": tmp_path / name},
             {"domain": tmp_path / "good.txt", "groups": tmp_path / name, "group_column": "group"},
         ):
-            done = command(
-                "run",
-                *options(
-                    input=tmp_path / "rows.csv", mechanism="joint", k=1, epsilon=1, output=tmp_path / "out.csv", **lists
-                ),
-            )
+            places = {"input": tmp_path / "rows.csv", "output": tmp_path / "out.csv"}
+            done = command("run", *options(**places, mechanism="joint", k=1, epsilon=1, **lists))
             assert done.status == 2 and f"{tmp_path / name}" in done.err
             assert not (tmp_path / "out.csv").exists()

@@ -22,20 +22,10 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.user_shards import Choices, WindowsOfUsers
-from tests.pipelines.plays import (
-    ITEMS,
-    LANDS,
-    MEASURES,
-    NO_NOISE,
-    ROWS,
-    Row,
-    asked,
-    lay_out,
-    published,
-    write,
-)
+from tests.pipelines.plays import ITEMS, LANDS, MEASURES, NO_NOISE, ROWS, Row, asked, lay_out, published, write
 from tests.pipelines.support import avro_schema, command, options, question_of, read, to_avro
 from tests.pipelines.support import write as write_file
+from tests.refusals import refused
 from tests.transforms.pipelines import outcome
 from tests.transforms.reference import reference
 
@@ -91,11 +81,11 @@ def test_every_format_has_sums_with_fractions_and_the_group_in_the_title(folder:
 
 def test_a_column_that_holds_no_numbers_is_refused(folder: Path) -> None:
     write_file(folder / "rows.parquet", [{"user": "u", "item": "i", "n": True}])
-    with pytest.raises(ValueError, match="column 'n' cannot be used: amounts must be numbers, got BOOL"):
+    with refused("", "column 'n' cannot be used: amounts must be numbers"):
         read(folder / "rows.parquet", Columns(value="n"))
     schema = avro_schema(user="string", item="string", n="boolean")
     (folder / "rows.avro").write_bytes(to_avro([{"user": "u", "item": "i", "n": True}], schema))
-    with pytest.raises(ValueError, match="column 'n' cannot be used: amounts must be numbers, got boolean"):
+    with refused("", "column 'n' cannot be used: amounts must be numbers"):
         read(folder / "rows.avro", Columns(value="n"))
 
 

@@ -22,9 +22,7 @@ from tests.nightly import nightly
 from tests.pipelines.support import command
 
 STORE = Path(__file__).with_name("pinned_answers.txt")
-PINNED = {
-    "release 7": (38, "050799f73455a136da1ef9a6eb0e869886fa158d44b6ee86ce451381e415adb3"),
-}
+PINNED = {"release 7": (38, "050799f73455a136da1ef9a6eb0e869886fa158d44b6ee86ce451381e415adb3")}
 """For every name of the draws, how many lines of the store were pinned under it, and SHA-256 of these."""
 
 ITEMS = "abcdefghijklmnop"
@@ -144,14 +142,10 @@ def make_inputs(folder: Path) -> None:
     for ledger, dataset in (("budget", "plays"), ("reports", "reports")):
         opened = command("budget", "create", f"--ledger=sqlite:///{ledger}.db", f"--dataset={dataset}", "--epsilon=9")
     total = command(
-        "budget",
-        "create",
-        "--ledger=sqlite:///budget.db",
-        "--dataset=plays",
-        "--epsilon=9",
-        "--delta=2e-6",
-        "--release-delta=1e-6",
-        "--privacy-unit=user",
+        *(
+            "budget create --ledger=sqlite:///budget.db --dataset=plays --epsilon=9 --delta=2e-6 "
+            "--release-delta=1e-6 --privacy-unit=user"
+        ).split()
     )
     assert opened.status == total.status == 0, opened.err + total.err
 
@@ -187,9 +181,7 @@ def stream(name: str) -> str:
         *STREAMS[name].split(),
         *clock,
         *repeatable(name),
-        f"--output={name}",
-        "--output-format=jsonl",
-        "--poll=1s",
+        *f"--output={name} --output-format=jsonl --poll=1s".split(),
     )
     assert done.status == 0, done.err
     return answer(*Path(name).glob("*.jsonl"))
@@ -224,20 +216,10 @@ def stored() -> dict[str, str]:
 
 
 NIGHTLY = {
-    "a report",
-    "a report with a total",
-    "a watched folder",
-    "a watched folder, by the log's clock",
-    "a watched folder, months of Berlin",
-    "a user's total, approximate",
-    "a user's total, with a delta",
-    "fast joint",
-    "gaussian",
-    "laplace counts",
-    "json lines in and out",
-    "parquet in and out",
-    "two files at once",
-    "unknown domain",
+    *("a report", "a report with a total", "a watched folder", "a watched folder, by the log's clock"),
+    *("a watched folder, months of Berlin", "a user's total, approximate", "a user's total, with a delta"),
+    *("fast joint", "gaussian", "laplace counts", "json lines in and out", "parquet in and out", "two files at once"),
+    *("unknown domain",),
 }
 """Of each kind another is pinned by day."""
 

@@ -131,19 +131,11 @@ def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
     assert command("budget", "create", *options(**ledger, epsilon=1)).status == 0
     done = command(
         "run",
-        *options(
-            **ledger,
-            input="rows.csv",
-            domain="items.txt",
-            mechanism="joint",
-            k=1,
-            epsilon=1,
-            user_column="who",
-            item_column="what",
-            output="o.csv",
-            release_key="file:key",
-            release_id="r",
-        ),
+        *options(**ledger),
+        *(
+            "--input=rows.csv --domain=items.txt --mechanism=joint --k=1 --epsilon=1 --user-column=who "
+            "--item-column=what --output=o.csv --release-key=file:key --release-id=r"
+        ).split(),
     )
     assert done.status == 0, done.err
     asked = options(counts="rows.csv", k=1, epsilon=1, release_key="file:key", **ledger)

@@ -176,15 +176,10 @@ def test_a_signal_while_arrow_looks_for_modules_is_not_lost(tmp_path: Path) -> N
     """Arrow takes whatever is raised there for the lack of the module, and the run would go on and publish."""
     write(tmp_path / "rows.csv", [{"user": f"u{row}", "item": "i1"} for row in range(50)])
     write(tmp_path / "items.txt", "i1\n")
-    words = [
-        "run",
-        f"--input={tmp_path}/rows.csv",
-        f"--domain={tmp_path}/items.txt",
-        "--mechanism=joint",
-        "--k=1",
-        "--epsilon=1",
-        f"--output={tmp_path}/out/ranking.csv",
-    ]
+    words = (
+        f"run --input={tmp_path}/rows.csv --domain={tmp_path}/items.txt --mechanism=joint --k=1 --epsilon=1 "
+        f"--output={tmp_path}/out/ranking.csv"
+    ).split()
     done = subprocess.run([sys.executable, "-c", LOOKED_FOR, *words], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (143, "hit\n"), done.stderr
     assert done.stderr.startswith("private-topk: terminated") and "Traceback" not in done.stderr
@@ -267,33 +262,11 @@ def test_a_run_says_in_json_what_it_says_in_words(tmp_path: Path, monkeypatch: p
     write(tmp_path / "items.txt", "tea\n" + "".join(f"item {n}\n" for n in range(40)))
     (tmp_path / "key").write_text("a key of the tests' own")
     assert command("budget", "create", "--ledger", "sqlite:///b.db", "--dataset", "d", "--epsilon", "1").status == 0
-    asked = [
-        "run",
-        "--input",
-        "rows.csv",
-        "--domain",
-        "items.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "2",
-        "--epsilon",
-        "0.001",
-        "--output",
-        "out.csv",
-        "--ledger",
-        "sqlite:///b.db",
-        "--dataset",
-        "d",
-        "--release-key",
-        "file:key",
-        "--release-id",
-        "r",
-        "--like",
-        "users=200,rank1=50%,rank3=10%",
-        "--overwrite",
-        "--show-dropped-rows",
-    ]
+    asked = (
+        "run --input rows.csv --domain items.txt --mechanism joint --k 2 --epsilon 0.001 --output out.csv --ledger "
+        "sqlite:///b.db --dataset d --release-key file:key --release-id r --like users=200,rank1=50%,rank3=10% "
+        "--overwrite --show-dropped-rows"
+    ).split()
     plain, lines = command(*asked), command(*asked, "--log-format", "json", "--json")
     assert plain.status == lines.status == 0, plain.err + lines.err
     found = told(lines.err)

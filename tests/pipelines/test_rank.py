@@ -52,6 +52,7 @@ from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.testing import fixed_release
 from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import command, options
+from tests.refusals import refused
 
 ITEMS = [f"track {n}" for n in range(12)]
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -89,30 +90,12 @@ QUESTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "--mechanism",
             "joint",
             *WINDOWS,
-            "--slide",
-            "3d",
-            "--publish-counts",
-            "0.5",
-            "--max-items-per-user",
-            "4",
-            "--privacy-unit",
-            "user",
+            *"--slide 3d --publish-counts 0.5 --max-items-per-user 4 --privacy-unit user".split(),
         ],
     ),
     "amounts": (
         {"mechanism": Joint(1.0), "amounts": Amounts(9, 0.5), "value": "price", "publish_counts": 0.5},
-        [
-            "--mechanism",
-            "joint",
-            "--value-column",
-            "price",
-            "--max-value",
-            "9",
-            "--value-resolution",
-            "0.5",
-            "--publish-counts",
-            "0.5",
-        ],
+        "--mechanism joint --value-column price --max-value 9 --value-resolution 0.5 --publish-counts 0.5".split(),
     ),
     "groups": (
         {
@@ -256,9 +239,7 @@ def test_a_large_table_is_read_in_parts() -> None:
     rows = pl.concat([ROWS] * 300)
     frame = Frame(table_of(rows, Columns(**NAMES, time="time")), Columns(**NAMES, time="time"))
     assert [len(part.columns["listener"]) for part in frame.rows(PERIOD)] == [1 << 17, 180_000 - (1 << 17)]
-    with pytest.raises(
-        InvalidArgument, match="runner prism cannot see a table in the memory of this process: use direct"
-    ):
+    with refused("runner", "prism cannot see a table in the memory of this process"):
         frame.check_runner(replace(prepare("direct", []), name="prism"))
     assert frame.identity(KEY, PERIOD) == Frame(frame.table, frame.columns).identity(KEY, PERIOD)
     assert frame.identity(KEY, PERIOD) != Frame(frame.table.slice(1), frame.columns).identity(KEY, PERIOD)
@@ -385,9 +366,7 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
     assert len(caught.traceback) == 2 and caught.value.__context__ is None
     for swapped in (("joint", 10), (5, 1.0)):
-        with pytest.raises(
-            InvalidArgument, match="mechanism must be a name such as joint.*: a budget is given as epsil"
-        ):
+        with refused("mechanism", "must be a name such as joint"):
             rank(ROWS, *swapped, ITEMS, **NAMES)
 
 
@@ -467,7 +446,7 @@ def test_a_list_of_the_longest_ids_is_one_of_integers() -> None:
 
 
 def test_the_domain_has_to_be_said() -> None:
-    with pytest.raises(InvalidArgument, match="domain must be a list of items or UnknownDomain"):
+    with refused("domain", "must be a list of items or UnknownDomain"):
         rank(ROWS, 3, Joint(1.0), **NAMES)
 
 
@@ -512,7 +491,7 @@ def test_a_domain_is_a_column_a_frame_of_one_or_a_path(domain: object, tmp_path:
 @pytest.mark.parametrize("frame", [ROWS, ROWS.to_pandas(), ROWS.to_arrow()], ids=["polars", "pandas", "arrow"])
 def test_a_frame_of_several_columns_is_no_domain(frame: object) -> None:
     """pandas iterates a frame by the names of its columns, which would be ranked without a word."""
-    with pytest.raises(InvalidArgument, match="domain must be one column, got a frame of"):
+    with refused("domain", "must be one column"):
         rank(ROWS, 3, Joint(1.0), frame, **NAMES)
 
 
@@ -542,19 +521,11 @@ def test_a_ledger_parts_a_total_as_in_a_run(tmp_path: Path, monkeypatch: pytest.
     asked = {"k": 1, "privacy_unit": "user", "horizon": 40, "delta": 1e-6, "ledger": "sqlite:///b.db", "dataset": "d"}
     done = command(
         "run",
-        *options(
-            **asked,
-            epsilon=1,
-            mechanism="joint",
-            input="rows.csv",
-            domain="items.txt",
-            window="1d",
-            from_="2026-01-05",
-            to="2026-01-07",
-            release_key="file:key",
-            release_id="r",
-            output="out.parquet",
-        ),
+        *options(**asked),
+        *(
+            "--epsilon=1 --mechanism=joint --input=rows.csv --domain=items.txt --window=1d --from=2026-01-05 "
+            "--to=2026-01-07 --release-key=file:key --release-id=r --output=out.parquet"
+        ).split(),
     )
     assert done.status == 0, done.err
     frame = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row")
@@ -679,7 +650,7 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
         without.setattr(sys.stderr, "isatty", lambda: True)
         assert told(others, False) == ""
     assert told(others).count(words) == 1 and "u1" not in told(others)
-    with pytest.raises(InvalidArgument, match="show_dropped_rows must be True, False or None, got str"):
+    with refused("show_dropped_rows", "must be True, False or None"):
         told(others, "yes")
 
 
@@ -705,12 +676,12 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     picture.save(str(tmp_path / "counts.svg"))
     written = (tmp_path / "counts.svg").read_text()
     assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
-    with pytest.raises(InvalidArgument, match=r"path must end with \.svg, got .*x\.png"):
+    with refused("path", "must end with .svg"):
         picture.save("x.png")
     of_groups = rank(ROWS, 2, Joint(1.0), ITEMS, groups=["shop 1", "shop 2"], group="shop", publish_counts=0.5, **NAMES)
-    with pytest.raises(InvalidArgument, match="group must be one of shop 1, shop 2: a plot shows one group"):
+    with refused("group", "must be one of shop 1, shop 2"):
         of_groups.plot()
-    with pytest.raises(InvalidArgument, match="group must be left out: this ranking has no groups"):
+    with refused("group", "must be left out: this ranking has no groups"):
         ranked(counts=0.5).plot("shop 1")
     assert "Noisy counts" in of_groups.plot("shop 2").svg
     assert str(of_groups).startswith("shop 1, All rows\n  1  track ")
@@ -736,7 +707,7 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found.write(path)
     assert RANKING_FORMATS[".csv"].decode(Path(path).read_bytes()) == found.to_rows()
     found.write(Path(path))  # the same again is no overwriting
-    with pytest.raises(InvalidArgument, match="is taken"):  # the answer of the same release to another question
+    with refused("release_id", "is taken"):  # the answer of the same release to another question
         ranked(counts=0.5).write(path, overwrite=True)
-    with pytest.raises(InvalidArgument, match="must end with one of"):
+    with refused("output", "must end with one of"):
         found.write(str(tmp_path / "ranking.txt"))

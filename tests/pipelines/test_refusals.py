@@ -48,10 +48,7 @@ ASKED: dict[str, Change] = {
 }
 ASKED["stream"] = {**ASKED["run"], "input": "./rows.csv", "output": "out", "quiet": None, **WEEKS}
 ONLY_SHARED = ("privacy_unit", "horizon", "delta")
-SHARED = {
-    "like": None,
-    **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6},
-}
+SHARED = {"like": None, **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6}}
 """A preview that says nothing of the counts."""
 ALONE = {"ledger": None, "dataset": None, "release_key": None, "release_id": None}
 """What a run can do without."""
@@ -286,9 +283,16 @@ def place(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them to work in."""
     folder = Path(shutil.copytree(files, tmp_path / "here"))
     monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def there(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """They themselves, for a command that is refused: `refused` sees to it that nothing becomes of them."""
+    monkeypatch.chdir(files)
     monkeypatch.setenv("SHORT_KEY", "hunter2")
     monkeypatch.delenv("NO_KEY", raising=False)
-    return folder
+    return files
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
@@ -314,10 +318,10 @@ def refused(place: Path, *words: str, terminal: bool = False) -> str:
     ids=[" ".join([verb, *options(**change)])[:99] for verb, change, *_ in CASES],
 )
 def test_bad_input_is_told_by_argument_and_rule_before_any_work(
-    place: Path, verb: str, change: Change, named: str, rule: str
+    there: Path, verb: str, change: Change, named: str, rule: str
 ) -> None:
     file = ["weekly.yaml"] if verb == "report" else []
-    said = refused(place, *verb.split(), *file, *options(**{**ASKED.get(verb, {}), **change}))
+    said = refused(there, *verb.split(), *file, *options(**{**ASKED.get(verb, {}), **change}))
     assert named in said and rule in said
 
 
@@ -334,8 +338,8 @@ def test_bad_input_is_told_by_argument_and_rule_before_any_work(
         (["--time-unit=h"], "--time-unit", "must be one of s, ms, us, ns"),
     ],
 )
-def test_words_that_are_no_argument_and_its_value(place: Path, words: list[str], named: str, rule: str) -> None:
-    said = refused(place, "run", *options(**ASKED["run"]), *words)
+def test_words_that_are_no_argument_and_its_value(there: Path, words: list[str], named: str, rule: str) -> None:
+    said = refused(there, "run", *options(**ASKED["run"]), *words)
     assert said.startswith(named) and rule in said
 
 
@@ -360,7 +364,7 @@ ARGUMENTS = [action.option_strings[0] for action in parser_of("run")._actions if
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: str) -> None:
+def test_nonsense_is_refused_by_the_argument_it_was_given_to(there: Path, name: str) -> None:
     more = {
         "--time-zone": IN_WEEKS,
         "--slide": IN_WEEKS,
@@ -372,14 +376,14 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(place: Path, name: 
         "--publish-counts-delta": ["--publish-counts=1"],
     }.get(name, [])
     without = "--domain" if name == "--domain-range" else ""
-    assert run_refused(place, f"{name}=", *more).startswith(f"{name} must not be empty")
+    assert run_refused(there, f"{name}=", *more).startswith(f"{name} must not be empty")
     texts = NONSENSE[1:3] if name in FREE else [text for text in NONSENSE if name not in PLACES or text != "../.."]
     for text in texts:
-        said = run_refused(place, *more, f"{name}={text}", without=without)
+        said = run_refused(there, *more, f"{name}={text}", without=without)
         assert said.startswith((name, "--input rows.csv", "--ledger")), said
     if name != "--release-id":
         said, plain = (
-            run_refused(place, *more, f"{name}={text}", without=without)
+            run_refused(there, *more, f"{name}={text}", without=without)
             for text in ("{k} and {{epsilon}}", "qz and zzq")
         )
         assert said == plain.replace("qz and zzq", "{k} and {{epsilon}}"), "braces name no field in what was given"

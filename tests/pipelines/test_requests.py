@@ -195,6 +195,12 @@ def test_an_argument_that_changes_rows_or_draw_changes_the_request(folder: Path,
     [
         (False, {**BASE, "privacy_unit": "user"}, {"horizon": 2}),
         (False, BASE, {"output": "other/", "output_format": "csv", "overwrite": True, "runner": "flink", "shards": 2}),
+        (
+            False,
+            BASE,
+            {"success_file": "key", "expect_rows_at_least": 1, "like": "items=3,users=9", "on_noise": "refuse"},
+        ),
+        (False, BASE, {"csv_delimiter": ",", "json": True, "quiet": True, "show_dropped_rows": True}),
         (True, FOLDER, {"output": "./out/", "overwrite": True, "poll": "3s", "shards": 64}),
         (True, KAFKA, {"kafka_readers": 2, "kafka_config": "client.id=x"}),
     ],

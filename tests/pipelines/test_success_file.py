@@ -45,29 +45,10 @@ def charged() -> int:
 
 def run(*more: str) -> Done:
     return command(
-        "run",
-        "--input",
-        "plays/2026-01-05.csv",
-        "--domain",
-        "items.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "2",
-        "--epsilon",
-        "1",
-        "--window",
-        "7d",
-        "--from",
-        "2026-01-05",
-        "--to",
-        "2026-01-12",
-        "--output",
-        "out.csv",
-        "--ledger",
-        "sqlite:///b.db",
-        "--dataset",
-        "d",
+        *(
+            "run --input plays/2026-01-05.csv --domain items.txt --mechanism joint --k 2 --epsilon 1 --window 7d "
+            "--from 2026-01-05 --to 2026-01-12 --output out.csv --ledger sqlite:///b.db --dataset d"
+        ).split(),
         *more,
     )
 

@@ -44,34 +44,12 @@ class Report:
 
     def arguments(self, *extra: str) -> list[str]:
         on_flink = "flink" in extra and not {"--job_endpoint", "--flink_job_server_jar"} & set(extra)
-        return settled(
-            [
-                "run",
-                "--quiet",
-                "--overwrite",
-                "--input",
-                f"{self.folder}/plays.avro",
-                *([] if "--unknown-domain" in extra else ["--domain", f"{self.folder}/catalogue.txt"]),
-                "--mechanism",
-                "joint",
-                "--k",
-                "5",
-                "--epsilon",
-                "0.05",
-                "--window",
-                "7d",
-                "--from",
-                "2026-01-05",
-                "--to",
-                "2026-02-09",
-                "--release-key",
-                f"file:{self.folder}/key",
-                "--release-id",
-                "runners",
-                *extra,
-                *(["--flink_job_server_jar", flink_job_server()] if on_flink else []),
-            ]
-        )
+        domain = "" if "--unknown-domain" in extra else f"--domain {self.folder}/catalogue.txt"
+        words = (
+            f"run --quiet --overwrite --input {self.folder}/plays.avro {domain} --mechanism joint --k 5 --epsilon 0.05 "
+            f"--window 7d --from 2026-01-05 --to 2026-02-09 --release-key file:{self.folder}/key --release-id runners"
+        ).split()
+        return settled([*words, *extra, *(["--flink_job_server_jar", flink_job_server()] if on_flink else [])])
 
     def attempt(self, *extra: str, timeout: float = 150, environment: dict[str, str] | None = None) -> Failed:
         words = self.arguments(*extra)

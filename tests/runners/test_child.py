@@ -101,27 +101,10 @@ def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, reque
         request.getfixturevalue("prism_binary")
     write_sample(str(tmp_path))
     words = [
-        "stream",
-        "--input",
-        f"{tmp_path}/p*.avro",
-        "--domain",
-        f"{tmp_path}/catalogue.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "2",
-        "--epsilon",
-        "1",
-        "--window",
-        "year",
-        "--from",
-        "2026-01-01",
-        "--to",
-        "2126-01-01",
-        "--output",
-        f"{tmp_path}/out",
-        "--runner",
-        runner,
+        *(
+            f"stream --input {tmp_path}/p*.avro --domain {tmp_path}/catalogue.txt --mechanism joint --k 2 --epsilon "
+            f"1 --window year --from 2026-01-01 --to 2126-01-01 --output {tmp_path}/out --runner {runner}"
+        ).split(),
         *more,
     ]
     with open(tmp_path / "log", "wb") as log:

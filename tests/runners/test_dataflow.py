@@ -18,7 +18,6 @@ from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
-from tests.nightly import nightly
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import module_serving
@@ -53,27 +52,12 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[
 
 
 def arguments(cloud: Cloud, *extra: str) -> list[str]:
-    return [
-        "--runner",
-        "dataflow",
-        "--project",
-        "a-project",
-        "--region",
-        "europe-west1",
-        "--temp_location",
-        f"gs://{BUCKET}/temp",
-        "--dataflow_endpoint",
-        cloud.service.url,
-        "--input",
-        f"gs://{BUCKET}/data/plays.avro",
-        "--domain",
-        f"gs://{BUCKET}/data/catalogue.txt",
-        "--output",
-        f"gs://{BUCKET}/published/ranking.avro",
-        "--release-key",
-        KEY,
-        *extra,
-    ]
+    words = (
+        f"--runner dataflow --project a-project --region europe-west1 --temp_location gs://{BUCKET}/temp "
+        f"--dataflow_endpoint {cloud.service.url} --input gs://{BUCKET}/data/plays.avro --domain "
+        f"gs://{BUCKET}/data/catalogue.txt --output gs://{BUCKET}/published/ranking.avro --release-key {KEY}"
+    )
+    return [*words.split(), *extra]
 
 
 def submit(cloud: Cloud, report: Report, *extra: str) -> Submitted:
@@ -111,43 +95,13 @@ def test_the_job_asks_for_what_it_should(submitted: Submitted) -> None:
 def test_a_stream_is_submitted_whole(cloud: Cloud) -> None:
     """From Pub/Sub to BigQuery, by the months of a calendar."""
     cloud.service.jobs.clear()
-    words = [
-        "stream",
-        "--runner",
-        "dataflow",
-        "--project",
-        "a-project",
-        "--region",
-        "europe-west1",
-        "--temp_location",
-        f"gs://{BUCKET}/temp",
-        "--dataflow_endpoint",
-        cloud.service.url,
-        "--input",
-        "pubsub://projects/a-project/subscriptions/plays",
-        "--domain",
-        f"gs://{BUCKET}/data/catalogue.txt",
-        "--output",
-        "bigquery://a-project:data.rankings",
-        "--mechanism",
-        "joint",
-        "--k",
-        "2",
-        "--epsilon",
-        "1",
-        "--window",
-        "month",
-        "--time-zone",
-        "Europe/Berlin",
-        "--from",
-        "2026-01-01",
-        "--to",
-        "2026-07-01",
-        "--release-key",
-        KEY,
-        "--release-id",
-        "monthly",
-    ]
+    words = (
+        f"stream --runner dataflow --project a-project --region europe-west1 --temp_location gs://{BUCKET}/temp "
+        f"--dataflow_endpoint {cloud.service.url} --input pubsub://projects/a-project/subscriptions/plays --domain "
+        f"gs://{BUCKET}/data/catalogue.txt --output bigquery://a-project:data.rankings --mechanism joint --k 2 "
+        "--epsilon 1 --window month --time-zone Europe/Berlin --from 2026-01-01 --to 2026-07-01 "
+        f"--release-key {KEY} --release-id monthly"
+    ).split()
     module = [sys.executable, "-m", "private_topk", *words]
     done = subprocess.run(module, capture_output=True, text=True, timeout=150, env=cloud.environment)
     assert done.returncode == 0, done.stderr
@@ -316,35 +270,38 @@ def test_the_flex_templates_program_hands_over_the_same_job(
     assert set(pipeline.components.transforms) == set(submitted.pipeline.components.transforms)
 
 
-@pytest.mark.parametrize(
-    ("extra", "said"),
-    [
-        (["--release-key", "env:KEY"], "env:KEY is a place of this machine"),
-        nightly(["--domain", "{folder}/catalogue.txt"], "catalogue.txt is a file of this machine"),
-        (["--output", "{folder}/ranking.avro"], "ranking.avro is a file of this machine"),
-        (["--temp_location", "gs://nobodys/temp"], "--temp_location gs://nobodys/temp cannot be written"),
-    ],
-)
-def test_local_files_and_keys_are_refused_for_remote_workers(
-    cloud: Cloud, report: Report, extra: list[str], said: str
-) -> None:
+ASK = """
+import json, sys
+from tests.pipelines.support import command
+print(json.dumps([command(*words) for words in json.load(sys.stdin)]))
+"""
+
+
+def test_local_files_and_keys_are_refused_for_remote_workers(cloud: Cloud, report: Report) -> None:
+    """All of them are asked for in one process, which finds the cloud by its environment."""
     cloud.service.jobs.clear()
-    words = [word.format(folder=report.folder) for word in extra]
-    environment = {**cloud.environment, "KEY": "a key of the tests, which is no secret"}
-    status, message = report.attempt(*arguments(cloud, *words), environment=environment)
-    assert status == 2 and said.format(folder=report.folder) in message, message
-    assert message.count("\n") == 1 and not cloud.service.jobs
-
-
-def test_a_fresh_key_is_refused_with_the_reason(cloud: Cloud, report: Report) -> None:
-    words = arguments(cloud)
-    command = [word for word in report.arguments(*words) if not word.startswith(("gcp-secret:", "file:", "runners"))]
-    command = [word for word in command if word not in ("--release-key", "--release-id")]
+    wanted = {
+        "env:KEY is a place of this machine": ["--release-key", "env:KEY"],
+        "catalogue.txt is a file of this machine": ["--domain", f"{report.folder}/catalogue.txt"],
+        "ranking.avro is a file of this machine": ["--output", f"{report.folder}/ranking.avro"],
+        "--temp_location gs://nobodys/temp cannot be written": ["--temp_location", "gs://nobodys/temp"],
+        "--release-key must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a random one": [],
+    }
+    asked = [report.arguments(*arguments(cloud, *words)) for words in wanted.values()]
+    place = asked[-1].index("--release-key")
+    asked[-1] = [word for word in asked[-1][:place] + asked[-1][place + 2 :] if word not in ("--release-id", "runners")]
     done = subprocess.run(
-        [sys.executable, "-m", "private_topk", *command], capture_output=True, text=True, env=cloud.environment
+        [sys.executable, "-c", ASK],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**cloud.environment, "KEY": "a key of the tests, which is no secret"},
     )
-    said = "--release-key must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner: a random one"
-    assert done.returncode == 2 and said in done.stderr
+    assert done.returncode == 0, done.stderr
+    for said, (status, _, message) in zip(wanted, json.loads(done.stdout), strict=True):
+        assert status == 2 and said in message and message.count("\n") == 1, message
+    assert not cloud.service.jobs
 
 
 def test_a_missing_dataflow_option_is_named(refusal_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:

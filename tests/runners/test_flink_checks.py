@@ -79,26 +79,10 @@ def test_an_input_that_tasks_cannot_hold_is_refused_before_the_start(
     with open(tmp_path / "plays.csv", "w") as rows:
         rows.write("user,item\nu1,Track 1\n")
         rows.truncate(9 << 30)
-    words = [
-        "run",
-        "--input",
-        f"{tmp_path}/plays.csv",
-        "--domain",
-        f"{tmp_path}/catalogue.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "5",
-        "--epsilon",
-        "1",
-        "--output",
-        f"{tmp_path}/out.csv",
-        "--dry-run",
-        "--runner",
-        "flink",
-        "--flink_job_server_jar",
-        str(jar),
-    ]
+    words = (
+        f"run --input {tmp_path}/plays.csv --domain {tmp_path}/catalogue.txt --mechanism joint --k 5 --epsilon 1 "
+        f"--output {tmp_path}/out.csv --dry-run --runner flink --flink_job_server_jar {jar}"
+    ).split()
     done = command(*words, "--parallelism", "4")
     assert done.status == 2 and "has 2.4 GB, and flink is given 4 tasks" in done.err and "--parallelism 9" in done.err
     assert command(*words, "--parallelism", "9").status == 0

@@ -26,21 +26,13 @@ from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.top_k import PrivateTopK
 from tests.house import PRODUCT
 from tests.pipelines.support import command
+from tests.refusals import refused
 from tests.runners.conftest import Report
 from tests.runners.servers import free_port, serving
 
 PURPOSES = (
-    "user hash",
-    "item hash",
-    "release",
-    "key id",
-    "input fingerprint",
-    "input record",
-    "fingerprint of counts",
-    "choice of groups",
-    "choice of items",
-    "choice of windows",
-    "series",
+    *("user hash", "item hash", "release", "key id", "input fingerprint", "input record", "fingerprint of counts"),
+    *("choice of groups", "choice of items", "choice of windows", "series"),
 )
 ONLY_HERE = "release_key must be given where workers are other processes"
 
@@ -127,11 +119,7 @@ def test_the_job_of_a_report_holds_no_key(
 
 @pytest.mark.parametrize(
     ("domain", "more"),
-    [
-        (["a", "b"], {}),
-        (RangeDomain(0, 9), {"groups": ["x", "y"], "publish_counts": 1.0}),
-        (UnknownDomain(), {}),
-    ],
+    [(["a", "b"], {}), (RangeDomain(0, 9), {"groups": ["x", "y"], "publish_counts": 1.0}), (UnknownDomain(), {})],
 )
 def test_an_own_pipeline_holds_no_key(domain: object, more: dict[str, object]) -> None:
     key = ReleaseKey.fresh()
@@ -151,7 +139,7 @@ def test_a_random_key_is_found_in_the_process_that_made_it_and_in_no_other(tmp_p
     read = f"import pickle; pickle.load(open({str(tmp_path / 'key')!r}, 'rb')).secret()"
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True)
     assert done.returncode == 1 and ONLY_HERE in done.stderr.splitlines()[-1]
-    with pytest.raises(InvalidArgument, match="must be given as file:PATH"):
+    with refused("release_key", "must be given as file:PATH"):
         ReleaseKey.parse(key.source)
 
 

@@ -10,9 +10,7 @@ import pytest
 
 from private_topk.transforms import top_k
 from private_topk.transforms.combine import CombineCounts, KeyedCounts, PartialCounts
-from private_topk.transforms.completeness import (
-    Receipt,
-)
+from private_topk.transforms.completeness import Receipt
 from private_topk.transforms.contributions import BoundContributions
 
 

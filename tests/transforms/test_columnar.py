@@ -10,13 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from private_topk.transforms.columnar import (
-    as_labels,
-    kept_pairs,
-    make_block,
-    mix,
-    sorted_pairs,
-)
+from private_topk.transforms.columnar import as_labels, kept_pairs, make_block, mix, sorted_pairs
 
 MASK = (1 << 64) - 1
 

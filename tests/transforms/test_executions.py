@@ -207,8 +207,8 @@ EXECUTIONS: dict[str, Callable[[str], Published]] = {
 }
 
 BY_DAY = {
-    "batch": ("one window", "fixed", "hours", "groups, lists", "to date"),
-    "by reference": ("whole", "sliding, some listed", "weights", "to date, groups"),
+    "batch": ("one window", "hours", "groups, lists", "to date"),
+    "by reference": ("sliding, some listed", "to date, groups"),
     "first window": ("unknown, bounded",),
     "windows of the input": ("hours",),
     "stream": ("hours", "day", "weights, sliding", "groups", "unknown, bounded"),

@@ -19,15 +19,7 @@ from hypothesis import strategies as st
 
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import Question
-from private_topk.transforms import (
-    CountBudget,
-    Groups,
-    Period,
-    PrivateTopK,
-    Release,
-    ReleaseKey,
-    UnknownDomain,
-)
+from private_topk.transforms import CountBudget, Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain
 from private_topk.transforms.groups import chosen
 from private_topk.transforms.mechanisms import Guarantee, Joint, Laplace, RestrictedLaplace, noise_of_counts
 from private_topk.transforms.mechanisms.mechanism import Neighbours
@@ -36,6 +28,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples
 from tests.laws import max_log_ratio
+from tests.refusals import refused
 from tests.transforms.mechanisms.stated import contract_of
 from tests.transforms.pipelines import outcome
 
@@ -211,7 +204,7 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
     weeks = Question(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user")
     assert (weeks.privacy.windows, weeks.privacy.each) == (6, 2), "two rankings in each of three windows"
     assert weeks.top_k.mechanism.epsilon == pytest.approx(1 / 6)
-    with pytest.raises(ValueError, match="horizon must be at least the 3 windows of this run, got 2"):
+    with refused("horizon", "must be at least the 3 windows of this run"):
         Question(TopK(2, Joint(1.0), ITEMS, groups=Groups.of(NAMES, 2)), period=WEEK, privacy_unit="user", horizon=2)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
+from tests.refusals import refused
 
 SECRET = "0123456789abcdef0123456789abcdef"
 
@@ -48,22 +49,22 @@ def test_a_fresh_release_is_a_new_one() -> None:
     "text", [SECRET, "", "file:", "env:", "http://x", "gcp-secret:projects/p/secrets/s", "gcp-secret:x"]
 )
 def test_an_invalid_key_reference_is_refused_without_showing_it(text: str) -> None:
-    with pytest.raises(ValueError, match="release_key must") as caught:
+    with refused("release_key", "must") as caught:
         ReleaseKey.parse(text)
     assert not text or text.partition(":")[2] in ("", *str(caught.value).split()) or text not in str(caught.value)
 
 
 def test_unreadable_missing_and_short_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
+    with refused("release_key", "cannot be read: No such file"):
         ReleaseKey.parse(f"file:{tmp_path / 'none'}").secret()
     monkeypatch.delenv("PRIVATE_TOPK_NO_KEY", raising=False)
-    with pytest.raises(ValueError, match="PRIVATE_TOPK_NO_KEY is not set: export"):
+    with refused("release_key", "PRIVATE_TOPK_NO_KEY is not set"):
         ReleaseKey.parse("env:PRIVATE_TOPK_NO_KEY").secret()
     monkeypatch.setenv("PRIVATE_TOPK_SHORT", "hunter2")
-    with pytest.raises(ValueError, match="at least 16 bytes, got 7") as caught:
+    with refused("release_key", "at least 16 bytes") as caught:
         ReleaseKey.parse("env:PRIVATE_TOPK_SHORT").secret()
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(ValueError, match="must have at most 65,536 bytes"):
+    with refused("release_key", "must have at most 65,536 bytes"):
         ReleaseKey.parse("file:/dev/zero").secret()
 
 
@@ -74,7 +75,7 @@ def test_a_key_of_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, "\x1b[31m"])
 def test_an_invalid_release_id_is_refused(key: ReleaseKey, name: str) -> None:
-    with pytest.raises(ValueError, match="1 to 500 printable"):
+    with refused("release_id", "1 to 500 printable"):
         Release(key, name)
 
 

@@ -72,10 +72,7 @@ def test_five_rows_pass_through_every_stage() -> None:
     assert sorted(group for group, of in found["counts"] if isinstance(of, Receipt)) == [0, 0, 1, 1]
 
     totals = {group: of.table.to_pydict() for group, of in found["totals"] if not isinstance(of, Receipt)}
-    assert totals == {
-        0: {"window": [0], "item": [0], "count": [2]},
-        1: {"window": [1], "item": [1], "count": [1]},
-    }
+    assert totals == {0: {"window": [0], "item": [0], "count": [2]}, 1: {"window": [1], "item": [1], "count": [1]}}
     receipts = {group: of for group, of in found["totals"] if isinstance(of, Receipt)}
     assert {group: of.user_shards for group, of in receipts.items()} == {0: 2, 1: 2}
     assert sorted(ranking.items for ranking in found["rankings"]) == [("cake",), ("tea",)]

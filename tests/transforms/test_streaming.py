@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import apache_beam as beam
@@ -19,7 +20,7 @@ from private_topk.transforms.plan import Execution
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import TrueTopK
 from private_topk.transforms.top_k import RankBlocks
-from tests.nightly import nightly_but
+from tests.nightly import nightly, nightly_but
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -39,7 +40,7 @@ from tests.transforms.streams import (
 )
 
 
-@pytest.mark.parametrize("runner", ["direct", "prism"])
+@pytest.mark.parametrize("runner", ["direct", nightly("prism")])
 def test_late_rows_are_dropped_unless_allowed_lateness_waits_for_them(
     runner: str, request: pytest.FixtureRequest
 ) -> None:
@@ -89,7 +90,7 @@ class Note(beam.DoFn):
         Note.seen.append((element, window, time))
 
 
-@pytest.mark.parametrize("cut", nightly_but(CUTS, "day", "sliding"))
+@pytest.mark.parametrize("cut", nightly_but(CUTS, "sliding"))
 @pytest.mark.parametrize("streamed", [False, True], ids=["batch", "stream"])
 def test_rankings_are_in_the_declared_windows(cut: str, streamed: bool) -> None:
     """Whatever the windows of the input were."""
@@ -108,8 +109,9 @@ def hours(moment: Any) -> float:  # noqa: ANN401 - a datetime
     return (moment - period_of("whole").start) / HOUR
 
 
-@pytest.mark.parametrize("runner", ["direct", "prism"])
-@pytest.mark.parametrize("lateness", [0, 13])
+@pytest.mark.parametrize(
+    ("runner", "lateness"), nightly_but(product(("direct", "prism"), (0, 13)), ("direct", 13), ("prism", 0))
+)
 def test_rankings_meet_another_stream_in_its_windows(
     runner: str, lateness: int, request: pytest.FixtureRequest
 ) -> None:
@@ -135,7 +137,7 @@ def test_rankings_meet_another_stream_in_its_windows(
     ]
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", nightly_but(CUTS, "sliding", "whole"))
 def test_every_declared_window_is_published_without_any_row(cut: str) -> None:
     found = stream(test_stream.TestStream().advance_watermark_to_infinity(), period_of(cut), "direct")
     assert found == batch([], period_of(cut))

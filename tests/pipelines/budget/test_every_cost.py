@@ -105,10 +105,7 @@ COMPOSITIONS = {
         SUMS,
     ),
     "two": Composition(
-        lambda cost: OTHER + cost,
-        NOISE,
-        Cost(E + Fraction(1, 7), D + TINY, R + Fraction(1, 90), Z + TINY / 3),
-        SUMS,
+        lambda cost: OTHER + cost, NOISE, Cost(E + Fraction(1, 7), D + TINY, R + Fraction(1, 90), Z + TINY / 3), SUMS
     ),
     "the same again": Composition(lambda cost: 5 * cost, NORMAL, Cost(5 * E, 5 * D, 5 * R, 5 * Z, gdp=True), SUMS),
     "readings": Composition(Cost.readings, NOISE, [NOISE, Cost(E, D)], FIELDS),

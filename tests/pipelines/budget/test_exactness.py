@@ -34,22 +34,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(report: str, *more: str) -> int:
     return main(
         [
-            "run",
-            "--input",
-            "rows.csv",
-            "--domain",
-            "items.txt",
-            "--mechanism",
-            "joint",
-            "--k",
-            "2",
-            "--quiet",
-            "--release-key",
-            "file:key",
-            "--release-id",
-            report,
-            "--output",
-            f"{report}.csv",
+            *(
+                "run --input rows.csv --domain items.txt --mechanism joint --k 2 --quiet --release-key file:key "
+                f"--release-id {report} --output {report}.csv"
+            ).split(),
             *more,
         ]
     )

@@ -20,6 +20,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 from tests.databases import let_pass
 from tests.pipelines.budget.support import DAY, JOINT, MONDAY, Workers, budget, request, weeks
+from tests.refusals import refused
 
 
 def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) -> None:
@@ -27,12 +28,10 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     ledger.create(budget("1"))
     for report, used in [("a", 0.25), ("b", 0.5), ("c", 0.75)]:
         assert ledger.charge(request(report)).used == used
-    with pytest.raises(
-        InvalidArgument, match=r"adding up epsilon: 0.75 spent \+ 0.5 asked = 1.25, over 1(.|\n)*0.25 is left"
-    ):
+    with refused("", "adding up epsilon: 0.75 spent + 0.5 asked = 1.25, over 1", "0.25 is left"):
         ledger.charge(request("d", 0.5))
     assert ledger.charge(request("d")).used == 1
-    with pytest.raises(InvalidArgument, match="nothing is left"):
+    with refused("", "nothing is left"):
         ledger.charge(request("e", 1e-9))
     assert [entry.release_id for entry in ledger.read("plays").charges] == ["a", "b", "c", "d"]
 
@@ -81,9 +80,9 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.create(budget("9"))
     ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
     ledger.charge(request("a"))
-    with pytest.raises(InvalidArgument, match="release_id a was used on .* for other input"):
+    with refused("release_id", "a was used on", "for other input"):
         ledger.charge(request("a", fingerprint="f2"))
-    with pytest.raises(InvalidArgument, match="release_id a was used on .* for other input"):
+    with refused("release_id", "a was used on", "for other input"):
         ledger.charge(request("a", dataset="other"))
     assert ledger.charge(request("b", fingerprint="f2")).outcome is None
 
@@ -95,10 +94,10 @@ def test_windows_that_overlap_share_a_budget_and_others_do_not(url: str) -> None
     assert ledger.charge(request("weeks 5-8", 0.5, weeks(4, first=4))).used == 0.5
     assert ledger.charge(request("a day of week 1", 0.25, weeks(1, days=1))).used == 0.75
     # Two days more would be in week 1 together, though each day by itself has budget left.
-    with pytest.raises(InvalidArgument, match=r"0.75 spent \+ 0.5 asked = 1.25"):
+    with refused("", "0.75 spent + 0.5 asked = 1.25"):
         ledger.charge(request("two days of week 1", 0.25, weeks(2, first=2, days=1)))
     assert ledger.charge(request("a day of week 2", 0.5, weeks(1, first=7, days=1))).used == 1
-    with pytest.raises(InvalidArgument, match="does not suffice"):
+    with refused("", "does not suffice"):
         ledger.charge(request("all rows", 0.25, Windows.of(None)))
 
 
@@ -107,9 +106,7 @@ def test_sliding_windows_add_up_where_they_overlap(url: str) -> None:
     ledger.create(budget("1.5"))
     days = Windows.of(Period(MONDAY, MONDAY + 56 * DAY, SlidingWindows(7 * DAY, DAY)))
     every_week = Windows.of(Period(MONDAY, MONDAY + 56 * DAY, SlidingWindows(7 * DAY, 7 * DAY)))
-    with pytest.raises(
-        InvalidArgument, match=r"0 spent \+ 1.625 asked"
-    ):  # a week overlaps 6 before, itself and 6 after
+    with refused("", "0 spent + 1.625 asked"):  # a week overlaps 6 before, itself and 6 after
         ledger.charge(request("daily", 0.125, days))
     assert float(ledger.charge(request("weekly", 0.125, every_week)).used) < 0.1
 
@@ -126,7 +123,7 @@ def test_calendars_add_up_with_other_windows_where_they_overlap(url: str) -> Non
     ledger.create(budget("1"))
     assert ledger.charge(request("months", 0.5, Windows.of(months))).used == 0.5
     first = datetime(2026, 10, 26, tzinfo=UTC)
-    with pytest.raises(InvalidArgument, match=r"1 spent \+ 0.25 asked = 1.25"):
+    with refused("", "1 spent + 0.25 asked = 1.25"):
         ledger.charge(request("a week", 0.25, Windows.of(Period(first, first + 7 * DAY))))
     hour = datetime(2026, 10, 31, 23, tzinfo=UTC)
     assert ledger.charge(request("an hour", 0.5, Windows.of(Period(hour, hour + DAY / 24)))).used == 1
@@ -139,9 +136,7 @@ def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> No
     ledger.create(budget("1"))
     ledger.create(budget("2", unit="user"))
     assert ledger.charge(request("a", 0.5, weeks(3))).used == 0.5
-    with pytest.raises(
-        InvalidArgument, match=r"the user budget of dataset plays(.|\n)*1.5 spent \+ 1 asked = 2.5, over 2"
-    ):
+    with refused("", "the user budget of dataset plays", "1.5 spent + 1 asked = 2.5, over 2"):
         ledger.charge(request("b", 0.5, weeks(2, first=3)))
 
 
@@ -155,7 +150,7 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     for week in range(52):
         used = ledger.charge(request(f"week {week}", float(share.epsilon), weeks(1, week), unit="user")).used
     assert 0.999999 < used <= 1
-    with pytest.raises(InvalidArgument, match=r"adding up rho: .* asked = .*, over 0.0229348 \(zCDP"):
+    with refused("", "adding up rho:", "asked =", ", over 0.0229348 (zCDP"):
         ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))
     assert held.rho == rho_within(Fraction(1), Fraction("5e-7"))
 
@@ -163,20 +158,20 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
 def test_neighbours_are_not_mixed(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1", neighbours="replace-one"))
-    with pytest.raises(InvalidArgument, match="neighbours must be replace-one"):
+    with refused("neighbours", "must be replace-one"):
         ledger.charge(request("a"))
 
 
 def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
     ledger = Ledger(url)
-    with pytest.raises(InvalidArgument, match="budget create"):
+    with refused("ledger", "budget create"):
         ledger.read()
     ledger.create(budget("1"))
-    with pytest.raises(InvalidArgument, match="has a user-window budget already"):
+    with refused("", "has a user-window budget already"):
         ledger.create(budget("2"))
-    with pytest.raises(InvalidArgument, match="dataset songs has no budget in this ledger, which knows plays"):
+    with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.budget("songs", "user-window")
-    with pytest.raises(InvalidArgument, match="no budget for privacy_unit user, only for user-window"):
+    with refused("dataset", "no budget for privacy_unit user, only for user-window"):
         ledger.budget("plays", "user")
 
 
@@ -184,11 +179,9 @@ def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
     """Else a job of one's own that names a dataset wrongly would be let through, charged to nobody."""
     ledger = Ledger(url)
     ledger.create(budget("1"))
-    with pytest.raises(InvalidArgument, match="dataset songs has no budget in this ledger, which knows plays"):
+    with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.charge(request("a", dataset="songs"))
-    with pytest.raises(
-        InvalidArgument, match="dataset plays has no budget for privacy_unit user, only for user-window"
-    ):
+    with refused("dataset", "plays has no budget for privacy_unit user, only for user-window"):
         ledger.charge(request("a", unit="user"))
     assert ledger.read().charges == []
 
@@ -244,15 +237,13 @@ def test_no_default_isolation_lets_a_charge_read_what_is_stale(
 
 
 def test_invalid_database_urls_are_refused_and_passwords_hidden(tmp_path: object) -> None:
-    with pytest.raises(InvalidArgument, match="ledger must be a database URL"):
+    with refused("ledger", "must be a database URL"):
         Ledger("budget.db")
-    with pytest.raises(InvalidArgument, match="its driver is not installed"):
+    with refused("ledger", "its driver is not installed"):
         Ledger("postgresql+nothing://x")
     for name in ("mysql", "mariadb+pymysql", "mssql+pyodbc", "oracle", "duckdb", "cockroachdb"):
-        with pytest.raises(
-            InvalidArgument, match=f"in SQLite or PostgreSQL, got {name.partition('+')[0]}: in no other"
-        ):
+        with refused("ledger", f"in SQLite or PostgreSQL, got {name.partition('+')[0]}"):
             Ledger(f"{name}://me:hunter2@x/y")
-    with pytest.raises(InvalidArgument, match="cannot be used") as caught:
+    with refused("ledger", "cannot be used") as caught:
         Ledger("postgresql://me:hunter2@127.0.0.1:1/x").read()
     assert "hunter2" not in str(caught.value)

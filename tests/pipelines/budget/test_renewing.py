@@ -19,6 +19,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from tests.databases import let_pass
 from tests.nightly import nightly_but
 from tests.pipelines.budget.support import weeks
+from tests.refusals import refused
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 YEAR = 365 * DAY
@@ -74,19 +75,19 @@ def test_a_renewal_takes_its_period_and_its_length(url: str) -> None:
         ledger.create(Budget.of("plays", Fraction(1, 10), unit=unit))
     ledger.charge(request("a", PURE))
     let_pass(url, YEAR - HOUR)
-    with pytest.raises(InvalidArgument, match="`private-topk budget renew` begins a new period"):
+    with refused("", "`private-topk budget renew` begins a new period"):
         ledger.charge(request("b", PURE))
-    with pytest.raises(InvalidArgument, match="period is not over: it began on .* and lasts 365 days"):
+    with refused("period", "is not over: it began on", "and lasts 365 days"):
         ledger.renew("plays", "user", YEAR)
     let_pass(url, HOUR)
     ledger.renew("plays", "user", YEAR)
-    with pytest.raises(InvalidArgument, match="the user-window budget .* does not suffice"):
+    with refused("", "the user-window budget", "does not suffice"):
         ledger.charge(request("b", PURE))
     ledger.renew("plays", "user-window", YEAR)
     assert ledger.charge(request("b", PURE)).used == 1
     assert ledger.charge(request("a", PURE)).outcome == "started", "repeats are known for good"
     let_pass(url, YEAR)
-    with pytest.raises(InvalidArgument, match="period must be 365d, as in the first renewal, got 1 day"):
+    with refused("period", "must be 365d, as in the first renewal"):
         ledger.renew("plays", "user", DAY)
     ledger.renew("plays", "user", YEAR)
     books = ledger.read()
@@ -108,9 +109,7 @@ def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: 
         lambda: ledger.quote(request("b", PURE)),
         lambda: ledger.renew("plays", "user", YEAR),
     ):
-        with pytest.raises(
-            InvalidArgument, match="ledger has a clock that stands at .*, and stood at .* when it noted a new"
-        ):
+        with refused("ledger", "has a clock that stands at", ", and stood at", "when it noted a new"):
             asked()
     assert ledger.charge(request("a", PURE)).outcome == "started", "a repeat costs nothing whatever the time"
     let_pass(url, timedelta(minutes=3))  # clocks of machines that share a ledger may differ so much
@@ -123,7 +122,7 @@ def test_no_period_begins_by_a_clock_that_charges_contradict(url: str) -> None:
     let_pass(url, 2 * YEAR)
     ledger.finish(ledger.charge(request("a", PURE)).entry, "released")
     let_pass(url, -HOUR)
-    with pytest.raises(InvalidArgument, match="when it noted a of plays: set the database.s clock right"):
+    with refused("ledger", "when it noted a of plays"):
         ledger.renew("plays", "user", YEAR)
     assert ledger.charge(request("b", PURE)).used == 1, "it costs, whatever the time"
     let_pass(url, HOUR)

@@ -18,6 +18,7 @@ from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import InvalidArgument
 from tests.databases import let_pass
+from tests.refusals import refused
 
 ROWS = {"user_column": "user", "time_column": "time", "time_unit": "s"}
 
@@ -175,9 +176,7 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
 def test_nothing_is_charged_that_could_not_be_read_again(ledger: Ledger, change: dict[str, Any]) -> None:
     """One such row would refuse every later charge of its dataset, as a damaged one does."""
     for ask in (ledger.charge, ledger.quote):
-        with pytest.raises(
-            InvalidArgument, match="request must be one that a ledger can hold: parameters that are JSON"
-        ):
+        with refused("request", "must be one that a ledger can hold"):
             ask(replace(request("a"), **change))
     assert ledger.read("plays").charges == []
 
@@ -190,13 +189,7 @@ def test_a_charge_that_names_no_mechanism_is_listed(ledger: Ledger, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("began", "soon"),
-        ("seconds", "x"),
-        ("last_charge", "x"),
-        ("unit", b"user"),
-    ],
+    ("column", "value"), [("began", "soon"), ("seconds", "x"), ("last_charge", "x"), ("unit", b"user")]
 )
 def test_damaged_renewals_are_named(ledger: Ledger, column: str, value: object) -> None:
     ledger.create(Budget.of("plays", 9, unit="user"))
@@ -220,9 +213,7 @@ def test_tables_of_another_version_are_refused_and_kept(url: str, version: int) 
     Ledger(url).create(Budget.of("plays", 9))
     run(url, f"update private_topk_ledger set version = {version}")
     for use in (lambda: Ledger(url).read(), lambda: Ledger(url).create(Budget.of("more", 9))):
-        with pytest.raises(
-            InvalidArgument, match=f"ledger .* has tables of version {version}, and this .* reads version 2"
-        ):
+        with refused("ledger", f"has tables of version {version}, and this", "reads version 2"):
             use()
     run(url, "update private_topk_ledger set version = 2")
     assert [budget.dataset for budget in Ledger(url).read().budgets] == ["plays"]

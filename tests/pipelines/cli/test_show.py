@@ -210,19 +210,10 @@ def test_empty_answers_are_named_with_the_reason_and_what_helps(
     """
     monkeypatch.chdir(tmp_path)
     rows = [f"u{n},i{n % 3},DE" for n in range(4000)]
-    base = [
-        "run",
-        "--input=rows.csv",
-        "--unknown-domain",
-        "--mechanism=weighted-gaussian",
-        "--max-items-per-user=1",
-        "--k=5",
-        "--epsilon=1",
-        "--delta=1e-6",
-        "--group-column=land",
-        "--groups=lands.txt",
-        "--groups-per-user=1",
-    ]
+    base = (
+        "run --input=rows.csv --unknown-domain --mechanism=weighted-gaussian --max-items-per-user=1 --k=5 "
+        "--epsilon=1 --delta=1e-6 --group-column=land --groups=lands.txt --groups-per-user=1"
+    ).split()
     (tmp_path / "lands.txt").write_text("DE\nFR\n")
     reason = "A list is short, or empty, if too few people have the same items"
     for name, content, empty in (("some", rows, ["FR"]), ("none", [], ["DE", "FR"])):

@@ -52,22 +52,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def endless(*more: str) -> list[str]:
     """A stream whose horizon ends in a hundred years."""
     asked = [
-        "--input=./in/*.csv",
-        "--domain=items.txt",
-        "--mechanism=joint",
-        "--k=2",
-        "--epsilon=1",
-        "--output=out",
-        "--window=year",
-        "--from=2026-01-01",
-        "--to=2126-01-01",
+        *(
+            "--input=./in/*.csv --domain=items.txt --mechanism=joint --k=2 --epsilon=1 --output=out --window=year "
+            "--from=2026-01-01 --to=2126-01-01"
+        ).split(),
         *more,
     ]
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("sent", "status", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
+@pytest.mark.parametrize(
+    ("sent", "status", "word"), [("SIGTERM", 143, "terminated"), nightly("SIGINT", 130, "interrupted")]
+)
 def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
     before = {path.name for path in folder.iterdir()}
@@ -143,11 +140,10 @@ def test_messages_that_cannot_be_written_decide_nothing(folder: Path, name: str,
     assert outcomes == ({"released"} if charged else set())
 
 
-@pytest.mark.parametrize("how", HOWS)
-def test_a_refusal_that_cannot_be_written_keeps_its_status(how: str) -> None:
-    for words, status in ((["run"], 2), (["mechanisms"], 0)):
-        with that_fails(how) as stream:
-            assert subprocess.run([sys.executable, "-m", "private_topk", *words], stderr=stream).returncode == status
+@pytest.mark.parametrize(("how", "verb", "status"), [("gone", "run", 2), (HOWS[-1], "mechanisms", 0)])
+def test_a_refusal_that_cannot_be_written_keeps_its_status(how: str, verb: str, status: int) -> None:
+    with that_fails(how) as stream:
+        assert subprocess.run([sys.executable, "-m", "private_topk", verb], stderr=stream).returncode == status
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -222,20 +218,14 @@ exit_process(main(sys.argv[3:]))
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("sent", "heard", "status"), [("SIGTERM", "ours", 143), ("SIGINT", "ours", 130), ("SIGINT", "Python's", 130)]
+    ("sent", "heard", "status"), [nightly("SIGTERM", "ours", 143), ("SIGINT", "ours", 130), ("SIGINT", "Python's", 130)]
 )
 def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, heard: str, status: int) -> None:
     """Beam makes an error of its own of whatever is raised in a DoFn."""
-    words = [
-        "run",
-        "--input=in/rows.csv",
-        "--domain=items.txt",
-        "--mechanism=joint",
-        "--k=2",
-        "--epsilon=1",
-        "--output=out.avro",
-        "--release-key=file:key",
-    ]
+    words = (
+        "run --input=in/rows.csv --domain=items.txt --mechanism=joint --k=2 --epsilon=1 --output=out.avro "
+        "--release-key=file:key"
+    ).split()
     hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     command = [sys.executable, "-c", _HIT_IN_A_ROW, sent, heard, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, **hearing)

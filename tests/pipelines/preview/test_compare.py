@@ -13,15 +13,7 @@ import numpy as np
 import pytest
 
 import private_topk
-from private_topk.pipelines.preview import (
-    Estimate,
-    InAmounts,
-    Preview,
-    PublicCounts,
-    Reaches,
-    alternatives,
-    preview,
-)
+from private_topk.pipelines.preview import Estimate, InAmounts, Preview, PublicCounts, Reaches, alternatives, preview
 from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, _ordered
 from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look

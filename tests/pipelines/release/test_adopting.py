@@ -29,15 +29,8 @@ __all__ = ["folder", "place"]
 
 URL = "sqlite:///budget.db"
 ASKED = {
-    "input": "rows.csv",
-    "output": "out.csv",
-    "domain_range": "0:50",
-    "mechanism": "joint",
-    "k": 3,
-    "epsilon": "0.3",
-    "window": "7d",
-    "from": "2026-01-05",
-    "to": "2026-02-02",
+    **{"input": "rows.csv", "output": "out.csv", "domain_range": "0:50", "mechanism": "joint", "k": 3},
+    **{"epsilon": "0.3", "window": "7d", "from": "2026-01-05", "to": "2026-02-02"},
 }
 
 
@@ -170,10 +163,7 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "other": {"release_id": "other", "dataset": "songs"},
         "old": {"release_id": "old", "charge": None},
         "keyless": {"release_id": "keyless", "key_id": None},
-        "swapped": {
-            "release_id": "swapped",
-            "privacy": msgspec.structs.replace(privacy, neighbours="replace-one"),
-        },
+        "swapped": {"release_id": "swapped", "privacy": msgspec.structs.replace(privacy, neighbours="replace-one")},
         "user": {"release_id": "user", "charge": msgspec.structs.replace(charge, unit="user")},
         "less": {"release_id": "less", "charge": msgspec.structs.replace(charge, epsilon="-1")},
         "when": {"release_id": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},

@@ -33,12 +33,12 @@ from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_text
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
+from tests.refusals import refused
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ODD = ("a,b", 'quo"te', "line\nbreak", "carriage\r\nreturn", "é🎵", "\x01", " ", "null", "7", "\u2028", "\x85", "\t")
@@ -55,13 +55,8 @@ def test_rows_are_in_order_of_window_and_rank() -> None:
     assert [row["item"] for row in rows] == ["x", "y", *ODD]
     assert [row["rank"] for row in rows] == [1, 2, *range(1, 13)]
     first = {
-        "window_start": START,
-        "window_end": START + timedelta(days=2),
-        "rank": 1,
-        "item": "x",
-        "k": 12,
-        "returned": 2,
-        "release_id": "id",
+        **{"window_start": START, "window_end": START + timedelta(days=2), "rank": 1, "item": "x", "k": 12},
+        **{"returned": 2, "release_id": "id"},
     }
     assert {name: rows[0][name] for name in first} == first and list(rows[0]) == list(FIELDS)
 
@@ -153,7 +148,7 @@ def test_a_message_names_its_group() -> None:
 
 
 def test_an_unknown_file_ending_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match=r"must end with one of \.avro, \.csv, \.jsonl, \.ndjson, \.parquet"):
+    with refused("output", "must end with one of .avro, .csv, .jsonl, .ndjson, .parquet"):
         format_of("ranking.xlsx")
 
 

@@ -63,14 +63,10 @@ def test_a_ranking_in_another_format_does_not_take_the_manifest(
             else [f"--output={place}.{ending}"]
         )
         return command(
-            "run",
-            "--quiet",
-            "--input=rows.csv",
-            "--domain-range=0:9",
-            "--mechanism=joint",
-            "--k=2",
-            "--epsilon=1",
-            "--release-key=file:key",
+            *(
+                "run --quiet --input=rows.csv --domain-range=0:9 --mechanism=joint --k=2 --epsilon=1 "
+                "--release-key=file:key"
+            ).split(),
             *output,
             *more,
         )

@@ -42,7 +42,7 @@ def charges(folder: Path) -> list[tuple[str, str]]:
     ("change", "lost", "ledger"),
     nightly_but(
         product(CHANGES, ("ranking", "both"), (True, False)),
-        *((change, lost, lost == "both") for change in CHANGES for lost in ("ranking", "both")),
+        *(("k", "ranking", False), ("epsilon", "both", True), ("list", "ranking", False), ("list", "both", True)),
     ),
 )
 def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(

@@ -106,27 +106,10 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
         manifest = json.loads(path.with_suffix(".manifest.json").read_text())
         window = manifest["windows"][0]
         run = [
-            "run",
-            "--input",
-            f"{folder}/rows.csv",
-            "--domain",
-            f"{folder}/items.txt",
-            "--mechanism",
-            "joint",
-            "--k",
-            "3",
-            "--epsilon",
-            "1",
-            "--window",
-            "7d",
-            "--from",
-            "2026-01-05",
-            "--to",
-            "2026-02-02",
-            "--quiet",
-            "--release-key",
-            f"file:{folder}/key",
-            "--release-id",
+            *(
+                f"run --input {folder}/rows.csv --domain {folder}/items.txt --mechanism joint --k 3 --epsilon 1 "
+                f"--window 7d --from 2026-01-05 --to 2026-02-02 --quiet --release-key file:{folder}/key --release-id"
+            ).split(),
             manifest["report"],
             "--output",
             f"{folder}/batch{place}.csv",

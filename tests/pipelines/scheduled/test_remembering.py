@@ -104,23 +104,10 @@ def test_only_a_single_file_lists_what_was_published(folder: Path) -> None:
 def test_a_report_lists_what_was_found_before(folder: Path) -> None:
     """Found once by a release of its own, and ranked beside a catalogue from then on."""
     found = command(
-        "run",
-        "--input",
-        folder / "rows.csv",
-        "--unknown-domain",
-        "--mechanism",
-        "weighted-gaussian",
-        "--whole-items",
-        1,
-        "--max-items-per-user",
-        1000,
-        "--epsilon",
-        2,
-        "--delta",
-        "1e-6",
-        "--output",
-        folder / "found.csv",
-        "--json",
+        *(
+            f"run --input {folder}/rows.csv --unknown-domain --mechanism weighted-gaussian --whole-items 1 "
+            f"--max-items-per-user 1000 --epsilon 2 --delta 1e-6 --output {folder}/found.csv --json"
+        ).split()
     )
     assert found.status == 0, found.err
     items = {row["item"] for row in json.loads(found.out)["rows"]}

@@ -64,43 +64,10 @@ class Reader(HTMLParser):
         return [attributes for tag, attributes, _ in self.tags if tag == name]
 
 
-KNOWN = {
-    "html",
-    "head",
-    "meta",
-    "title",
-    "style",
-    "body",
-    "a",
-    "main",
-    "h1",
-    "h2",
-    "p",
-    "i",
-    "nav",
-    "ul",
-    "li",
-    "div",
-    "section",
-    "details",
-    "summary",
-    "table",
-    "caption",
-    "span",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-    "dl",
-    "dt",
-    "dd",
-    "svg",
-    "desc",
-    "g",
-    "text",
-    "path",
-}
+KNOWN = set(
+    "html head meta title style body a main h1 h2 p i nav ul li div section details summary table caption span thead "
+    "tbody tr th td dl dt dd svg desc g text path".split()
+)
 
 
 @pytest.fixture(scope="module", params=PAGES)

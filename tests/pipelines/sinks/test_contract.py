@@ -155,10 +155,7 @@ def test_a_stream_publishes_in_every_format(report: list[str], tmp_path: Path, f
     done = command(
         "stream",
         *words,
-        f"--input={tmp_path}/*.jsonl",
-        "--clock=event",
-        f"--output={tmp_path}/out",
-        f"--output-format={form}",
+        *f"--input={tmp_path}/*.jsonl --clock=event --output={tmp_path}/out --output-format={form}".split(),
     )
     assert done.status == 0, done.err
     whole = tmp_path / f"whole{ending}"

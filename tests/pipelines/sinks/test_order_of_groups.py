@@ -40,20 +40,11 @@ def publish(
     write(Path("items.txt"), "tea\ncake\n")
     done = command(
         "run",
-        *options(
-            input="rows.csv",
-            domain="items.txt",
-            mechanism="joint",
-            k=1,
-            epsilon=1,
-            group_column="land",
-            groups="groups.txt",
-            window="1d",
-            from_=first,
-            to=to,
-            output=output,
-            **more,
-        ),
+        *options(from_=first, to=to, output=output, **more),
+        *(
+            "--input=rows.csv --domain=items.txt --mechanism=joint --k=1 --epsilon=1 --group-column=land "
+            "--groups=groups.txt --window=1d"
+        ).split(),
     )
     assert done.status == 0, done.err
     return done.out

@@ -11,6 +11,7 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.support import Rows, packed, read, reasons, to_json_lines, write
+from tests.refusals import refused
 
 GOOD = '{"user": 5, "item": "a"}'
 
@@ -140,9 +141,9 @@ def test_columns_of_any_name_however_a_writer_spells_it(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "\t"])
 def test_a_column_whose_name_json_would_escape_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidArgument, match="cannot be read from JSON: its name has a quote, a backslash or"):
+    with refused("", "cannot be read from JSON: its name has a quote, a backslash or"):
         read(write(tmp_path / "rows.jsonl", GOOD), Columns(user=name))
-    with pytest.raises(InvalidArgument, match="cannot be read from JSON"):
+    with refused("", "cannot be read from JSON"):
         make_payload("json", None, Columns(user=name, time="time"))
 
 

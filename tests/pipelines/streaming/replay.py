@@ -89,18 +89,10 @@ class Commits:
 
     def question(self, *window: str) -> list[str]:
         return [
-            "--domain",
-            f"{self.folder}/items.txt",
-            "--mechanism",
-            "joint",
-            "--k",
-            "5",
-            "--epsilon",
-            "1",
-            "--release-key",
-            f"file:{self.folder}/key",
-            "--release-id",
-            "streams",
+            *(
+                f"--domain {self.folder}/items.txt --mechanism joint --k 5 --epsilon 1 --release-key "
+                f"file:{self.folder}/key --release-id streams"
+            ).split(),
             *(window or ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON)),
         ]
 

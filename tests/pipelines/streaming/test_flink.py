@@ -58,18 +58,10 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
     (incoming / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     question = made_up.question(*WINDOW)
     arguments = [
-        "--input",
-        f"{incoming}/*.jsonl",
-        "--clock",
-        "event",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--runner",
-        "flink",
-        "--checkpointing_interval",
-        "500",
+        *(
+            f"--input {incoming}/*.jsonl --clock event --output {rankings} --output-format jsonl --runner flink "
+            "--checkpointing_interval 500"
+        ).split(),
         *workers,
         *question,
     ]
@@ -94,23 +86,12 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     arguments = [
         "--input",
         broker.create(topic, PARTITIONS),
-        "--kafka-readers",
-        "2",
-        "--clock",
-        "event",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--overwrite",
+        *f"--kafka-readers 2 --clock event --output {rankings} --output-format jsonl --overwrite".split(),
         *question,
         "--runner",
         "flink",
         *workers,
-        "--checkpointing_interval",
-        "2000",
-        "--log-format",
-        "json",
+        *"--checkpointing_interval 2000 --log-format json".split(),
     ]
     rows = [(row[0], as_json(row)) for row in made_up.rows]
     half = len(rows) // 2
@@ -138,16 +119,7 @@ def test_a_stream_that_is_told_to_end_leaves_no_job(
     today = datetime.now(UTC)
     days = (f"--from={today:%Y-%m-%d}", f"--to={today + timedelta(days=4):%Y-%m-%d}")
     log, asked = tmp_path / "log", made_up.question("--window", "1d", *days)
-    arguments = [
-        "--input",
-        f"{made_up.folder}/rows.jsonl",
-        "--output",
-        str(rankings),
-        "--runner",
-        "flink",
-        *workers,
-        *asked,
-    ]
+    arguments = [*f"--input {made_up.folder}/rows.jsonl --output {rankings} --runner flink".split(), *workers, *asked]
     with streaming(arguments, log) as process:
         wait_for(lambda: last_checkpoint(cluster), process, log, patience=200)
         process.send_signal(signal.SIGTERM)

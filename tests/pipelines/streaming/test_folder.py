@@ -46,20 +46,10 @@ def test_files_are_read_as_they_arrive_each_once(
     (incoming / "half.jsonl.tmp").write_bytes(b"{")
     question = made_up.question(*WINDOW)
     arguments = [
-        "--input",
-        f"{incoming}/*",
-        "--clock",
-        "event",
-        "--poll",
-        "1s",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--runner",
-        prism_runner,
-        "--log-format",
-        "json",
+        *(
+            f"--input {incoming}/* --clock event --poll 1s --output {rankings} --output-format jsonl --runner "
+            f"{prism_runner} --log-format json"
+        ).split(),
         *question,
     ]
     refused = command("stream", *arguments)
@@ -86,18 +76,10 @@ def test_a_killed_stream_goes_on_only_with_the_files_that_it_has_read(
     incoming.mkdir()
     question = made_up.question(*WINDOW)
     arguments = [
-        "--input",
-        f"{incoming}/*.jsonl",
-        "--clock",
-        "event",
-        "--poll",
-        "1s",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--runner",
-        prism_runner,
+        *(
+            f"--input {incoming}/*.jsonl --clock event --poll 1s --output {rankings} --output-format jsonl --runner "
+            f"{prism_runner}"
+        ).split(),
         *question,
     ]
     for number in range(6):
@@ -150,17 +132,10 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
         os.utime(incoming / f"{number}.jsonl", (at, at))
     question = made_up.question("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
     done = command(
-        "stream",
-        "--input",
-        f"{incoming}/*.jsonl",
-        "--allowed-lateness",
-        "2d",
-        "--output",
-        rankings,
-        "--output-format",
-        "jsonl",
-        "--log-format",
-        "json",
+        *(
+            f"stream --input {incoming}/*.jsonl --allowed-lateness 2d --output {rankings} --output-format jsonl "
+            "--log-format json"
+        ).split(),
         *question,
     )
     assert done.status == 0, done.err
@@ -184,15 +159,7 @@ def test_a_file_renamed_late_is_late_in_a_live_and_a_repeated_run(
     rows = [(f"u{n}", f"item {min(n % 7, n % 13) if n < 100 else 6}", at) for n in range(300)]
     commits = Commits(tmp_path, rows)
     window = ("--window", "4s", "--from", at, "--to", datetime.fromtimestamp(start + 12, UTC).isoformat())
-    arguments = [
-        "--input",
-        f"{incoming}/*.jsonl",
-        "--poll",
-        "1s",
-        "--output-format",
-        "jsonl",
-        *commits.question(*window),
-    ]
+    arguments = [*f"--input {incoming}/*.jsonl --poll 1s --output-format jsonl".split(), *commits.question(*window)]
     late = incoming / "late.tmp"
     with streaming([*arguments, "--output", str(rankings), "--runner", prism_runner], log) as process:
         arrive(incoming, "early", [line_of(row) for row in rows[:100]])

@@ -39,6 +39,11 @@ def messages(commits: Commits) -> list[tuple[str, bytes]]:
     return [(row[0], as_json(row)) for row in commits.rows]
 
 
+def asked(place: str, rankings: Path, *more: str) -> list[str]:
+    """The words of a stream by event times into a folder."""
+    return ["--input", place, "--clock", "event", "--output", str(rankings), "--output-format", "jsonl", *more]
+
+
 @pytest.fixture(scope="module")
 def whole_topic(broker: Topics, commits: Commits) -> str:
     """All commits, in order within each partition, and the row that closes the horizon."""
@@ -62,18 +67,7 @@ def test_a_topic_on_the_direct_runner_gives_the_batch(
     whole_topic: str, commits: Commits, rankings: Path, tmp_path: Path, window: tuple[str, ...]
 ) -> None:
     question = commits.question(*window)
-    done = command(
-        "stream",
-        "--input",
-        whole_topic,
-        "--clock",
-        "event",
-        "--output",
-        rankings,
-        "--output-format",
-        "jsonl",
-        *question,
-    )
+    done = command("stream", *asked(whole_topic, rankings, *question))
     assert done.status == 0, done.err
     assert b"".join(published(rankings).values()) == commits.batch(tmp_path / "batch.jsonl", *question)
     assert len(list(rankings.glob("*.manifest.json"))) == len(published(rankings))
@@ -86,19 +80,7 @@ def test_windows_are_published_while_the_producer_is_still_sending_and_a_killed_
     """Killed in the middle and started anew, the job repeats what it had published, byte for byte, and goes on."""
     expected = commits.batch(tmp_path / "batch.jsonl")
     place, log = broker.create("killed", PARTITIONS), tmp_path / "log"
-    arguments = [
-        "--input",
-        place,
-        "--clock",
-        "event",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--runner",
-        prism_runner,
-        *commits.question(),
-    ]
+    arguments = asked(place, rankings, "--runner", prism_runner, *commits.question())
     rows = messages(commits)
     half = len(rows) // 2
     broker.send("killed", PARTITIONS, rows[:half])
@@ -139,27 +121,15 @@ def books(tmp_path: Path) -> list[str]:
     return [f"--ledger=sqlite:///{tmp_path}/b.db", "--dataset=d"]
 
 
-@pytest.mark.parametrize("charged", [True, False])
+@pytest.mark.parametrize("charged", [True, nightly(False)])
 def test_a_topic_that_is_created_anew_after_a_kill_is_no_input_to_go_on_with(
     broker: Topics, made_up: Commits, prism_runner: str, rankings: Path, tmp_path: Path, charged: bool
 ) -> None:
     """Its first rows are lost, and of those windows that are not out yet there would be another answer."""
     topic, log = f"anew-{charged}", tmp_path / "log"
     place, rows = broker.create(topic, PARTITIONS), messages(made_up)
-    arguments = [
-        "--input",
-        place,
-        "--clock",
-        "event",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--runner",
-        prism_runner,
-        *made_up.question(*DAYS),
-        *(books(tmp_path) if charged else []),
-    ]
+    ledger = books(tmp_path) if charged else []
+    arguments = asked(place, rankings, "--runner", prism_runner, *made_up.question(*DAYS), *ledger)
     broker.send(topic, PARTITIONS, rows[:450])
     with streaming(arguments, log) as process:
         wait_for(lambda: len(published(rankings)) == 4, process, log)
@@ -185,18 +155,7 @@ def test_without_ids_a_topic_that_is_created_anew_is_told_by_its_first_messages(
 ) -> None:
     """As of brokers before Kafka 2.8."""
     topic, whole = f"no-ids-{rows}", messages(made_up)
-    arguments = [
-        "stream",
-        "--input",
-        broker.create(topic, PARTITIONS),
-        "--clock",
-        "event",
-        "--output",
-        rankings,
-        "--output-format",
-        "jsonl",
-        *made_up.question(*DAYS),
-    ]
+    arguments = ["stream", *asked(broker.create(topic, PARTITIONS), rankings, *made_up.question(*DAYS))]
     broker.send(topic, PARTITIONS, whole)
     broker.end(topic, PARTITIONS, closing())
     with monkeypatch.context() as patch:
@@ -219,19 +178,8 @@ def test_a_topic_that_is_created_anew_while_it_is_read_ends_the_report(
 ) -> None:
     """Also where it has more messages than were read of the old one, so that reading could go on behind them."""
     topic, log, rows = "anew-live", tmp_path / "log", messages(made_up)
-    arguments = [
-        "--input",
-        broker.create(topic, PARTITIONS),
-        "--clock",
-        "event",
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--runner",
-        prism_runner,
-        *made_up.question(*DAYS),
-    ]
+    place = broker.create(topic, PARTITIONS)
+    arguments = asked(place, rankings, "--runner", prism_runner, *made_up.question(*DAYS))
     broker.send(topic, PARTITIONS, rows[:450])
     with streaming(arguments, log) as process:
         wait_for(lambda: len(published(rankings)) == 4, process, log)
@@ -262,27 +210,15 @@ def test_rankings_of_groups_go_from_a_topic_to_a_topic(broker: Topics, tmp_path:
     rows += [{**row, "user": "everywhere", "land": land} for row in rows[::9] for land in [*lands[:2], "mars"]]
     commits = Commits(tmp_path, [(row["user"], row["item"], row["time"]) for row in rows])
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = commits.question(
-        "--window",
-        "1d",
-        "--from",
-        "2026-01-01",
-        "--to",
-        "2026-01-04",
-        "--group-column",
-        "land",
-        "--groups",
-        f"{tmp_path}/lands.txt",
-        "--publish-counts",
-        "1",
-    )
+    days = "--window 1d --from 2026-01-01 --to 2026-01-04 --publish-counts 1 --group-column land --groups".split()
+    question = commits.question(*days, f"{tmp_path}/lands.txt")
     source, output = broker.create("grouped", PARTITIONS), broker.create("rankings-of-groups", 1)
     broker.send("grouped", PARTITIONS, [(row["user"], json.dumps(row).encode()) for row in rows])
     broker.end("grouped", PARTITIONS, json.dumps({**rows[0], "time": "2026-01-06T00:00:00Z"}).encode())
-    done = command("stream", "--input", source, "--clock", "event", "--output", output, *asked)
+    done = command("stream", "--input", source, "--clock", "event", "--output", output, *question)
     assert done.status == 0 and "3 windows published" in done.out, done
     expected: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for line in commits.batch(tmp_path / "batch.jsonl", *asked).splitlines():
+    for line in commits.batch(tmp_path / "batch.jsonl", *question).splitlines():
         row = json.loads(line)
         expected.setdefault((row["window_start"], row["group"]), []).append((row["item"], row["noisy_count"]))
     found = [(key.decode(), json.loads(value)) for key, value in broker.messages("rankings-of-groups", 9)]
@@ -303,19 +239,8 @@ def test_the_logs_clock_publishes_live_and_late_rows_are_dropped(
     rows = [(f"u{n % 40}", f"item {min(n % 7, n % 11)}", _iso(start + n // 40)) for n in range(40 * 12)]
     commits = Commits(tmp_path, rows)
     late = [(f"late {n}", "item 6", _iso(start + 1)) for n in range(300)]
-    arguments = [
-        "--input",
-        place,
-        "--output",
-        str(rankings),
-        "--output-format",
-        "jsonl",
-        "--allowed-lateness",
-        "3s",
-        "--runner",
-        prism_runner,
-        *commits.question(*window),
-    ]
+    arguments = ["--input", place, "--output", str(rankings), "--output-format", "jsonl", "--allowed-lateness", "3s"]
+    arguments += ["--runner", prism_runner, *commits.question(*window)]
     with streaming(arguments, log) as process:
         for second in range(12):
             time.sleep(max(0.0, start + second + 0.1 - time.time()))

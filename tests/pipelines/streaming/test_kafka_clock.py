@@ -34,6 +34,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.replay import Topics
 from tests.pipelines.streaming.turns import Reading, in_the_background, short_windows
+from tests.refusals import refused
 
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 COLUMNS = Columns(time="time", time_unit="ms")
@@ -277,10 +278,10 @@ def test_a_message_stamped_before_a_closed_window_fails_the_report() -> None:
     """The idle clock was ahead of the broker's: a repetition would count the row, so nothing may go on quietly."""
     period = short_windows(0, 60, 3)
     positions = Positions((0,), (None,), (61_000_000,), ((0, 0),))
-    with pytest.raises(InvalidArgument, match="stamped before a window had closed"):
+    with refused("", "stamped before a window had closed"):
         _fn(period)._taken(positions, 0, [_message(0, 59_999)], 61_000_000)
     _fn(period)._taken(positions, 0, [_message(0, 60_000)], 61_000_000)  # late in both
-    with pytest.raises(InvalidArgument, match="stamped by who sent them"):
+    with refused("", "stamped by who sent them"):
         _fn(period)._taken(positions, 0, [_message(0, 62_000), _message(1, 62_000, TIMESTAMP_CREATE_TIME)], 61_000_000)
 
 

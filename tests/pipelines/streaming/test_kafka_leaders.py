@@ -16,9 +16,9 @@ from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, extent_of
 from private_topk.pipelines.sources.payloads import JsonPayload
-from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.streaming import turns
 from tests.pipelines.streaming.turns import Reading, short_windows
+from tests.refusals import refused
 
 START, SKEW, LAG = 1_800_000_000.0, 2.0, 1.5
 NO_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
@@ -190,7 +190,7 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
     assert extent_of(broker, broker, 0, int(START * 1000)).begin == 0 and not answers
     monkeypatch.setattr(kafka, "_SETTLED", 0.01)
     broker.silent = 1.0
-    with pytest.raises(InvalidArgument, match="kafka://recorded/topic does not answer: ") as refusal:
+    with refused("input", "kafka://recorded/topic does not answer:") as refusal:
         extent_of(broker, broker, 0, None)
     assert refusal.value.field == "input"
 
@@ -200,5 +200,5 @@ def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = GroupReader(Log(broker, {0: 0}, 0.0), (0,), Clock("log", short_windows(START, 3, 1)))
     lost = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
-    with pytest.raises(InvalidArgument, match="by a broker that took over with less"):
+    with refused("", "by a broker that took over with less"):
         reader.read((7,))

@@ -19,26 +19,16 @@ from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
-from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.nowhere import Nowhere
 from tests.pipelines.support import Done, command, options, write
+from tests.refusals import refused
 
 ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]
 END = {"user": "u", "item": "a", "time": "2026-01-09T00:00:00Z"}
 ASKED = {
-    "input": "in/*.jsonl",
-    "clock": "event",
-    "domain": "items.txt",
-    "mechanism": "joint",
-    "k": 3,
-    "epsilon": 8,
-    "window": "1d",
-    "from_": "2026-01-05",
-    "to": "2026-01-08",
-    "release_key": "file:key",
-    "release_id": "r",
-    "output": "out",
-    "output_format": "jsonl",
+    **{"input": "in/*.jsonl", "clock": "event", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 8},
+    **{"window": "1d", "from_": "2026-01-05", "to": "2026-01-08", "release_key": "file:key", "release_id": "r"},
+    **{"output": "out", "output_format": "jsonl"},
 }
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 
@@ -311,7 +301,7 @@ def test_a_charged_stream_to_an_unreadable_sink_is_not_repeated() -> None:
     for outcome in ("released", "started"):
         with sqlite3.connect("b.db") as database:
             database.execute(f"UPDATE private_topk_charges SET outcome = '{outcome}'")
-        with pytest.raises(InvalidArgument, match="nowhere cannot be asked which windows of r it has"):
+        with refused("output", "nowhere cannot be asked which windows of r it has"):
             run(report, prepare("direct", ["--streaming"]))
     assert [charge["outcome"] for charge in charges()] == ["started"]
 

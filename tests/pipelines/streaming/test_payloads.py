@@ -56,17 +56,8 @@ def test_json_objects_are_rows() -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        b"",
-        None,
-        b"{",
-        b"[1]",
-        b"null",
-        b'"text"',
-        b"\xff\xfe",
-        b'{"user": "a"',
-        b"\n\n",
-        b"{" * 5000,
-        b'{"user": "a"}\n{"user": "b"}',
+        *(b"", None, b"{", b"[1]", b"null", b'"text"', b"\xff\xfe", b'{"user": "a"', b"\n\n", b"{" * 5000),
+        *(b'{"user": "a"}\n{"user": "b"}',),
     ],
 )
 def test_a_broken_message_harms_no_other(broken: bytes | None) -> None:

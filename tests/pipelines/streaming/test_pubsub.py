@@ -119,23 +119,10 @@ def test_live_equals_the_rows_that_were_on_time(google: Google, tmp_path: Path) 
     write(tmp_path / "items.txt", "\n".join(ITEMS) + "\n")
     write(tmp_path / "key", "a key of the tests, which is no secret\n")
     question = [
-        "--domain",
-        f"{tmp_path}/items.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "4",
-        "--epsilon",
-        "1",
-        "--publish-counts",
-        "1",
-        "--release-id",
-        "live",
-        "--release-key",
-        f"file:{tmp_path}/key",
-        "--window",
-        f"{LENGTH}s",
-        "--from",
+        *(
+            f"--domain {tmp_path}/items.txt --mechanism joint --k 4 --epsilon 1 --publish-counts 1 --release-id live "
+            f"--release-key file:{tmp_path}/key --window {LENGTH}s --from"
+        ).split(),
         iso[0],
         "--to",
         iso[1],
@@ -147,13 +134,10 @@ def test_live_equals_the_rows_that_were_on_time(google: Google, tmp_path: Path) 
     for other in others:
         other.start()
     live = command(
-        "stream",
-        "--input",
-        f"pubsub://{PROJECT}/subscriptions/rows",
-        "--output",
-        f"pubsub://{PROJECT}/topics/rankings",
-        "--allowed-lateness",
-        f"{SLACK}s",
+        *(
+            f"stream --input pubsub://{PROJECT}/subscriptions/rows --output pubsub://{PROJECT}/topics/rankings "
+            f"--allowed-lateness {SLACK}s"
+        ).split(),
         *question,
     )
     assert live.status == 0, live.err

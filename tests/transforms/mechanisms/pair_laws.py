@@ -10,15 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms import (
-    Canonical,
-    FastJoint,
-    Gaussian,
-    Joint,
-    JointSet,
-    Mechanism,
-    PnfPeeling,
-)
+from private_topk.transforms.mechanisms import Canonical, FastJoint, Gaussian, Joint, JointSet, Mechanism, PnfPeeling
 from tests.laws import Law, total
 from tests.transforms.mechanisms import laws
 

@@ -14,11 +14,11 @@ from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
-from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
 from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.spec import TopK
 from tests.pipelines.shapes import zipf
+from tests.refusals import refused
 
 ITEMS = 5000
 
@@ -102,7 +102,7 @@ def test_a_choice_among_no_applicable_mechanisms_is_refused() -> None:
     only = [MECHANISMS["oneshot"](1.0)]
     assert choose(only, 10, ITEMS).name == "oneshot"
     for some, items in (([], ITEMS), (only, None), ([MECHANISMS["joint"](1.0)], ITEMS)):
-        with pytest.raises(InvalidArgument, match="mechanism"):
+        with refused("mechanism"):
             choose(some, 10, items)
 
 

@@ -22,6 +22,7 @@ from private_topk.transforms.mechanisms import (
     RandomBits,
 )
 from private_topk.transforms.mechanisms.mechanism import check_k, check_ranks, sensitivity
+from tests.refusals import refused
 
 
 def test_a_mechanism_is_frozen_and_its_parameters_are_json() -> None:
@@ -53,10 +54,10 @@ def test_refusals_name_the_field_and_show_no_count() -> None:
         with pytest.raises(InvalidArgument) as caught:
             Peeling(1.0)(counts, 1, RandomBits.keyed(b"x"))
         assert caught.value.field == "counts" and "7919" not in str(caught.value)
-    with pytest.raises(InvalidArgument, match="k must be at least 1, got 0") as caught:
+    with refused("k", "must be at least 1") as caught:
         check_k(0, 3)
     assert caught.value.field == "k"
-    with pytest.raises(InvalidArgument, match="k must be at most the number of items, got k = 4 and 3 items"):
+    with refused("k", "must be at most the number of items"):
         Peeling(1.0)([1, 2, 3], 4, None)
 
 
@@ -66,7 +67,7 @@ def test_negative_counts_are_refused_before_anything_is_drawn(name: str, dtype: 
     mechanism = MECHANISMS[name](epsilon=1.0, **({"delta": 0.1} if name == "limit-domain" else {}))
     bits = RandomBits.keyed(b"x")
     for counts in ([-97, 1, 2], [3, 2, -97]):
-        with pytest.raises(InvalidArgument, match="counts must be at least 0") as caught:
+        with refused("counts", "must be at least 0") as caught:
             mechanism(np.array(counts, dtype), 1, bits)
         assert caught.value.field == "counts" and "97" not in str(caught.value)
     assert repr(bits) == repr(RandomBits.keyed(b"x"))
@@ -117,9 +118,7 @@ ANSWER: list[Any] = [None]
 @pytest.mark.parametrize("answer", WRONG, ids=str)
 def test_a_mechanism_of_one_s_own_answers_with_different_items(answer: object) -> None:
     ANSWER[0] = answer
-    with pytest.raises(
-        InvalidArgument, match="mechanism broken must answer with 2 different ranks, an array of integers"
-    ):
+    with refused("mechanism", "broken must answer with 2 different ranks, an array of integers"):
         Broken()([5, 4, 3], 2, RandomBits.keyed(b"ranks"))
 
 
@@ -130,7 +129,7 @@ def test_an_unknown_domain_mechanism_may_return_fewer_than_k() -> None:
         if size <= 2:
             assert hiding([9, 8, 7], 2, bits).tolist() == list(range(size))
         else:
-            with pytest.raises(InvalidArgument, match="must answer with at most 2 different ranks"):
+            with refused("mechanism", "must answer with at most 2 different ranks"):
                 hiding([9, 8, 7], 2, bits)
 
 

@@ -240,10 +240,7 @@ class TestGaussian(NoisyOrder):
 class TestCorrelatedGaussian(NoisyOrder):
     """A lone histogram is a series of one step, and its noise covers the counts. `test_series` has the rest."""
 
-    mechanisms = [
-        CorrelatedGaussian(1.0, 0.05, 1),
-        CorrelatedGaussian(1.0, 0.05, 2, "replace-one"),
-    ]
+    mechanisms = [CorrelatedGaussian(1.0, 0.05, 1), CorrelatedGaussian(1.0, 0.05, 2, "replace-one")]
 
     def noise_and_scale(self, mechanism: CorrelatedGaussian, d: int, k: int) -> tuple[str, Fraction]:
         return "gaussian", mechanism.scale()

@@ -23,6 +23,7 @@ from private_topk.transforms.mechanisms import (
     parameters_of,
 )
 from private_topk.transforms.mechanisms.parameters import check_decimal, check_parameter
+from tests.refusals import refused
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def test_text_is_read_by_kind_and_values_pass() -> None:
     assert found["epsilon"].read("1e-3") == Fraction(1, 1000) and found["part"].read("0.1") == Fraction(1, 10)
     assert found["whole"].read("7") == 7 and found["word"].read("7") == "7"
     assert found["epsilon"].read(2) == 2
-    with pytest.raises(InvalidArgument, match="whole must be a whole number, got '7.5'"):
+    with refused("whole", "must be a whole number"):
         found["whole"].read("7.5")
 
 
@@ -74,7 +75,7 @@ def test_numbers_become_pythons_own() -> None:
 
 @pytest.mark.parametrize("huge", [10**400, Fraction(10**400)])
 def test_a_budget_beyond_all_floats_is_refused(huge: object) -> None:
-    with pytest.raises(InvalidArgument, match="epsilon must be a positive finite number"):
+    with refused("epsilon", "must be a positive finite number"):
         check_parameter("epsilon", huge)
 
 
@@ -109,5 +110,5 @@ def test_a_decimal_is_what_is_written() -> None:
     assert Canonical(1.0, 0.1).gamma == Fraction(1, 10) and Canonical(1, "2/3").gamma == Fraction(2, 3)
     assert Joint(1.0, 0.5) == Joint(1.0) and Canonical(1.0, 0.5) == Canonical(1.0)
     assert check_decimal("gamma", 0.6, Fraction(0), Fraction(1)) == Fraction(3, 5)
-    with pytest.raises(InvalidArgument, match="gamma must be a number from 0 to 1, got 2: so it is"):
+    with refused("gamma", "must be a number from 0 to 1"):
         check_decimal("gamma", 2, Fraction(0), Fraction(1), "so it is")

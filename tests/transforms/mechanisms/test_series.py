@@ -31,6 +31,7 @@ from private_topk.transforms.mechanisms.exact.series import (
     top_of_steps,
 )
 from private_topk.transforms.release import Release, ReleaseKey
+from tests.refusals import refused
 from tests.transforms.mechanisms.laws import delta_of
 
 TEST_KEY = ReleaseKey.for_tests()
@@ -89,7 +90,7 @@ def test_noise_hardly_grows_with_the_number_of_steps() -> None:
 
 
 def test_too_many_steps_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"1,025 windows to date, and a series has at most 1,024"):
+    with refused("window", "1,025 windows to date, and a series has at most 1,024"):
         replace(CorrelatedGaussian(1.0, 1e-6, 1), steps=MAX_STEPS + 1)
 
 

@@ -33,6 +33,7 @@ from private_topk.transforms.mechanisms.mechanism import ALL
 from private_topk.transforms.mechanisms.weighted import UNIT, Weighting
 from private_topk.transforms.mechanisms.weighted_sums import Weighted
 from tests.laws import Law, assert_follows, draws_to_see, hockey_stick, renyi
+from tests.refusals import refused
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.contract import Contract
 from tests.transforms.mechanisms.laws import delta_of
@@ -64,7 +65,7 @@ def test_no_more_items_count_wholly_than_a_user_may_have(kind: type[Weighted]) -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("whole", [0, -1, 1.5, True, "20"])
 def test_an_invalid_number_of_whole_items_is_refused(kind: type[Weighted], whole: object) -> None:
-    with pytest.raises(InvalidArgument, match="whole_items must be a whole number of at least 1"):
+    with refused("whole_items", "must be a whole number of at least 1"):
         kind(1.0, 1e-6, 50, whole_items=whole)
     with pytest.raises(InvalidArgument, match=f"must be at most 1000000 for {kind.about.name}"):
         kind(1.0, 1e-6, 1_000_001)

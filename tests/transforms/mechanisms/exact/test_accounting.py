@@ -28,6 +28,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     squared_order_sensitivity,
 )
 from private_topk.transforms.mechanisms.exact.reals import ball, floor, precision
+from tests.refusals import refused
 
 BUDGETS = [(1.0, 1e-6, 100), (0.01, 1e-10, 1000), (10.0, 1e-3, 20), (0.3, 0.2, 3), (1e-6, 1e-6, 50)]
 
@@ -124,7 +125,7 @@ def test_the_gaussian_scale_of_the_paper() -> None:
 
 
 def test_an_impossible_budget_is_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match="no noise scale below .*: raise epsilon or delta"):
+    with refused("epsilon", "no noise scale below"):
         smallest(lambda scale: False)
 
 

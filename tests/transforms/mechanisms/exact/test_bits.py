@@ -11,6 +11,7 @@ import pytest
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import below, uniform_subset
 from tests.laws import assert_follows, draws_to_see
+from tests.refusals import refused
 
 
 def test_words_are_a_function_of_their_address() -> None:
@@ -68,7 +69,7 @@ def test_below_each_takes_equally_many_words_for_every_number(n: int) -> None:
 
 @pytest.mark.parametrize("key", [b"", "text", None, 5])
 def test_a_key_is_bytes(key: object) -> None:
-    with pytest.raises(ValueError, match=r"key must be non-empty bytes: use RandomBits\.fresh"):
+    with refused("key", "must be non-empty bytes"):
         RandomBits.keyed(key)
 
 

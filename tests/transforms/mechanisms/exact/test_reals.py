@@ -8,14 +8,7 @@ import pytest
 from flint import arb, ctx
 
 from private_topk.transforms.mechanisms import RandomBits
-from private_topk.transforms.mechanisms.exact.reals import (
-    ball,
-    below_powers_of_two,
-    floor,
-    greater,
-    precision,
-    uniform,
-)
+from private_topk.transforms.mechanisms.exact.reals import ball, below_powers_of_two, floor, greater, precision, uniform
 
 
 def test_close_reals_are_told_apart_and_precision_comes_back() -> None:

@@ -171,10 +171,7 @@ def test_the_ball_holds_the_number_of_all_paths_and_is_narrow(kind: str, k: int)
 
 @pytest.mark.parametrize(
     "outer",
-    [
-        np.concatenate((np.arange(1, 51) * 3, np.full(2000, 500_000))),
-        np.repeat([2000, 200_000], [1000, 1000]),
-    ],
+    [np.concatenate((np.arange(1, 51) * 3, np.full(2000, 500_000))), np.repeat([2000, 200_000], [1000, 1000])],
     ids=["too small", "too large"],
 )
 def test_the_ball_is_narrow_for_weights_beyond_the_range_of_doubles(outer: np.ndarray) -> None:

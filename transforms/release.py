@@ -74,10 +74,10 @@ class Ranking:
     def in_columns(self, item: tuple[str, ...], group: tuple[str, ...]) -> Ranking:
         """The ranking with composites in the columns that they were read from: where these are several."""
         ranking = self
-        if len(item) > 1 and not self.item_columns:
+        if len(item) > 1:
             items = tuple(parts_of(composite(label)) for label in self.items)
             ranking = replace(ranking, items=items, item_columns=item)
-        if len(group) > 1 and self.group is not None and not self.group_columns:
+        if len(group) > 1 and self.group is not None:
             ranking = replace(ranking, group=parts_of(composite(self.group)), group_columns=group)
         return ranking
 

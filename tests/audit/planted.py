@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.audit.audit import Sampler, audit_case, dependence, wrong_counts
 from benchmarks.audit.datasets import Case, cases_of
-from private_topk.transforms import assign_windows, select, spec, user_shards
+from private_topk.transforms import assign_windows, metric, select, spec, user_shards
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 
 Plant = Callable[[pytest.MonkeyPatch], object]
@@ -61,7 +61,7 @@ def repeated_rows_count(patch: pytest.MonkeyPatch) -> None:
         fresh = np.append(True, users[1:] != users[:-1])[: len(users)]
         return np.cumsum(fresh) - 1, codes, users[fresh]
 
-    patch.setattr(user_shards, "sorted_pairs", all_of_them)
+    patch.setattr(metric, "sorted_pairs", all_of_them)
 
 
 def one_item_too_many(patch: pytest.MonkeyPatch) -> None:
@@ -88,8 +88,8 @@ def every_group_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def amounts_without_a_cap(patch: pytest.MonkeyPatch) -> None:
-    real = user_shards.sorted_sums
-    patch.setattr(user_shards, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
+    real = metric.sorted_sums
+    patch.setattr(metric, "sorted_sums", lambda users, codes, amounts, cap: real(users, codes, amounts, cap * 9))
 
 
 def noise_for_one_unit(patch: pytest.MonkeyPatch) -> None:

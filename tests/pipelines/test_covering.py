@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.transforms import user_shards
+from private_topk.transforms import metric, user_shards
 from tests.nightly import nightly_but
 from tests.pipelines.plays import DOMAINS, MEASURES, NO_NOISE, ROWS, asked, check, lay_out, published, write
 
@@ -35,8 +35,8 @@ def test_runs_and_streams_publish_what_plain_python_counts(domain: str, measure:
 
 
 def uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = user_shards.sorted_sums
-    monkeypatch.setattr(user_shards, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
+    sound = metric.sorted_sums
+    monkeypatch.setattr(metric, "sorted_sums", lambda *columns: sound(*columns[:3], 2**60))
 
 
 def in_every_group(monkeypatch: pytest.MonkeyPatch) -> None:

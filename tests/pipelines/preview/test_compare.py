@@ -374,7 +374,7 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     full = preview(InAmounts(shape, minutes, 60), 5, 0.3, mechanism=names, draws=40, amounts=minutes)
     assert preview(
         InAmounts(shape, minutes, 60), 5, 1.0, mechanism="joint", draws=2, amounts=minutes
-    ).best.mechanism == (asked_in_a_run(amounts=minutes))
+    ).best.mechanism == (asked_in_a_run(score=minutes))
     for name in ("joint", "canonical"):  # whose laws are known
         one, other = users[name], full[name]
         assert [e.value for e in one.found] == pytest.approx([e.value for e in other.found], rel=1e-6)

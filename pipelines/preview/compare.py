@@ -55,7 +55,7 @@ class Effort(NamedTuple):
         return otherwise if draws is None else cls(draws, draws, otherwise.aside and draws, limited=False)
 
 
-_ALONE, _AMONG_MANY = Effort(40, DRAWS, 20), Effort(10, 40)
+_ALONE, _AMONG_MANY = Effort(40, DRAWS, 20), Effort(8, 32)
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MAX_K = 1 << 17
@@ -285,7 +285,7 @@ def preview(
         mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
             names, to compare, by default of all built-in ones.
         draws: how many for each mechanism: by default 400 for those that are close to the best sequence and 40 for the
-            others, for groups 40 and 10; fewer where they are slow.
+            others, for groups 32 and 8; fewer where they are slow.
         tell: is called with the name of every mechanism before it is tried.
         asked: the fields of `ASKED`, as for `rank`: such as unknown_domain=True where the items are not public, or
             groups_per_user, in how many groups of a window a user counts. Parameters are for those mechanisms that take

@@ -299,7 +299,7 @@ def scaled(expected: Expected, part: Fraction, max_items_per_user: int | None) -
         whole, kept = expected.histogram(None, False), min(1.0, (max_items_per_user or math.inf) / held)
     else:
         whole, kept = expected.histogram(max_items_per_user, False), 1.0
-    return _histogram(whole.values * float(part) * kept, whole.sizes, False)
+    return _histogram(whole.values.astype(np.float64) * (float(part) * kept), whole.sizes, False)
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:

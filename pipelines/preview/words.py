@@ -71,7 +71,7 @@ def comparison(columns: Sequence[tuple[Any, ...]], heads: Sequence[str]) -> list
     return aligned(rows)
 
 
-def worth(settings: Sequence[tuple[float, float]], found: Sequence[GroupsPreview]) -> list[str]:
+def worth(settings: Sequence[tuple[float, ...]], found: Sequence[GroupsPreview]) -> list[str]:
     """What to take in several settings of k and epsilon, and in how many groups."""
     rows = [("k", "epsilon", "take", "recall in the median group", "groups worth publishing")]
     for (k, epsilon), one in zip(settings, found, strict=True):

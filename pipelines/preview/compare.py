@@ -445,7 +445,7 @@ def _preview(
         draws[name] = _draws(one.top_k, some[0]).upto(effort.few, effort.limited)
     if not questions:
         raise next(iter(left_out.values()))
-    for name in _close(draws):
+    for name in _close(draws) if effort.many > effort.few else ():
         tell(name)
         draws[name].upto(effort.many, effort.limited)
     outlooks, unit = [], float(question.asked.score.unit)

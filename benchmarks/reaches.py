@@ -64,6 +64,7 @@ def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
                     continue
                 told = forecast(top_k, counted(expected, top_k), draws)
                 recalls = drawn(top_k.mechanism, counts, k, draws, bits)
+                assert told.recall_range is not None
                 low, high = told.recall_range
                 within, below = float(((low <= recalls) & (recalls <= high)).mean()), float((recalls < low).mean())
                 found.append(Cell(told.recall.value - recalls.mean(), within, below, high - low))

@@ -685,8 +685,10 @@ _WINDOWS = _section(
     Option(
         "to_date",
         {
-            "run": "every window begins with the period: rankings of the period so far, paid for as one "
-            "(docs/to-date.md)",
+            **dict.fromkeys(
+                ("run", "preview"),
+                "every window begins with the period: rankings of the period so far, paid for as one (docs/to-date.md)",
+            ),
             "stream": "does not go with a stream: a report of files publishes window after window (docs/to-date.md)",
         },
         field="window.to_date",

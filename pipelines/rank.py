@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.dropped_rows import tell_dropped_rows
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.question import Question
@@ -21,7 +22,7 @@ from private_topk.pipelines.release.formats import RankingSchema, format_of, ran
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.release.store import publish
-from private_topk.pipelines.report import Report, account_of
+from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
@@ -134,9 +135,7 @@ def rank(
         raise InvalidArgument(
             "show_dropped_rows", f"must be True, False or None, got {type(show_dropped_rows).__name__}"
         )
-    account = account_of(
-        {name: value for name, value in (("ledger", ledger), ("dataset", dataset)) if value is not None}
-    )
+    account = Account.of({"ledger": ledger, "dataset": dataset})
     if account is not None and (release is None or release.key.in_memory):
         raise InvalidArgument(
             "release",

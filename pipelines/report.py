@@ -241,7 +241,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
         InvalidArgument: naming the field, the rule and the remedy.
     """
     require(options, "input", "output", "epsilon")
-    sink, account = sink_for(options, watch=watch), account or account_of(options)
+    sink, account = sink_for(options, watch=watch), account or Account.of(options)
     question = Question.of(**asked_by(options), held=_held(account, options) if account else None)
     return Report(
         question,
@@ -326,13 +326,3 @@ def sink_for(options: Options, *, watch: bool = False) -> Sink:
 
 def _is_kafka(uri: str) -> bool:
     return uri.startswith("kafka://")
-
-
-def account_of(options: Options) -> Account | None:
-    """The account that is charged, or None. Raises InvalidArgument if half of it is missing."""
-    ledger, dataset = options.get("ledger"), options.get("dataset")
-    if ledger is None and dataset is None:
-        return None
-    if ledger is None or dataset is None:
-        raise InvalidArgument("ledger", "and {dataset} go together: where spending is kept, and what is charged")
-    return Account(ledger, dataset)

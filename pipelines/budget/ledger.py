@@ -298,6 +298,16 @@ class Account:
     ledger: str
     dataset: str
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Account | None:
+        """The account that `ledger` and `dataset` name, or None. Raises InvalidArgument if half of it is missing."""
+        ledger, dataset = given.get("ledger"), given.get("dataset")
+        if ledger is None and dataset is None:
+            return None
+        if ledger is None or dataset is None:
+            raise InvalidArgument("ledger", "and {dataset} go together: where spending is kept, and what is charged")
+        return cls(ledger, dataset)
+
     @cached_property
     def books(self) -> Ledger:
         """The ledger itself, opened once. Raises InvalidArgument."""

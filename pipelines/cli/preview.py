@@ -22,6 +22,7 @@ from private_topk.transforms.stated import number
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.composition import Share, Total
     from private_topk.pipelines.preview import Expected, GroupsPreview, Preview
+    from private_topk.pipelines.preview.to_date import SeriesPreview
     from private_topk.pipelines.question import Question
     from private_topk.pipelines.sources.lists import Lists
     from private_topk.transforms.domain import Domain
@@ -65,58 +66,58 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
     if all(getattr(arguments, name) is None for name in ("like", "recall", "draws", *_OWN)):
         _print_shares(options, arguments)
         return
-    from private_topk.pipelines.preview import GroupsPreview
+    from private_topk.pipelines.preview import Preview
 
     ks, epsilons = _settings(options, arguments.recall)
     if arguments.draws is not None and arguments.draws < 1:
         raise InvalidArgument("draws", f"must be at least 1, got {arguments.draws}")
     previews = _previews(options, arguments, ks, epsilons)
-    if isinstance(previews, GroupsPreview):
-        print_json(previews.plain()) if arguments.json else _print_groups(previews, arguments)
-        return
     if arguments.json:
-        found = [preview.plain() | _shared_in(preview) for preview in previews]
+        found = [one.plain() | (_shared_in(one) if isinstance(one, Preview) else {}) for one in previews]
         print_json(found if len(found) > 1 else found[0])
+    elif options.get("to_date"):
+        _print_series(cast("list[SeriesPreview]", previews), arguments)
     else:
-        _print(previews, arguments)
+        _print(cast("list[Preview | GroupsPreview]", previews), arguments)
 
 
 def _previews(
     options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
-) -> list[Preview] | GroupsPreview:
-    from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.preview.compare import DRAWS_OF_MANY, OF_ONE_WINDOW
+) -> list[Preview | GroupsPreview | SeriesPreview]:
+    from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, OF_SERIES, one_of_many, preview
     from private_topk.pipelines.preview.expected import expected_counts
+    from private_topk.pipelines.preview.to_date import SeriesPreview
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     names = cast("Sequence[str] | None", options.get("mechanism"))
     settings, domain, held = list(product(ks, epsilons)), _domain(options), _held(options)
-    tried, offered = names or OF_ONE_WINDOW, _offered(options)
-    draws = DRAWS_OF_MANY if arguments.draws is None and len(settings) > 1 else arguments.draws
-    previews: list[Preview] = []
+    offered, to_date = _offered(options), options.get("to_date", False)
+    tried = names or (OF_SERIES if to_date else OF_ONE_WINDOW)
+    draws, many = arguments.draws, len(settings) > 1
+    previews: list[Preview | GroupsPreview | SeriesPreview] = []
     with _progress() as tell:
         by_group = expected_counts(options, given, domain.size or None if domain else None)
         for k, epsilon in settings:
             question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
-            if list(by_group) != [""]:
-                if len(settings) > 1 or arguments.recall is not None:
-                    raise InvalidArgument(
-                        "",
-                        "groups have a preview of one {k} and one {epsilon}, without {recall}",
-                    )
-                return preview(by_group, question, mechanism=tried, draws=draws, tell=tell, **offered)
-            if len(settings) > 1 and not sys.stderr.isatty():
-                print(f"setting {len(previews) + 1} of {len(settings)}", file=sys.stderr, flush=True)
-            expected = by_group[""]
             if arguments.recall is not None:
-                question = _solved(question, expected, k is None, float(arguments.recall), names, offered, tell)
-            previews.append(preview(expected, question, mechanism=tried, draws=draws, tell=tell, **offered))
+                if to_date or list(by_group) != [""]:
+                    raise InvalidArgument(
+                        "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
+                    )
+                question = _solved(question, by_group[""], k is None, float(arguments.recall), names, offered, tell)
+            if to_date:
+                previews.append(SeriesPreview.of(next(iter(by_group.values())), question, draws, tell))
+            elif many:
+                previews.append(one_of_many(by_group, question, tried, draws, tell, **offered))
+            else:
+                expected = by_group.get("", by_group)
+                previews.append(preview(expected, question, mechanism=tried, draws=draws, tell=tell, **offered))
     return previews
 
 
 def _domain(options: Options) -> Domain | None:
     """The domain that is named, or None where a preview goes without one. Reads its file. Raises InvalidArgument."""
-    from private_topk.pipelines.sources.lists import load_lists  # loads Beam
+    from private_topk.pipelines.sources.lists import load_lists
 
     named = {name: options[name] for name in (*_LISTS, "item_column") if name in options}
     return load_lists(named).domain if set(_LISTS) & set(named) else None
@@ -124,9 +125,9 @@ def _domain(options: Options) -> Domain | None:
 
 def _held(options: Options) -> Total | None:
     """The total in the ledger that is named, if one is. Raises InvalidArgument."""
-    from private_topk.pipelines.report import account_of  # loads Beam
+    from private_topk.pipelines.budget.ledger import Account
 
-    account = account_of(options)
+    account = Account.of(options)
     return None if account is None else account.budget(options.get("privacy_unit", "user-window")).total
 
 
@@ -220,36 +221,51 @@ def _progress() -> Iterator[Callable[[str], None]]:
             print(f"\r{'':<50}\r", end="", file=sys.stderr, flush=True)
 
 
-def _print(previews: Sequence[Preview], arguments: Arguments) -> None:
-    from private_topk.pipelines.preview.words import comparison
+def _print(found: Sequence[Preview | GroupsPreview], arguments: Arguments) -> None:
+    from private_topk.pipelines.preview import GroupsPreview
+    from private_topk.pipelines.preview.words import comparison, worth
 
-    first, differing, recall = previews[0], _differing(previews), arguments.recall
-    print(f"Expected: {first.expected.summary()}. Nothing is charged.")
+    groups = [one for one in found if isinstance(one, GroupsPreview)]
+    previews = [next(iter(one.previews.values())) if isinstance(one, GroupsPreview) else one for one in found]
+    first, recall, settings = previews[0], arguments.recall, [_values(one) for one in previews]
+    differing = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
+    place = f" of the {'median' if len(groups) > 1 else 'largest'} of {groups[0].groups:,} groups" if groups else ""
+    print(f"Expected{place}: {first.expected.summary()}. Nothing is charged.")
     sought = "" if recall is None else f", found for a recall of {float(recall):g}"
     print(f"Asked: {_asked(first, differing)}{sought}\n")
-    if len(previews) == 1:
-        print(first)
+    if len(found) > 1:
+        lines = (
+            worth(settings, groups)
+            if groups
+            else comparison([(*of, one) for of, one in zip(settings, previews, strict=True)], _VALUES)
+        )
+        print("\n".join(lines))
+        noisy = [
+            f"k={k:g}, epsilon={epsilon:g}"
+            for (k, epsilon), one in zip(settings, previews, strict=True)
+            if one.close_to_noise
+        ]
+        print("\n* the one to take" * (not groups) + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
     else:
-        columns = {_named(preview, differing): preview.outlooks for preview in previews}
-        print("\n".join(comparison(columns)))
-        noisy = [_named(preview, differing) for preview in previews if preview.close_to_noise]
-        print("\n* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
+        print(found[0])
     _print_left_out(first)
-    if len(previews) == 1 and not first.close_to_noise:
-        if first.question.shares:
+    taken = first.questions[groups[0].best] if groups else first.question
+    if len(found) == 1 and (groups[0].worth if groups else not first.close_to_noise):
+        if taken.shares:
             print()
-            _print_budget(first.question)
-        print(f"\nIn a run: {_run(arguments, first.question)}")
+            _print_budget(taken)
+        print(f"\nIn a run: {_run(arguments, taken)}")
 
 
-def _print_groups(found: GroupsPreview, arguments: Arguments) -> None:
-    largest = next(iter(found.previews.values()))
-    print(f"Expected of the largest of {found.groups:,} groups: {largest.expected.summary()}. Nothing is charged.")
-    print(f"Asked: {_asked(largest, ())}\n")
-    print(found)
-    _print_left_out(largest)
-    if found.worth:
-        print(f"\nIn a run: {_run(arguments, largest.questions[found.best])}")
+def _print_series(found: Sequence[SeriesPreview], arguments: Arguments) -> None:
+    print(f"Expected of the whole period: {found[0].expected.summary()}. Nothing is charged.")
+    for one in found:
+        asked = one.question.asked
+        budget = f"epsilon {float(one.question.epsilon):g}, delta {float(asked.mechanism.parameter('delta')):g}"
+        print(f"Asked: the top {asked.k} to date at {one.steps[-1]} steps, {budget} for all of them\n")
+        print(one)
+        if not one.close_to_noise:
+            print(f"\nIn a run: {_run(arguments, one.question)}")
 
 
 def _print_left_out(preview: Preview) -> None:
@@ -259,22 +275,8 @@ def _print_left_out(preview: Preview) -> None:
         print()
 
 
-def _differing(previews: Sequence[Preview]) -> list[str]:
-    """Those of k and epsilon that have several values."""
-    return [
-        name
-        for name, values in zip(_VALUES, zip(*map(_values, previews), strict=True), strict=True)
-        if len(set(values)) > 1
-    ]
-
-
 def _values(preview: Preview) -> tuple[float, ...]:
     return preview.question.top_k.max_items, float(preview.question.epsilon)
-
-
-def _named(preview: Preview, differing: Sequence[str]) -> str:
-    values = dict(zip(_VALUES, _values(preview), strict=True))
-    return ", ".join(f"{name}={values[name]:g}" for name in differing)
 
 
 def _left_out(preview: Preview) -> dict[str, list[str]]:
@@ -291,10 +293,10 @@ def _short(error: InvalidArgument, name: str) -> str:
     return error.shown(flag).partition(": ")[0].removeprefix(f"{field} ").removeprefix(f"{name} ")
 
 
-def _asked(preview: Preview, differing: Sequence[str]) -> str:
+def _asked(preview: Preview, differing: Sequence[bool]) -> str:
     question, offered = preview.question, preview.offered.get("delta")
-    top = "k" if "k" in differing else str(question.asked.k)
-    epsilon = "" if "epsilon" in differing else f", epsilon {float(question.epsilon):g}"
+    top = "k" if differing[0] else str(question.asked.k)
+    epsilon = "" if differing[1] else f", epsilon {float(question.epsilon):g}"
     delta = "" if offered is None else f", delta {float(offered):g}"
     each = question.asked.groups is not None
     counted = "rankings that one user can change" if each else "windows that one user can be in"

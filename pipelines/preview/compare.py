@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from private_topk.pipelines.preview.expected import Expected, bent, weight_of
-from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Outlook, look
+from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Draws, Outlook
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.pipelines.question import Question
 from private_topk.transforms.asked import Asked
@@ -29,9 +29,33 @@ if TYPE_CHECKING:
 
 
 OF_ONE_WINDOW = tuple(name for name, kind in MECHANISMS.items() if not kind.guarantee.to_date)
-"""The mechanisms that a preview tries: no window to date is previewed."""
+"""The mechanisms that a preview of one window tries."""
+OF_SERIES = tuple(name for name, kind in MECHANISMS.items() if kind.guarantee.to_date)
+"""Those that draw rankings to date."""
 
-DRAWS_OF_MANY, _ASIDE = 40, 40  # draws where many previews are made, and on counts beside those that are expected
+
+class Effort(NamedTuple):
+    """How many draws a preview makes.
+
+    Args:
+        few: of every mechanism.
+        many: of those whose recall cannot be told from that of the best sequence.
+        aside: on each of the other counts that are as likely (`bent`); without any, no range of one ranking is told.
+        limited: whether slow draws may be fewer.
+    """
+
+    few: int
+    many: int
+    aside: int = 0
+    limited: bool = True
+
+    @classmethod
+    def of(cls, draws: int | None, otherwise: Effort) -> Effort:
+        """As many as are asked for, of every mechanism."""
+        return otherwise if draws is None else cls(draws, draws, otherwise.aside and draws, limited=False)
+
+
+_ALONE, _AMONG_MANY = Effort(40, DRAWS, 20), Effort(8, 32)
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
 """Two digits each, from 0.0001 to 990: more digits would be meaningless."""
 _MAX_K = 1 << 17
@@ -52,7 +76,6 @@ class Preview:
         questions: what each of these is asked.
         left_out: why each of the other mechanisms does not answer.
         offered: the delta and the parameters that were given, for those that take them.
-        draws: the requested number, or None for as many as a few seconds allow; each outlook has its own number.
     """
 
     expected: Expected
@@ -61,7 +84,6 @@ class Preview:
     questions: Mapping[str, Question]
     left_out: Mapping[str, InvalidArgument]
     offered: Mapping[str, Any] = field(default_factory=dict)
-    draws: int | None = None
 
     def __getitem__(self, name: str) -> Outlook:
         return {outlook.name: outlook for outlook in self.outlooks}[name]
@@ -110,17 +132,16 @@ class Preview:
         """What would find at least half of the top k, by more draws of the same."""
         best, question, better = self.best, self.question, []
         with suppress(InvalidArgument):
-            smaller = largest_k(self.expected, [question], NOISE, draws=self.draws).top_k.max_items
+            smaller = largest_k(self.expected, [question], NOISE).top_k.max_items
             if smaller < question.top_k.max_items:
                 better.append(f"k = {smaller}")
-        times = _fewest_windows(self.expected, question, self.draws)
+        times = _fewest_windows(self.expected, question)
         if times is not None:
             alike = f" or {times} such groups merged" if question.asked.groups is not None else ""
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
         if others := [name for name in OF_ONE_WINDOW if name not in {*self.left_out, *self.questions}]:
             with suppress(InvalidArgument):
-                draws = self.draws or DRAWS_OF_MANY
-                other = _preview(self.expected, question, others, self.offered, draws, _tell_nobody).best
+                other = _preview(self.expected, question, others, self.offered, _AMONG_MANY, _tell_nobody).best
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
                     better.append(f"{other.name}, which was not asked for")
         said = "; or with ".join(better)
@@ -160,13 +181,8 @@ class Preview:
         return pandas.DataFrame(self.to_rows())
 
     def __str__(self) -> str:
-        parts = [table(self.outlooks), *self._few(), ranks_table(self.best), self.reasons()]
+        parts = [table(self.outlooks), ranks_table(self.best), self.reasons()]
         return "\n\n".join("\n".join(lines) for lines in parts)
-
-    def _few(self) -> list[list[str]]:
-        """How often slow mechanisms were drawn, which depends on the machine unless a number of draws is given."""
-        few = [f"{o.name} {o.draws}" for o in self.outlooks if self.draws is None and o.draws < DRAWS]
-        return [[f"Draws that fitted into 3 s of CPU time, of {DRAWS}: {', '.join(few)}"]] if few else []
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
@@ -221,8 +237,8 @@ class GroupsPreview:
     _repr_html_, to_polars, to_pandas = Preview._repr_html_, Preview.to_polars, Preview.to_pandas
 
     def __str__(self) -> str:
-        columns = {name: one.outlooks for name, one in self.previews.items()}
-        return "\n".join([*comparison(columns), "", *self.reasons()])
+        columns = [(name, one.outlooks) for name, one in self.previews.items()]
+        return "\n".join([*comparison(columns, ("recall",)), "", *self.reasons()])
 
     def __repr__(self) -> str:
         return f"GroupsPreview(best={self.best!r}, worth={len(self.worth)} of {self.groups} groups)"
@@ -268,7 +284,8 @@ def preview(
             mechanisms that have one, and for composing.
         mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
             names, to compare, by default of all built-in ones.
-        draws: how many for each mechanism: 400 by default, fewer where they are slow; 40 for groups.
+        draws: how many for each mechanism: by default 400 for those that are close to the best sequence and 40 for the
+            others, for groups 32 and 8; fewer where they are slow.
         tell: is called with the name of every mechanism before it is tried.
         asked: the fields of `ASKED`, as for `rank`: such as unknown_domain=True where the items are not public, or
             groups_per_user, in how many groups of a window a user counts. Parameters are for those mechanisms that take
@@ -277,7 +294,7 @@ def preview(
     Raises:
         InvalidArgument: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.
 
-    Cost: up to a second for each mechanism, some seconds for those that are slow at large k.
+    Cost: a tenth of a second for each mechanism that is far from the best, up to a second for each that is close.
     """
     _check_expected(expected)
     names, question = _names(mechanism), k
@@ -287,12 +304,37 @@ def preview(
         raise InvalidArgument(min(given), "is part of the Question that is given", "leave it out")
     elif isinstance(mechanism, Mechanism):
         raise InvalidArgument("mechanism", "must be a name beside a Question, which has the budget", f"give {names[0]}")
-    own = question.asked.mechanism.parameter("delta", question.spare_delta)
-    offered = {"delta": own if delta is None else delta, **(asked.get("parameters") or {})}
-    tell = tell or _tell_nobody
+    offered, tell = _offered(question, delta, asked.get("parameters")), tell or _tell_nobody
     if isinstance(expected, Mapping):
-        return _of_groups(expected, question, names, offered, draws or DRAWS_OF_MANY, tell)
-    return _preview(expected, question, names, offered, draws, tell)
+        return _of_groups(expected, question, names, offered, Effort.of(draws, _AMONG_MANY), tell)
+    return _preview(expected, question, names, offered, Effort.of(draws, _ALONE), tell)
+
+
+def one_of_many(
+    by_group: Mapping[str, Expected],
+    question: Question,
+    names: Iterable[str],
+    draws: int | None,
+    tell: Callable[[str], None],
+    delta: float | Fraction | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Preview | GroupsPreview:
+    """The preview of one of many questions, of few draws: no range of one ranking is told. Of groups all mechanisms are
+    tried in the median one alone.
+
+    Args:
+        by_group: what is expected, as `expected_counts` gives it.
+    """
+    effort, offered = Effort.of(draws, _AMONG_MANY), _offered(question, delta, parameters)
+    if list(by_group) == [""]:
+        return _preview(by_group[""], question, names, offered, effort, tell)
+    return _of_groups(by_group, question, names, offered, effort, tell, median_alone=True)
+
+
+def _offered(question: Question, delta: object, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A delta, by default the question's own, and parameters, for the mechanisms that take them."""
+    own = question.asked.mechanism.parameter("delta", question.spare_delta)
+    return {"delta": own if delta is None else delta, **(parameters or {})}
 
 
 def _tell_nobody(name: str) -> None:
@@ -379,7 +421,7 @@ def _preview(
     question: Question,
     names: Iterable[str],
     offered: Mapping[str, Any],
-    draws: int | None,
+    effort: Effort,
     tell: Callable[[str], None],
 ) -> Preview:
     if question.asked.k is None:
@@ -391,7 +433,7 @@ def _preview(
             "k", f"must be at most the number of items, got k = {question.top_k.max_items} and {histogram.items} items"
         )
     questions, left_out = alternatives(question, names, **offered)
-    outlooks = []
+    draws: dict[str, Draws] = {}
     for name, one in list(questions.items()):
         try:
             weight_of(one.top_k.mechanism, expected)
@@ -400,10 +442,26 @@ def _preview(
             del questions[name]
             continue
         tell(name)
-        outlooks.append(forecast(one.top_k, some, draws, _pure(one)))
+        draws[name] = _draws(one.top_k, some[0]).upto(effort.few, effort.limited)
     if not questions:
         raise next(iter(left_out.values()))
-    return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered, draws)
+    for name in _close(draws) if effort.many > effort.few else ():
+        tell(name)
+        draws[name].upto(effort.many, effort.limited)
+    outlooks, unit = [], float(question.asked.score.unit)
+    for name, its in draws.items():
+        top_k = questions[name].top_k
+        others = [_draws(top_k, one).upto(effort.aside, effort.limited) for one in some[1:] if effort.aside]
+        outlook = its.outlook(_pure(questions[name]), unit)
+        outlooks.append(outlook.over(others) if effort.aside else replace(outlook, recall_range=None))
+    return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered)
+
+
+def _close(draws: Mapping[str, Draws]) -> list[str]:
+    """The mechanisms whose recall so far cannot be told from that of the best sequence, or of the best set."""
+    sequences = [its for its in draws.values() if its.mechanism.guarantee.answer == "sequence"]
+    best = max((its.recall for its in sequences or draws.values()), key=lambda recall: recall.value)
+    return [name for name, its in draws.items() if its.recall.high >= best.low and its.recall.low <= best.high]
 
 
 Counted = Sequence[tuple[Expected, Histogram]]
@@ -416,22 +474,18 @@ def counted(expected: Expected, top_k: TopK) -> Counted:
     return [(one, one.histogram(most, unknown)) for one in (expected, *bent(expected))]
 
 
-def forecast(top_k: TopK, some: Counted, draws: int | None = None, pure: bool | None = None) -> Outlook:
+def forecast(top_k: TopK, some: Counted, draws: int) -> Outlook:
     """The outlook of what a window is drawn with on the counts that are expected, with a range over all of them.
-
-    Args:
-        draws, pure: as for `look`.
 
     Raises:
         InvalidArgument: the mechanism does not take this k, or not these counts.
     """
-    mechanism, k, unit = top_k.mechanism, top_k.max_items, float(top_k.score.unit)
+    found, *others = (_draws(top_k, one).upto(draws, limited=False) for one in some)
+    return found.outlook(resolution=float(top_k.score.unit)).over(others)
 
-    def of(counts: tuple[Expected, Histogram], draws: int | None) -> Outlook:
-        return look(mechanism, counts[1], k, draws, pure, weight_of(mechanism, counts[0]), unit)
 
-    found = of(some[0], draws)
-    return found.over(of(other, min(found.draws, _ASIDE)) for other in some[1:])
+def _draws(top_k: TopK, counts: tuple[Expected, Histogram]) -> Draws:
+    return Draws(top_k.mechanism, counts[1], top_k.max_items, weight_of(top_k.mechanism, counts[0]))
 
 
 def _histogram(expected: Expected, question: Question) -> Histogram:
@@ -443,17 +497,19 @@ def _of_groups(
     question: Question,
     names: Iterable[str],
     offered: Mapping[str, Any],
-    draws: int,
+    effort: Effort,
     tell: Callable[[str], None],
+    median_alone: bool = False,
 ) -> GroupsPreview:
     groups = list(by_group)
-    some = dict.fromkeys((groups[0], groups[len(groups) // 2], groups[-1]))
-    previews = {one: _preview(by_group[one], question, names, offered, draws, tell) for one in some}
+    median = groups[len(groups) // 2]
+    some = [median] if median_alone else list(dict.fromkeys((groups[0], median, groups[-1])))
+    previews = {one: _preview(by_group[one], question, names, offered, effort, tell) for one in some}
     noisy: dict[str, list[str]] = {}
     for one in previews.values():
 
         def noise(group: str, asked: Question = one.question) -> bool:
-            return not _reaches(asked, by_group[group], NOISE, draws)
+            return not _reaches(asked, by_group[group], NOISE)
 
         if one.best.name not in noisy:
             noisy[one.best.name] = noise_in(groups, noise)
@@ -524,11 +580,7 @@ def least_epsilon(
 
 
 def largest_k(
-    expected: Expected,
-    questions: Iterable[Question],
-    recall: float,
-    tell: Callable[[str], None] | None = None,
-    draws: int | None = None,
+    expected: Expected, questions: Iterable[Question], recall: float, tell: Callable[[str], None] | None = None
 ) -> Question:
     """The question of the largest k, up to 131,072, that is expected to find so much of the top k.
 
@@ -537,7 +589,7 @@ def largest_k(
 
     Args:
         questions: of the mechanisms that may be taken (`alternatives`); their k is ignored.
-        recall, tell: as for `least_epsilon`; draws: as for `look`.
+        recall, tell: as for `least_epsilon`.
 
     Raises:
         InvalidArgument: not even k = 1 is reached.
@@ -548,7 +600,7 @@ def largest_k(
         most = min(_histogram(expected, question).items, _MAX_K)
 
         def missed(k: int, question: Question = question) -> bool:
-            return not _reaches(question, expected, recall, draws, k=k)
+            return not _reaches(question, expected, recall, k=k)
 
         if best >= most or missed(best + 1):
             continue
@@ -564,7 +616,7 @@ def largest_k(
     return found
 
 
-def _fewest_windows(expected: Expected, question: Question, draws: int | None) -> int | None:
+def _fewest_windows(expected: Expected, question: Question) -> int | None:
     """How many windows, at least 2, have to be merged into one to find half of the top k; None beyond 100.
 
     A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
@@ -572,7 +624,7 @@ def _fewest_windows(expected: Expected, question: Question, draws: int | None) -
     """
 
     def enough(times: int) -> bool:
-        return _reaches(question, expected, NOISE, draws, times=times)
+        return _reaches(question, expected, NOISE, times=times)
 
     return _first(enough, 2, _MAX_WINDOWS) if enough(_MAX_WINDOWS) else None
 
@@ -601,7 +653,6 @@ def _reaches(
     question: Question,
     expected: Expected,
     recall: float,
-    draws: int | None = None,
     *,
     k: int | None = None,
     epsilon: Fraction | None = None,
@@ -619,7 +670,7 @@ def _reaches(
         return False
     histogram = _histogram(expected, question)
     merged = Histogram(histogram.values * times, histogram.sizes)
-    return k <= merged.items and look(mechanism, merged, k, draws, weight=weight).recall.value >= recall
+    return k <= merged.items and Draws(mechanism, merged, k, weight).reach(recall)
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:

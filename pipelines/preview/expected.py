@@ -288,6 +288,20 @@ def bent(expected: Expected) -> tuple[Expected, ...]:
     return expected.bent() if isinstance(expected, Reaches | Released) else ()
 
 
+def scaled(expected: Expected, part: Fraction, max_items_per_user: int | None) -> Histogram:
+    """The counts of the first part of a period, of which `expected` has the whole, if rows come evenly over it.
+
+    Args:
+        max_items_per_user: how many items of a user are counted, the first ones, or None for all.
+    """
+    if isinstance(expected, Reaches):
+        held = float(part) * expected.items_per_user
+        whole, kept = expected.histogram(None, False), min(1.0, (max_items_per_user or math.inf) / held)
+    else:
+        whole, kept = expected.histogram(max_items_per_user, False), 1.0
+    return _histogram(whole.values.astype(np.float64) * (float(part) * kept), whole.sizes, False)
+
+
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
     """The weight that a user adds to an item, in the units of a mechanism that adds up weights; 1 if users are counted.
 
@@ -566,7 +580,7 @@ class _Sample:
     def days(self) -> float | None:
         if self.period is None:
             return None
-        window = self.period.window(0)
+        window = self.period.released.window(0)
         assert window.start is not None and window.end is not None
         return (window.end - window.start).total_seconds() / 86400
 

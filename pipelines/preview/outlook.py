@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ NOISE = 0.5
 
 _NUMBERS = ("recall", "order", "l_inf", "l_1", "ratio", "returned")
 _SECONDS = 3.0
-_MIN_DRAWS = 30
+_MIN_DRAWS = 20
 _Z = 1.959963984540054  # the normal quantile of 0.975
 
 
@@ -103,7 +103,7 @@ class Outlook:
         recall: how much of the top k is returned; of fewer items, where fewer are held and the domain is unknown. An
             item that nobody has counts as missed.
         recall_range: the least and the most that one ranking finds nine times of ten, whichever of the counts that are
-            looked at are the right ones.
+            looked at are the right ones; None where too few draws were made.
         order: how many of the places are right, as a part of k; 0 for a set.
         l_inf, l_1: the largest and the sum of the differences between the counts of the top k and of what is returned,
             rank by rank; a place that stays empty counts as 0, and a set is put in order first.
@@ -120,7 +120,7 @@ class Outlook:
     found: tuple[Estimate, ...]
     so_far: tuple[Estimate, ...]
     recall: Estimate
-    recall_range: tuple[float, float]
+    recall_range: tuple[float, float] | None
     order: Estimate
     l_inf: Estimate
     l_1: Estimate
@@ -143,11 +143,13 @@ class Outlook:
         for name in _NUMBERS:
             estimate: Estimate = getattr(self, name)
             numbers |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        numbers |= dict(zip(("recall_range_low", "recall_range_high"), self.recall_range, strict=True))
+        if self.recall_range is not None:
+            numbers |= dict(zip(("recall_range_low", "recall_range_high"), self.recall_range, strict=True))
         return {"mechanism": self.name, "ordered": self.ordered, "pure": self.pure, "draws": self.draws, **numbers}
 
-    def over(self, others: Iterable[Outlook]) -> Outlook:
-        """The same, with a range that holds for other counts too."""
+    def over(self, others: Iterable[Draws]) -> Outlook:
+        """The same, with a range that holds for the counts of other draws too."""
+        assert self.recall_range is not None
         low, high = zip(self.recall_range, *(other.recall_range for other in others), strict=True)
         return replace(self, recall_range=(min(low), max(high)))
 
@@ -162,64 +164,100 @@ class Outlook:
             "draws": self.draws,
             "pure": self.pure,
             **single,
-            "recall_range": list(self.recall_range),
+            "recall_range": self.recall_range and list(self.recall_range),
             **many,
         }
 
 
-def look(
-    mechanism: Mechanism,
-    histogram: Histogram,
-    k: int,
-    draws: int | None = None,
-    pure: bool | None = None,
-    weight: int = 1,
-    resolution: float = 1.0,
-) -> Outlook:
-    """The outlook of a mechanism with the budget of one window on a window.
+class Draws:
+    """The draws of a mechanism with the budget of one window on a window: as many as are asked for, and then more.
+
+    They use a fixed key, so that the same setting has the same preview. A run draws with its own key.
 
     Args:
-        draws: how many; by default 400, or fewer where they take more than 3 s of CPU time, but at least 30.
-        pure: whether the whole run is; by default whether the mechanism is.
         weight: what every user adds to an item, where the mechanism adds up weights (`weight_of`).
-        resolution: what a unit of the histogram is worth, in which errors are told.
-
-    The draws use a fixed key, so that the same setting has the same preview. A run draws with its own key.
 
     Raises:
         InvalidArgument: the mechanism does not take this k, or not these counts.
     """
-    top = _Top(histogram, k)
-    rows = [top.seen(values) for values in _drawn(mechanism, histogram, k, draws, weight)]
-    ordered, largest = mechanism.guarantee.answer == "sequence", float(top.counts[0])
-    right, belongs, found = (np.array([getattr(row, name) for row in rows]) for name in ("right", "belongs", "found"))
 
-    def number(name: str, most: float, worth: float = 1.0) -> Estimate:
-        return mean([getattr(row, name) * worth for row in rows], most * worth)
+    def __init__(self, mechanism: Mechanism, histogram: Histogram, k: int, weight: int = 1) -> None:
+        self.mechanism, self.k, self._histogram = mechanism, k, histogram
+        self._prepared = mechanism.prepare(Histogram(histogram.values * weight, histogram.sizes))
+        self._bits, self._top, self._seconds = RandomBits.keyed(_key(mechanism, k)), _Top(histogram, k), 0.0
+        self._seen: list[_Seen] = []
 
-    return Outlook(
-        mechanism=mechanism,
-        k=k,
-        draws=len(rows),
-        pure=mechanism.guarantee.privacy == "pure" if pure is None else pure,
-        right=_chances(right) if ordered else (),
-        belongs=_chances(belongs) if ordered else (),
-        found=_chances(found),
-        so_far=_chances(np.logical_and.accumulate(right, axis=1)) if ordered else (),
-        recall=number("recall", 1.0),
-        recall_range=_central([row.recall for row in rows]),
-        order=mean(right.mean(axis=1), 1.0) if ordered else Estimate.known(0.0),
-        l_inf=number("l_inf", largest, resolution),
-        l_1=number("l_1", largest * k, resolution),
-        ratio=number("ratio", 1.0),
-        returned=Estimate.known(k) if mechanism.guarantee.domain == "public" else number("returned", k),
-    )
+    def upto(self, number: int, limited: bool = True) -> Draws:
+        """Itself, with so many draws in all; fewer if `limited` and they take more than 3 s of CPU, but at least 20."""
+        ordered = self.mechanism.guarantee.answer == "sequence"
+        start = time.process_time() - self._seconds
+        while len(self._seen) < number:
+            values = self._histogram.counts_at(self._prepared.ranks(self.k, self._bits))
+            self._seen.append(self._top.seen(values if ordered else np.sort(values)[::-1]))
+            self._seconds = time.process_time() - start
+            if limited and len(self._seen) >= _MIN_DRAWS and self._seconds > _SECONDS:
+                break
+        return self
+
+    def reach(self, recall: float) -> bool:
+        """Whether so much is found in the mean: of as many draws as it takes to tell, up to those of `look`."""
+        number = _MIN_DRAWS
+        while True:
+            found = self.upto(min(number, DRAWS)).recall
+            if number >= DRAWS or not found.low < recall < found.high:
+                return found.value >= recall
+            number *= 2
+
+    @property
+    def recall(self) -> Estimate:
+        """That of the draws so far."""
+        return mean([one.recall for one in self._seen], 1.0)
+
+    @property
+    def recall_range(self) -> tuple[float, float]:
+        """What leaves out at most a twentieth of the draws so far on either side."""
+        recalls = [one.recall for one in self._seen]
+        low, high = np.quantile(recalls, 0.05, method="lower"), np.quantile(recalls, 0.95, method="higher")
+        return float(low), float(high)
+
+    def outlook(self, pure: bool | None = None, resolution: float = 1.0) -> Outlook:
+        """What the draws so far tell.
+
+        Args:
+            pure: whether the whole run is; by default whether the mechanism is.
+            resolution: the amount of one unit of the histogram: errors are in amounts.
+        """
+        mechanism, k, rows = self.mechanism, self.k, self._seen
+        ordered, largest = mechanism.guarantee.answer == "sequence", float(self._top.counts[0])
+        right, belongs, found = (
+            np.array([getattr(row, name) for row in rows]) for name in ("right", "belongs", "found")
+        )
+
+        def number(name: str, most: float, worth: float = 1.0) -> Estimate:
+            return mean([getattr(row, name) * worth for row in rows], most * worth)
+
+        return Outlook(
+            mechanism=mechanism,
+            k=k,
+            draws=len(rows),
+            pure=mechanism.guarantee.privacy == "pure" if pure is None else pure,
+            right=_chances(right) if ordered else (),
+            belongs=_chances(belongs) if ordered else (),
+            found=_chances(found),
+            so_far=_chances(np.logical_and.accumulate(right, axis=1)) if ordered else (),
+            recall=self.recall,
+            recall_range=self.recall_range,
+            order=mean(right.mean(axis=1), 1.0) if ordered else Estimate.known(0.0),
+            l_inf=number("l_inf", largest, resolution),
+            l_1=number("l_1", largest * k, resolution),
+            ratio=number("ratio", 1.0),
+            returned=Estimate.known(k) if mechanism.guarantee.domain == "public" else number("returned", k),
+        )
 
 
-def _central(values: Sequence[float]) -> tuple[float, float]:
-    """What leaves out at most a twentieth of some values on either side."""
-    low, high = np.quantile(values, 0.05, method="lower"), np.quantile(values, 0.95, method="higher")
-    return float(low), float(high)
+def look(mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None = None, weight: int = 1) -> Outlook:
+    """The outlook of a mechanism with the budget of one window on a window: by default of 400 draws, if time allows."""
+    return Draws(mechanism, histogram, k, weight).upto(draws or DRAWS, draws is None).outlook()
 
 
 def _chances(hits: NDArray[Any]) -> tuple[Estimate, ...]:
@@ -274,22 +312,6 @@ class _Top:
         """How many of some decreasing counts are equal to each of the wanted top counts."""
         top = -self.counts[: self.wanted]
         return np.searchsorted(-falling, top, "right") - np.searchsorted(-falling, top)
-
-
-def _drawn(
-    mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None, weight: int
-) -> list[NDArray[np.int64]]:
-    """The counts of the items of many answers, each in its order; those of sets in decreasing order."""
-    weighed = Histogram(histogram.values * weight, histogram.sizes)
-    prepared, bits = mechanism.prepare(weighed), RandomBits.keyed(_key(mechanism, k))
-    answers: list[NDArray[np.int64]] = []
-    start = time.process_time()
-    while len(answers) < (draws or DRAWS):
-        values = histogram.counts_at(prepared.ranks(k, bits))
-        answers.append(values if mechanism.guarantee.answer == "sequence" else np.sort(values)[::-1])
-        if draws is None and len(answers) >= _MIN_DRAWS and time.process_time() - start > _SECONDS:
-            break
-    return answers
 
 
 def _key(mechanism: Mechanism, k: int) -> bytes:

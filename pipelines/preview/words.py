@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook, pooled
 
+if TYPE_CHECKING:
+    from private_topk.pipelines.preview.compare import GroupsPreview
+
 _SURE = 0.9
-_HEAD = ("mechanism", "answer", "recall", "of one ranking", "places right", "l_inf", "l_1", "score ratio", "returned")
+_HEAD = ("mechanism", "answer", "recall", "of one ranking", "places right", "l_inf", "score ratio", "returned", "draws")
 _ALL_RANKS, _NAMED = 12, 4
 _SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
 
@@ -18,17 +22,17 @@ def table(outlooks: Sequence[Outlook]) -> list[str]:
         (
             o.name,
             "set" if not o.ordered else "sequence",
-            _within(o.recall),
+            within(o.recall),
             of_one_ranking(o),
-            _within(o.order) if o.ordered else "-",
+            within(o.order) if o.ordered else "-",
             _number(o.l_inf),
-            _number(o.l_1),
-            _within(o.ratio),
+            within(o.ratio),
             _number(o.returned),
+            str(o.draws),
         )
         for o in outlooks
     ]
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def ranks_table(outlook: Outlook) -> list[str]:
@@ -38,35 +42,50 @@ def ranks_table(outlook: Outlook) -> list[str]:
     top = f"one of the top {outlook.k} there"
     if not outlook.ordered:
         rows = [(f"{outlook.name}: rank", "among those returned")]
-        rows += [(str(rank), _within(outlook.found[rank - 1])) for rank in shown]
-        return _aligned(rows)
+        rows += [(str(rank), within(outlook.found[rank - 1])) for rank in shown]
+        return aligned(rows)
     table_rows = [(f"{outlook.name}: rank", "right", "right down to here", top, "its item returned")]
     for rank in shown:
         chances = (getattr(outlook, name)[rank - 1] for name in ("right", "so_far", "belongs", "found"))
-        table_rows.append((str(rank), *map(_within, chances)))  # type: ignore[arg-type]
-    return _aligned(table_rows)
+        table_rows.append((str(rank), *map(within, chances)))  # type: ignore[arg-type]
+    return aligned(table_rows)
 
 
-def comparison(columns: Mapping[str, Sequence[Outlook]]) -> list[str]:
-    """The recall of every mechanism in several settings; * marks the recommended one.
+def comparison(columns: Sequence[tuple[Any, ...]], heads: Sequence[str]) -> list[str]:
+    """The recall of every mechanism in several settings, in hundredths; * marks the recommended one.
 
     Args:
-        columns: the outlooks of each setting, the recommended one first, by the heading of its column.
+        columns: of each setting the values under the heads, and last its outlooks, the recommended one first.
     """
-    names = list(dict.fromkeys(outlook.name for outlooks in columns.values() for outlook in outlooks))
-    names.sort(key=lambda name: -max(_recall(outlooks, name) for outlooks in columns.values()))
-    rows: list[Sequence[str]] = [("recall", *columns)]
+    settings = [list(outlooks) for *_, outlooks in columns]
+    names = list(dict.fromkeys(outlook.name for outlooks in settings for outlook in outlooks))
+    names.sort(key=lambda name: -max(_recall(outlooks, name) for outlooks in settings))
+    rows = [(head, *(_plain(column[place]) for column in columns)) for place, head in enumerate(heads)]
     for name in names:
         cells = []
-        for outlooks in columns.values():
+        for outlooks in settings:
             candidate = next((outlook for outlook in outlooks if outlook.name == name), None)
-            mark = "*" if candidate is outlooks[0] else ""
-            cells.append("-" if candidate is None else f"{_within(candidate.recall)}{mark or ' '}")
+            mark = "*" if candidate is outlooks[0] else " "
+            cells.append("- " if candidate is None else f"{within(candidate.recall, 0)}{mark}")
         rows.append((name, *cells))
-    return _aligned(rows)
+    return aligned(rows)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def worth(settings: Sequence[tuple[float, ...]], found: Sequence[GroupsPreview]) -> list[str]:
+    """What to take in several settings of k and epsilon, and in how many groups."""
+    rows = [("k", "epsilon", "take", "recall in the median group", "groups worth publishing")]
+    for (k, epsilon), one in zip(settings, found, strict=True):
+        median = next(iter(one.previews.values()))
+        how_many = f"{len(one.worth):,} of {one.groups:,}"
+        rows.append((_plain(k), _plain(epsilon), one.best, within(median.best.recall), how_many))
+    return aligned(rows)
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns two spaces apart, the first to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
@@ -80,9 +99,10 @@ def _recall(outlooks: Sequence[Outlook], name: str) -> float:
     return next((outlook.recall.value for outlook in outlooks if outlook.name == name), -1.0)
 
 
-def _within(estimate: Estimate) -> str:
+def within(estimate: Estimate, digits: int = 1) -> str:
+    """A part in hundredths, and how far it may be off."""
     off = max(estimate.high - estimate.value, estimate.value - estimate.low)
-    return f"{100 * estimate.value:.1f} ±{100 * off:.1f}%"
+    return f"{100 * estimate.value:.{digits}f} ±{100 * off:.{digits}f}" + "%" * bool(digits)
 
 
 def _number(estimate: Estimate) -> str:
@@ -115,7 +135,9 @@ def short(best: Outlook) -> str:
 
 
 def of_one_ranking(outlook: Outlook) -> str:
-    """What part of the top k one ranking finds nine times of ten."""
+    """What part of the top k one ranking finds nine times of ten; nothing where that is not told."""
+    if outlook.recall_range is None:
+        return ""
     low, high = (f"{100 * part:.0f}" for part in outlook.recall_range)
     return f"{low}%" if low == high else f"{low} to {high}%"
 
@@ -126,9 +148,9 @@ def named(names: Sequence[str]) -> str:
 
 
 def _of_top(outlook: Outlook) -> str:
-    k, recall = outlook.k, outlook.recall.value
-    return (
-        f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%), {of_one_ranking(outlook)} nine times of ten"
+    k, recall, one = outlook.k, outlook.recall.value, of_one_ranking(outlook)
+    return f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%)" + f", {one} nine times of ten" * bool(
+        one
     )
 
 

@@ -19,7 +19,7 @@ from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window
-from private_topk.pipelines.report import Report, account_of, check_shards, report_of, sink_for, source_for
+from private_topk.pipelines.report import Report, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.future_charges import future_charges
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
@@ -48,7 +48,7 @@ class ScheduledReport(Periods):
     @cached_property
     def account(self) -> Account | None:
         """The account of every period, whose ledger is opened once. Raises InvalidArgument."""
-        return account_of(self.options(0))
+        return Account.of(self.options(0))
 
     def check(self) -> None:
         """Raise InvalidArgument for anything wrong in the file itself. Of other files only a schema of messages is
@@ -68,7 +68,7 @@ class ScheduledReport(Periods):
                     ) from None
                 options = {**options, "found": (*options.get("found", ()), options["output"])}
             ReleaseKey.parse(options["release_key"])
-            source_for(options, watch=watch), sink_for(options, watch=watch), account_of(options)
+            source_for(options, watch=watch), sink_for(options, watch=watch), Account.of(options)
             unread = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
             Question.of(**asked_by(unread, stand_ins(options))).asked.check_windows(period_of(options), not watch)
             check_shards(options.get("shards"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -59,10 +60,18 @@ class JointLoss(WholeAnswer):
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the loss of the winner, then a uniform answer of that loss."""
+        return self.sampler(histogram, k)(draw)
+
+    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
+        """The losses of all answers are told once: a further draw counts only those at which no other has looked."""
         losses, rate = self.losses_and_rate(histogram, k)
-        best = Race([LossInterval.of_all(losses)], rate, self.parameter("noise", "gumbel"), draw).winner()
-        losses.pad()
-        return best.draw_ranks(draw)
+
+        def drawn(draw: Draw) -> Indices:
+            best = Race([LossInterval.of_all(losses)], rate, self.parameter("noise", "gumbel"), draw).winner()
+            losses.pad()
+            return best.draw_ranks(draw)
+
+        return drawn
 
 
 @dataclass(frozen=True)

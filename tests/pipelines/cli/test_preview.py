@@ -71,6 +71,8 @@ GIVEN = [
     "--time-zone Europe/Berlin",
     "--mechanism joint --window month --from 2026-01-01 --to 2026-04-01+00:00 --privacy-unit user --horizon 3 "
     "--max-windows-per-user 2 --delta 1e-9 --ledger 'sqlite:///a b.db' --dataset plays --release-key file:key",
+    "--mechanism correlated-gaussian --window 7d --to-date --from 2026-01-05 --to 2026-02-02 --max-items-per-user 4 "
+    "--delta 1.23456789e-7",
     "--mechanism joint --like 'items=200, users=5e7, rank1=50%, rank9=4%'",
 ]
 
@@ -157,13 +159,17 @@ def test_groups_by_their_sizes() -> None:
     alike = like(1, 200, ",".join(["20"] * 30), 4)
     found = json.loads(preview("--json", like=alike, **asked))
     assert found["groups"] == 30 and found["worth_publishing"] == []
+    many = preview(like=like(1, 200, "20,30000,225", 4), **{**asked, "k": "3,5"})
+    assert re.search(r"k +epsilon +take +recall in the median group +groups worth publishing\n", many), many
+    assert re.search(r"\n +3 +0\.5 +\w+ +\d.*% +2 of 3\n +5 +0\.5 ", many), many
     nothing = preview(like=alike, **asked)
     assert "Nothing here is worth publishing" in nothing and "In a run" not in nothing
 
 
 def test_several_settings_as_a_table() -> None:
     said = preview(k="3,5", epsilon="0.001,1", mechanism="joint,peeling")
-    assert "k=3, epsilon=0.001" in said and "k=5, epsilon=1" in said
+    head = [line.split() for line in said.splitlines() if line.startswith(("  k ", "  epsilon "))]
+    assert head == [["k", "3", "3", "5", "5"], ["epsilon", "0.001", "1", "0.001", "1"]]
     assert "* the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
 
 

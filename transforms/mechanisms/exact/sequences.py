@@ -48,6 +48,7 @@ class SequenceLosses:
         self.most = most if cut_off is None else min(most, cut_off)
         self._places = np.arange(k)
         self._numbers: dict[tuple[int, int], arb] = {}
+        self._padded = 0
 
     def reach(self, loss: int) -> Indices:
         """How many items lose at most this at each place, shape (k,). They rise: an item within reach of one place is
@@ -128,14 +129,18 @@ class SequenceLosses:
 
     def pad(self) -> None:
         """Count sequences of made-up counts after an easy draw, up to three fifths of the most that was seen: how long
-        a draw takes must not tell much of the data.
+        a draw takes must not tell much of the data. A release draws once; a further draw is not padded again.
         """
+        missing = _PADDED[0] + _PADDED[1] * math.isqrt(self._k) - len(self._numbers) - self._padded
+        if missing <= 0:
+            return
         size = _STEP * (self._k + 2)
         made_up = SequenceLosses(Histogram(np.arange(size)[::-1], np.ones(size, np.int64)), self._k, Fraction(1, 2))
         with precision(_PRECISION):
-            for loss in range(_PADDED[0] + _PADDED[1] * math.isqrt(self._k) - len(self._numbers)):
+            for loss in range(missing):
                 made_up.around(loss)
                 made_up.number(loss)
+        self._padded += missing
 
 
 def _product(factors: NDArray[Any]) -> arb:

@@ -85,11 +85,15 @@ class SetLosses:
         return np.array(ranks)
 
     def pad(self) -> None:
-        """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data."""
+        """Count sets on made-up counts after an easy draw: how long a draw takes must not tell much of the data.
+
+        A release draws once; a further draw, for which much is counted already, is not padded again.
+        """
         sets = SetsBetween(_STEP * np.arange(1, self._k + 1))
         with precision(96):
-            for _ in range(math.ceil(_EASY * self._k**0.2 - self._segments / self._k)):
+            while self._segments < _EASY * self._k**1.2:
                 sets.number()
+                self._segments += self._k
 
 
 @dataclass(frozen=True)

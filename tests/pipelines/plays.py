@@ -31,8 +31,17 @@ MEASURES: dict[str, Row] = {
     "amounts": {"value_column": "amount", "max_value": "60", "value_resolution": "0.5"},
 }
 AMOUNTS = {
-    **{"4611686018427387904": 2.0**62, "-0.0": 0.0, "-7": -7.0, "nan": None, "": None, "1e999": 2.0**999},
-    **{"60.24": 60.24, "0.25": 0.25, "0.75": 0.75, "much": None, "12.5": 12.5},
+    "4611686018427387904": 2.0**62,
+    "-0.0": 0.0,
+    "-7": -7.0,
+    "nan": None,
+    "": None,
+    "1e999": 2.0**999,
+    "60.24": 60.24,
+    "0.25": 0.25,
+    "0.75": 0.75,
+    "much": None,
+    "12.5": 12.5,
 }
 """Of a column of amounts: texts, and what they are."""
 

@@ -37,9 +37,16 @@ def flat_rows() -> list[dict[str, Any]]:
 
 def run(folder: Path, source: str, *more: str, **changes: object) -> Done:
     settings = {
-        **{"input": folder / source, "domain": folder / "items.txt", "mechanism": "joint", "k": 10, "epsilon": 1},
-        **{"output": folder / "out" / "ranking.avro", "release_key": "env:PRIVATE_TOPK_TEST_KEY"},
-        **{"release_id": "r 1", "overwrite": True, "quiet": True},
+        "input": folder / source,
+        "domain": folder / "items.txt",
+        "mechanism": "joint",
+        "k": 10,
+        "epsilon": 1,
+        "output": folder / "out" / "ranking.avro",
+        "release_key": "env:PRIVATE_TOPK_TEST_KEY",
+        "release_id": "r 1",
+        "overwrite": True,
+        "quiet": True,
     }
     return command("run", *options(**{**settings, **changes}), *more)
 

@@ -27,8 +27,16 @@ ROWS = [{"who": f"u{n}", "item": f"i{n % 7}", "time": datetime(2026, 1, 5 + n % 
 PLAYS, RANKINGS = "bigquery://my-project:shop.plays", "bigquery://my-project:shop.rankings"
 SNAPSHOT = f"gs://{BUCKET}/snapshots"
 RANKED = {
-    **{"window_start": START, "window_end": END, "rank": 1, "item": "tea", "noisy_count": None, "noise_stddev": None},
-    **{"noise_95": None, "k": 1, "returned": 1, "release_id": "weekly"},
+    "window_start": START,
+    "window_end": END,
+    "rank": 1,
+    "item": "tea",
+    "noisy_count": None,
+    "noise_stddev": None,
+    "noise_95": None,
+    "k": 1,
+    "returned": 1,
+    "release_id": "weekly",
 }
 
 

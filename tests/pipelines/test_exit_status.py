@@ -102,9 +102,20 @@ def ended(name: str, content: bytes, *words: str, verb: str = "run", **more: obj
     folder = Path.cwd()
     write(folder / name, gzip.compress(content, 1) if name.endswith("gz") else content)
     asked = {
-        **{"domain": "items.txt", "mechanism": "joint", "k": 1, "epsilon": 1, "output": "out/ranking.jsonl"},
-        **{"window": "7d", "from": "2026-01-05", "to": "2026-01-12", "release-key": "file:key", "release-id": "r"},
-        **{"input": name, "value-column": "paid", "max-value": 60, "overwrite": True},
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 1,
+        "epsilon": 1,
+        "output": "out/ranking.jsonl",
+        "window": "7d",
+        "from": "2026-01-05",
+        "to": "2026-01-12",
+        "release-key": "file:key",
+        "release-id": "r",
+        "input": name,
+        "value-column": "paid",
+        "max-value": 60,
+        "overwrite": True,
     }
     done = command(verb, *options(**{**asked, **more}), *words)
     files = sorted(str(path) for path in folder.joinpath("out").rglob("*"))

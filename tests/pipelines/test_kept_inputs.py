@@ -51,8 +51,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(name: str, *words: str, **more: object) -> Done:
     asked = {
-        **{"input": name, "domain": "items.txt", "mechanism": "joint", "k": 5, "epsilon": 1, "output": "out.csv"},
-        **{"release_key": "file:key", "release_id": "r", "ledger": LEDGER, "dataset": "d", "quiet": True},
+        "input": name,
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 5,
+        "epsilon": 1,
+        "output": "out.csv",
+        "release_key": "file:key",
+        "release_id": "r",
+        "ledger": LEDGER,
+        "dataset": "d",
+        "quiet": True,
     }
     return command("run", *options(**{**asked, **more}), *words)
 

@@ -39,7 +39,12 @@ REPORT = WEEKLY + "ledger:\n  url: sqlite:///budget.db\n  dataset: d\n"
 
 ASKED: dict[str, Change] = {
     "run": {
-        **{"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "output": "out.csv"},
+        "input": "rows.csv",
+        "domain": "items.txt",
+        "mechanism": "joint",
+        "k": 3,
+        "epsilon": 1,
+        "output": "out.csv",
         **{"quiet": True, **KEYED, **BOOKS},
     },
     "select": {"counts": "counts.npy", "mechanism": "joint", "k": 3, "epsilon": 1},
@@ -48,7 +53,7 @@ ASKED: dict[str, Change] = {
 }
 ASKED["stream"] = {**ASKED["run"], "input": "./rows.csv", "output": "out", "quiet": None, **WEEKS}
 ONLY_SHARED = ("privacy_unit", "horizon", "delta")
-SHARED = {"like": None, **{"privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6}}
+SHARED = {"like": None, "privacy_unit": "user", "horizon": 5, "mechanism": "joint", "delta": 1e-6}
 """A preview that says nothing of the counts."""
 ALONE = {"ledger": None, "dataset": None, "release_key": None, "release_id": None}
 """What a run can do without."""

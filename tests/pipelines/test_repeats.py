@@ -41,9 +41,20 @@ ROWS = [
     for n in range(60)
 ]
 ASKED = {
-    **{"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "publish_counts": 1},
-    **{"round_counts": 10, "window": "1d", "from": "2026-01-05", "to": "2026-01-08", "output": "out.jsonl"},
-    **{"release_key": "file:key", "release_id": "r", "quiet": True},
+    "input": "rows.csv",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": 1,
+    "publish_counts": 1,
+    "round_counts": 10,
+    "window": "1d",
+    "from": "2026-01-05",
+    "to": "2026-01-08",
+    "output": "out.jsonl",
+    "release_key": "file:key",
+    "release_id": "r",
+    "quiet": True,
 }
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 KEPT: dict[str, dict[str, Any]] = {"no ledger": {}, "ledger": BOOKS}
@@ -118,10 +129,27 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
 }
 """For every option of `run`, what is changed of a release that was published before."""
 READY = {
-    **{"input": [0], "success_file": [0], "expect_rows_at_least": [0], "domain": [1], "found": [0]},
-    **{"domain_column": [0], "neighbours": [1], "like": [0], "on_noise": [0], "window": [1], "time_zone": [1]},
-    **{"output": [0], "output_format": [0], "overwrite": [1], "exact_counters": [0], "shards": [0], "quiet": [0]},
-    **{"json": [0], "show_dropped_rows": [0], "csv_delimiter": [0], "csv_encoding": [0]},
+    "input": [0],
+    "success_file": [0],
+    "expect_rows_at_least": [0],
+    "domain": [1],
+    "found": [0],
+    "domain_column": [0],
+    "neighbours": [1],
+    "like": [0],
+    "on_noise": [0],
+    "window": [1],
+    "time_zone": [1],
+    "output": [0],
+    "output_format": [0],
+    "overwrite": [1],
+    "exact_counters": [0],
+    "shards": [0],
+    "quiet": [0],
+    "json": [0],
+    "show_dropped_rows": [0],
+    "csv_delimiter": [0],
+    "csv_encoding": [0],
 }
 """Which of these ask the same, or replace or leave alone what stands; all others are refused."""
 REPLACED, ELSEWHERE = ("overwrite",), ("output",)
@@ -239,9 +267,19 @@ PLAYS = [
     for n in range(90)
 ]
 ONCE: dict[str, Any] = {
-    **{"input": "rows.csv", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 1, "window": "7d"},
-    **{"from": "2026-01-05", "to": "2026-01-12", "release_key": "file:key", "release_id": "r", "dataset": "d"},
-    **{"output": NAME, "quiet": True},
+    "input": "rows.csv",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": 1,
+    "window": "7d",
+    "from": "2026-01-05",
+    "to": "2026-01-12",
+    "release_key": "file:key",
+    "release_id": "r",
+    "dataset": "d",
+    "output": NAME,
+    "quiet": True,
 }
 
 

@@ -44,8 +44,16 @@ PAIRS = [
 """Of which many look alike once they are joined, quoted or escaped carelessly."""
 LISTED = [*PAIRS, ("no", "body")]
 ASKED = {
-    **{"input": "rows.jsonl", "item_column": "country,title", "domain": "list.csv", "mechanism": "joint", "k": 5},
-    **{"epsilon": 4, "publish_counts": 1, "output": "out.jsonl", "release_key": "file:key", "release_id": "r"},
+    "input": "rows.jsonl",
+    "item_column": "country,title",
+    "domain": "list.csv",
+    "mechanism": "joint",
+    "k": 5,
+    "epsilon": 4,
+    "publish_counts": 1,
+    "output": "out.jsonl",
+    "release_key": "file:key",
+    "release_id": "r",
     "quiet": True,
 }
 RELEASE = Release(ReleaseKey.parse("file:key"), "r")

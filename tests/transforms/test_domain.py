@@ -98,7 +98,14 @@ def test_a_range_has_codes_and_no_list() -> None:
     domain = RangeDomain.parse(" -3 : 4294967296")
     assert domain == RangeDomain(-3, 1 << 32) and domain.size == (1 << 32) + 3
     asked = {
-        **{"-3": 0, "-4": -1, "0": 3, "00": -1, "4294967295": (1 << 32) + 2, "4294967296": -1, "x": -1, "": -1},
+        "-3": 0,
+        "-4": -1,
+        "0": 3,
+        "00": -1,
+        "4294967295": (1 << 32) + 2,
+        "4294967296": -1,
+        "x": -1,
+        "": -1,
         **{"5": 8},
     }
     codes = domain.encode(pa.array(list(asked)))

@@ -53,8 +53,14 @@ def test_every_step_is_previewed_as_the_series_draws_it() -> None:
 
 ASKED = {
     "like": "items=2000,users=50000,rank1=20%,rank50=5%",
-    **{"k": 20, "epsilon": 1, "delta": 1e-6, "max_items_per_user": 10, "draws": 40},
-    **{"window": "1d", "from": "2026-01-01", "to": "2026-02-22"},
+    "k": 20,
+    "epsilon": 1,
+    "delta": 1e-6,
+    "max_items_per_user": 10,
+    "draws": 40,
+    "window": "1d",
+    "from": "2026-01-01",
+    "to": "2026-02-22",
 }
 
 

@@ -29,8 +29,15 @@ __all__ = ["folder", "place"]
 
 URL = "sqlite:///budget.db"
 ASKED = {
-    **{"input": "rows.csv", "output": "out.csv", "domain_range": "0:50", "mechanism": "joint", "k": 3},
-    **{"epsilon": "0.3", "window": "7d", "from": "2026-01-05", "to": "2026-02-02"},
+    "input": "rows.csv",
+    "output": "out.csv",
+    "domain_range": "0:50",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": "0.3",
+    "window": "7d",
+    "from": "2026-01-05",
+    "to": "2026-02-02",
 }
 
 

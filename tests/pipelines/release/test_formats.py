@@ -55,8 +55,13 @@ def test_rows_are_in_order_of_window_and_rank() -> None:
     assert [row["item"] for row in rows] == ["x", "y", *ODD]
     assert [row["rank"] for row in rows] == [1, 2, *range(1, 13)]
     first = {
-        **{"window_start": START, "window_end": START + timedelta(days=2), "rank": 1, "item": "x", "k": 12},
-        **{"returned": 2, "release_id": "id"},
+        "window_start": START,
+        "window_end": START + timedelta(days=2),
+        "rank": 1,
+        "item": "x",
+        "k": 12,
+        "returned": 2,
+        "release_id": "id",
     }
     assert {name: rows[0][name] for name in first} == first and list(rows[0]) == list(FIELDS)
 

@@ -18,8 +18,14 @@ from tests.pipelines.support import command, manifest, options, write
 KINDS: dict[str, dict[str, object]] = {
     "of a range, counted": {"domain_range": "0:9", "publish_counts": 1},
     "of groups and windows": {
-        **{"domain": "items.txt", "group_column": "of", "groups": "groups.txt", "window": "1d"},
-        **{"from_": "2026-01-05", "to": "2026-01-07", "privacy_unit": "user", "max_items_per_user": 2},
+        "domain": "items.txt",
+        "group_column": "of",
+        "groups": "groups.txt",
+        "window": "1d",
+        "from_": "2026-01-05",
+        "to": "2026-01-07",
+        "privacy_unit": "user",
+        "max_items_per_user": 2,
     },
 }
 

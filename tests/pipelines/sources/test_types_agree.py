@@ -351,8 +351,14 @@ def test_numbers_need_a_unit_where_a_schema_says_that_they_are_numbers(times: pa
     pq.write_table(rows, tmp_path / "rows.parquet")
     write(tmp_path / "items.txt", "i\nj\n")
     asked = {
-        **{"domain": tmp_path / "items.txt", "mechanism": "joint", "k": 1, "epsilon": 1, "from_": "1970-01-01"},
-        **{"to": "1970-01-02", "output": tmp_path / "out.csv", "overwrite": True},
+        "domain": tmp_path / "items.txt",
+        "mechanism": "joint",
+        "k": 1,
+        "epsilon": 1,
+        "from_": "1970-01-01",
+        "to": "1970-01-02",
+        "output": tmp_path / "out.csv",
+        "overwrite": True,
     }
     done = command("run", *options(**asked, input=tmp_path / "rows.parquet"))
     assert done.status == 2 and "--time-unit must be given: column 'time' has numbers, of type " in done.err

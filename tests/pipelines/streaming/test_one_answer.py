@@ -26,9 +26,19 @@ from tests.refusals import refused
 ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]
 END = {"user": "u", "item": "a", "time": "2026-01-09T00:00:00Z"}
 ASKED = {
-    **{"input": "in/*.jsonl", "clock": "event", "domain": "items.txt", "mechanism": "joint", "k": 3, "epsilon": 8},
-    **{"window": "1d", "from_": "2026-01-05", "to": "2026-01-08", "release_key": "file:key", "release_id": "r"},
-    **{"output": "out", "output_format": "jsonl"},
+    "input": "in/*.jsonl",
+    "clock": "event",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 3,
+    "epsilon": 8,
+    "window": "1d",
+    "from_": "2026-01-05",
+    "to": "2026-01-08",
+    "release_key": "file:key",
+    "release_id": "r",
+    "output": "out",
+    "output_format": "jsonl",
 }
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 

@@ -28,7 +28,7 @@ QUESTIONS = {
 """Groups have each a list of items of its own, two of them a user, users who are replaced, and counts."""
 
 
-@pytest.fixture(scope="module", params=nightly_but(QUESTIONS, "groups"))
+@pytest.fixture(scope="module", params=nightly_but(QUESTIONS, "groups", "bounded windows"))
 def asked(request: pytest.FixtureRequest, report: Report) -> list[str]:
     folder = report.folder
     items = (folder / "catalogue.txt").read_text().splitlines()

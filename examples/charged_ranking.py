@@ -9,8 +9,8 @@ test_charged_ranking.py. docs/budget.md says how the budget is created.
 import argparse
 import hmac
 import json
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,14 +33,19 @@ class Order(NamedTuple):
 beam.coders.registry.register_coder(Order, beam.coders.RowCoder)  # else other processes look for it in their __main__
 
 
-def order(line: str) -> TimestampedValue:
-    user, dish, time = line.split(",")
-    return TimestampedValue(Order(user, dish), datetime.fromisoformat(time).timestamp())
+def order(line: str) -> Iterator[TimestampedValue]:
+    """The order on a line; none where it cannot be read: one person's row must not end a job that is paid for."""
+    try:
+        user, dish, text = line.split(",")
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return
+    yield TimestampedValue(Order(user, dish), (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
 
 
 def daily_top(lines: beam.PCollection, rank: beam.PTransform) -> beam.PCollection:
     """Lines of orders  ->  lines of JSON, one for every day and rank."""
-    orders = lines | "Read orders" >> beam.Map(order).with_output_types(Order)
+    orders = lines | "Read orders" >> beam.FlatMap(order).with_output_types(Order)
     return orders | rank | beam.FlatMap(Ranking.to_rows) | beam.Map(lambda row: json.dumps(row, default=str))
 
 

@@ -31,7 +31,7 @@ def test_users_of_a_day_are_counted() -> None:
 def test_it_is_charged_once_and_repeats_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("release.key").write_text("the key of the example's test")
-    Path("orders.csv").write_text("\n".join(["user,dish,time", *MONDAY]))
+    Path("orders.csv").write_text("\n".join(["user,dish,time", *MONDAY, "u1", "u1,tea,yesterday"]))
     ledger = Ledger("sqlite:///budget.db")
     ledger.create(Budget.of("orders", 1))
     job = ["--orders=orders.csv", "--key=release.key", "--ledger=sqlite:///budget.db", "--output=top"]

@@ -159,7 +159,7 @@ def column_of(items: Iterable[Any]) -> pa.Array:
         remedy = (
             "the whole domain of `rank` and of private_topk.PrivateTopK may be the path of a file"
             if path
-            else "the list is public, never made from the rows, and known before the pipeline is built"
+            else "the list is public, and never made from the rows; without one, give UnknownDomain() and a delta"
         )
         raise InvalidArgument("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process

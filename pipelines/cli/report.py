@@ -40,8 +40,10 @@ def _report(arguments: Namespace, others: list[str]) -> bool:
 
     report = ScheduledReport(file, arguments.correction)
     if arguments.forget_users is not None:
-        report.forget(arguments.forget_users)
-        print(f"{report.name}: whatever its state held of these users is of random users now")
+        users = report.forget(arguments.forget_users)
+        print(f"{report.name}: whatever its state held of the {len(users):,} listed users is of random users now")
+        if blank := sum(user != user.strip() for user in users):
+            print(f"Of these {blank:,} begin or end with a blank, which was taken as part of their names.")
     elif arguments.dry_run:
         _look(report, numbers, arguments)
     elif arguments.window_end is not None:

@@ -150,7 +150,8 @@ class Periods:
             return f"file:{self._at_home(value.removeprefix('file:'))}"
         if name == "ledger.url" and (match := re.fullmatch(r"(sqlite(?:\+\w+)?:///)([^/:].*)", value)):
             return match[1] + os.path.abspath(self._at_home(match[2]))
-        return self._at_home(value) if self._file.fields[name].path and names_a_file(value) else value
+        option = self._file.fields[name]
+        return self._at_home(value) if option.path and (option.name != "like" or names_a_file(value)) else value
 
     def _filled(self, template: str, number: int) -> str:
         schedule = self._file.schedule

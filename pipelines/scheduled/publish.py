@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -126,8 +126,11 @@ class ScheduledReport(Periods):
         unit = unread.get("privacy_unit", "user-window")
         return Question.of(**asked_by(unread), held=None if self.account is None else self.account.budget(unit).total)
 
-    def forget(self, path: str) -> None:
-        """Give what the state holds of the users of a file, one a line, to random users. Raises InvalidArgument."""
+    def forget(self, path: str) -> Sequence[str]:
+        """Give what the state holds of the users of a file, one a line, to random users; and these users.
+
+        Raises InvalidArgument, also if there are none: nothing would be forgotten.
+        """
         if self.state is None:
             raise InvalidArgument("forget_users", "needs a report with window.to_date: no other one keeps its users")
         with self._pointing():
@@ -138,7 +141,13 @@ class ScheduledReport(Periods):
             except (InvalidArgument, UnicodeDecodeError):
                 rule = f"{verbatim(path)} cannot be read as text in UTF-8"
                 raise InvalidArgument("forget_users", rule, "give a file with a user on every line") from None
-            forget(self.state, key, [line for line in lines if line])
+            users = [line for line in lines if line]
+            if not users:
+                raise InvalidArgument(
+                    "forget_users", f"{verbatim(path)} is empty", "give a file with a user on every line"
+                )
+            forget(self.state, key, users)
+            return users
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()

@@ -30,6 +30,12 @@ def test_a_period_asks_for_its_own_rows_and_place(tmp_path: Path) -> None:
     assert periods(tmp_path, "late rows").options(1)["release_id"].endswith("Z/correction-late rows")
 
 
+def test_folders_named_by_a_key_are_taken_from_the_files_own_folder(tmp_path: Path) -> None:
+    asked = periods(tmp_path, input="country=SE/{start}.csv", output="week={start}/r.csv").options(0)
+    assert asked["input"] == (f"{tmp_path}/country=SE/2026-01-05.csv",)
+    assert asked["output"] == f"{tmp_path}/week=2026-01-05/r.csv"
+
+
 @pytest.mark.parametrize(("uri", "watches"), [("kafka://host:1/plays", True), ("pubsub://p/s", True), ("a.csv", False)])
 def test_a_topic_is_watched_and_a_file_is_not(tmp_path: Path, uri: str, watches: bool) -> None:
     assert periods(tmp_path, input=uri).watches is watches

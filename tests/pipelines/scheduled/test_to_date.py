@@ -324,10 +324,14 @@ def test_users_are_forgotten_and_what_is_published_stays() -> None:
     write([Play(f"u{n}", item, "2026-01-06") for n in range(5) for item in ITEMS[:2]])
     steps(0, 1)
     before, held = [ranking(0), ranking(1)], Path("state/0001.state").read_bytes()
-    Path("users.txt").write_text("u1\r\nu3\nnobody\n")
+    Path("users.txt").write_text("u1\r\nu3\nnobody \n")
     for _ in range(2):  # again, as after a kill
         done = command("report", "charts.yaml", "--forget-users", "users.txt")
         assert done.status == 0 and "u1" not in done.out + done.err, done.err
+        assert "3 listed users" in done.out and "1 begin or end with a blank" in done.out
+    Path("users.txt").write_text("\n")
+    done = command("report", "charts.yaml", "--forget-users", "users.txt")
+    assert done.status == 2 and "users.txt is empty" in done.err
     assert Path("state/0001.state").read_bytes() != held
     forget_ranking(1)
     steps(1)

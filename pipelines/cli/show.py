@@ -60,6 +60,7 @@ _NEEDS = {
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print a ranking with its manifest, or write them as a page."""
     from private_topk.pipelines.show.reading import read_published
+    from private_topk.pipelines.show.words import what_is_lost
 
     asked = [name for name in _FORMS if getattr(arguments, name, None)]
     if len(asked) > 1:
@@ -73,6 +74,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     report = _titled(report, arguments) if arguments.item_titles else report
     report = report if arguments.group is None else _of_group(report, arguments.group)
     _FORMS[(*asked, "")[0]](report, arguments)
+    if report.lost and asked and asked != ["html"]:  # the other forms tell it themselves
+        print(what_is_lost(report), file=sys.stderr)
 
 
 def _print_text(report: PublishedReport, arguments: Namespace) -> None:

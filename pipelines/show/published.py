@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -122,12 +122,14 @@ class PublishedReport:
         manifest: None if there is none, and then nothing is promised.
         heading: what is ranked, as its title begins.
         changes: the first windows of a series for which something was asked otherwise than before, and what.
+        lost: the names of manifests whose rankings are lost, and their windows. These count, and are not shown.
     """
 
     rows: Rows
     manifest: Manifest | None = None
     heading: str = ""
     changes: Sequence[tuple[datetime | None, str]] = ()
+    lost: Mapping[str, Collection[Window]] = field(default_factory=dict)
 
     @property
     def _grouped(self) -> bool:
@@ -137,8 +139,9 @@ class PublishedReport:
 
     @property
     def _windows(self) -> tuple[Window, ...]:
-        """What was declared to be published, of which some may be without an item."""
-        return () if self.manifest is None else self.manifest.windows
+        """What was declared to be published and is not lost, of which some may be without an item."""
+        lost = set[Window]().union(*self.lost.values())
+        return () if self.manifest is None else tuple(each for each in self.manifest.windows if each not in lost)
 
     @property
     def name(self) -> str:
@@ -208,7 +211,9 @@ class PublishedReport:
         rows = [row for row in self.rows if group_of(row) == group]
         if self.manifest is None:
             return replace(self, rows=rows)
-        windows = tuple(window for window in self._windows if window.group is None or shown(window.group) == group)
+        windows = tuple(
+            window for window in self.manifest.windows if window.group is None or shown(window.group) == group
+        )
         return replace(self, rows=rows, manifest=msgspec.structs.replace(self.manifest, windows=windows))
 
     @property

@@ -10,14 +10,14 @@ import msgspec
 
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
-from private_topk.pipelines.release.manifest import Manifest, SeriesFacts, series_change, series_difference
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest, SeriesFacts, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
 from private_topk.pipelines.release.promise import promise_of
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _Content = tuple[list[dict[str, Any]], Manifest | None]
-"""The rows of a file, and its manifest."""
+"""The rows of a file, and its manifest. A manifest whose ranking is lost has no rows."""
 
 CORRECTIONS = "correction-*"
 """The folders, within one of rankings, that hold corrections."""
@@ -27,7 +27,8 @@ _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 def read_published(*places: str) -> PublishedReport:
     """The report in ranking files, or in the files of folders, with their manifests: one release, or a series. Of a
-    ranking and its correction the correction is shown.
+    ranking and its correction the correction is shown. A manifest in a folder whose ranking is lost counts: it promises
+    what was published.
 
     Raises:
         InvalidArgument: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no
@@ -48,7 +49,18 @@ def read_published(*places: str) -> PublishedReport:
         for was, now in pairwise(manifests)
         if (words := series_change(was, now)) is not None
     ]
-    return PublishedReport(rows, _merged(manifests), changes=changes)
+    there = {
+        window
+        for file, (_, each) in contents.items()
+        if each and not file.endswith(MANIFEST)
+        for window in each.windows
+    }
+    lost = {
+        file.rpartition("/")[2]: frozenset(each.windows) - there
+        for file, (_, each) in contents.items()
+        if each and file.endswith(MANIFEST)
+    }
+    return PublishedReport(rows, _merged(manifests), changes=changes, lost=lost)
 
 
 def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
@@ -118,6 +130,7 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
 
 
 def _files(path: str) -> list[str]:
+    """Rankings; and of a folder also the manifests whose rankings are lost."""
     if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
         return [path]
     folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
@@ -130,12 +143,18 @@ def _files(path: str) -> list[str]:
             f"{verbatim(path)} is no ranking",
             f"give a file that ends with one of {', '.join(RANKING_FORMATS)}, or a folder of them with their manifests",
         )
-    return files
+    owned = set(map(manifest_path, files))
+    return [*files, *(path for path in paths if path.endswith(MANIFEST) and path not in owned)]
 
 
 def _read(path: str) -> _Content:
     with open_file(path) as source:
         content = source.read()
+    if path.endswith(MANIFEST):
+        try:
+            return [], Manifest.decode(content)
+        except ValueError:
+            raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "move it away") from None
     try:
         rows = format_of(path).decode(content)
     except KeyError:  # a table, of something else

@@ -16,13 +16,14 @@ from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
     change_of,
+    changes_of,
     in_symbols,
     parameters,
     shared_by,
     what_is_ranked,
     who_counts,
 )
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.stated import number
 
 _WIDTH, _LABEL = 100, 34
@@ -40,7 +41,7 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
         books: what the ledger says of the dataset's budget; empty if nobody has asked it.
 
     Raises:
-        InvalidArgument: there is no manifest, or the ranking is not private.
+        InvalidArgument: there is no manifest, the ranking is not private, or a series was asked otherwise before.
     """
     for line in rendered("sign_off.txt", **_facts(report, books)).split("\n"):
         label, bar, text = line.partition(" | ") if line.startswith("  ") else (line, "", "")
@@ -67,6 +68,8 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
             "there is no manifest beside this ranking that promises anything",
             "a ranking is signed for by what its manifest says",
         )
+    if changes := changes_of(report):
+        raise InvalidArgument("", verbatim(changes[-1]), "give the releases of one question")
     privacy, zcdp, everything = manifest.privacy, manifest.zcdp_of_a_window, manifest.all_windows
     spans = {(window.start, window.end) for window in manifest.windows if window.start and window.end}
     one = "window" if manifest.to_date is None else "period"

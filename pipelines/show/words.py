@@ -13,6 +13,7 @@ from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.release.manifest import BudgetFacts, ListedItems, Manifest, PrivacyFacts, RankedGroups
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.composite import shown
+from private_topk.transforms.errors import printable
 from private_topk.transforms.stated import number
 
 _WEAK = math.log(100)
@@ -36,6 +37,8 @@ def in_words(report: PublishedReport) -> list[str]:
     if corrected := manifest.corrects:
         names = ", ".join(each.release_id for each in corrected)
         sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
+    if report.lost:
+        sentences.append(what_is_lost(report))
     if everything := manifest.all_windows:
         sentences.append(
             f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
@@ -52,6 +55,13 @@ def in_words(report: PublishedReport) -> list[str]:
         "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
     )
     return sentences
+
+
+def what_is_lost(report: PublishedReport) -> str:
+    """Which manifests have no ranking beside them."""
+    names = ", ".join(map(printable, report.lost))
+    beside = "has no ranking beside it" if len(report.lost) == 1 else "have no rankings beside them"
+    return f"{names} {beside}: what was published there is not shown, and counts in these numbers."
 
 
 def in_numbers(budget: BudgetFacts) -> str:
@@ -157,17 +167,24 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "Counts have noise of their own and may be below zero. Where a range is shown, the true count lies in it with "
         "a probability of at least 95%, for each item by itself.": any(listing.counted for listing in listings),
     }
-    changes = (
-        f"The windows before that{f' of {start:%Y-%m-%d}' if start else ''} were asked otherwise: {what}."
-        for start, what in report.changes
-    )
+    changes = (f"{each}." for each in changes_of(report))
     return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]
+
+
+def changes_of(report: PublishedReport) -> list[str]:
+    """From where on a series was asked otherwise, and how."""
+    return [
+        f"The windows before that{f' of {start:%Y-%m-%d}' if start else ''} were asked otherwise: {what}"
+        for start, what in report.changes
+    ]
 
 
 def why_short(report: PublishedReport) -> list[str]:
     """Why a list has fewer items than were asked for, or none, and what helps; nothing where all are full."""
     listings = report.listings()
-    if listings and all(listing.rows and listing.rows[0]["returned"] >= listing.rows[0]["k"] for listing in listings):
+    if (listings or report.lost) and all(
+        listing.rows and listing.rows[0]["returned"] >= listing.rows[0]["k"] for listing in listings
+    ):
         return []
     lower = "" if report.manifest is not None and report.k is None else "a smaller k, "
     return [
@@ -256,7 +273,7 @@ def in_text(report: PublishedReport) -> Iterator[str]:
     for listing in report.listings():
         yield from table(listing, listing[:3] in newest)
         yield ""
-    if not report.rows:
+    if not report.rows and not report.lost:
         yield "No item was released."
         yield ""
     promise = [*in_words(report), *filter(None, [in_symbols(report.manifest)])]

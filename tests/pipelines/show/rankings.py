@@ -1,16 +1,26 @@
-"""Published rankings of every kind, hostile ones among them, to make pages of."""
+"""Published rankings of every kind, hostile ones among them, to make pages of; and files with their manifests."""
 
 from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
 from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.show.published import PublishedReport
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
+from private_topk.transforms.windows import Period, WindowBounds
 from tests.pipelines import support
 
+ITEMS = ["0", "1", "2"]
 START = datetime(2026, 1, 5, tzinfo=UTC)
 HOSTILE = [
     *("<script>alert(1)</script>", "</style><script>x</script>", '" onmouseover="alert(1)', "' onload='x", "&amp;"),
@@ -75,6 +85,38 @@ def bare(answer: str = "sequence") -> list[dict]:
     """All rows together, no counts."""
     null = {"window_start": None, "window_end": None, "noisy_count": None, "k": 2, "returned": 2, "release_id": "once"}
     return [{**null, "rank": n if answer == "sequence" else None, "item": f"item {n}"} for n in (1, 2)]
+
+
+def day(number: int) -> dict[str, Any]:
+    return {"period": Period.of(f"2026-01-{number:02}", f"2026-01-{number + 1:02}", "1d")}
+
+
+def asked(release: str = "weekly", **more: Any) -> Question:  # noqa: ANN401
+    of = Release(ReleaseKey.parse("file:key"), release)
+    return Question.of(**{"k": 2, "mechanism": "joint", "domain": ITEMS, "epsilon": 1.0, "release": of, **more})
+
+
+def answered(question: Question, dataset: str | None = None) -> tuple[Manifest, list[Ranking]]:
+    """What is published of a question whose every ranking is of the first k items, without a pipeline."""
+    windows = [WindowBounds()] if question.period is None else list(question.period.windows())
+    groups = question.asked.groups
+    names = [None] if groups is None else ["x", "y", "z"][: groups.size]
+    k = question.asked.max_items
+    rankings = [Ranking(window, tuple(ITEMS[:k]), k, "sequence", group=name) for window in windows for name in names]
+    columns = {"user": "user", "item": "item"}
+    manifest = manifest_of(question, columns=columns, dataset=dataset).with_answer(rankings)
+    return msgspec.structs.replace(manifest, key_id=question.release.key.key_id(), runner="direct"), rankings
+
+
+def published(path: str, question: Question, dataset: str | None = None, apart: bool = False) -> None:
+    """A ranking file with its manifest; or a file for each window, in the folder of that name."""
+    manifest, rankings = answered(question, dataset)
+    schema = RankingSchema.of(manifest)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    parts = {f"{path}/{each.window.label()}.csv": [each] for each in rankings} if apart else {path: rankings}
+    for place, some in parts.items():
+        rows = ranking_rows(some, question.release.id, schema)
+        publish(place, format_of(place).encode(rows, schema), manifest.with_answer(some), overwrite=True)
 
 
 PAGES = {

@@ -12,19 +12,14 @@ import yaml
 
 from private_topk.pipelines.budget import Account, Budget, charge
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.release.formats import format_of, ranking_rows
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
-from private_topk.transforms.release import Ranking, Release, ReleaseKey
-from private_topk.transforms.windows import Period, WindowBounds
-from tests.pipelines.show.rankings import PAGES
+from private_topk.transforms.windows import Period
+from tests.pipelines.show.rankings import PAGES, answered, asked, day, published
 from tests.pipelines.support import command, write
 
 TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
-ITEMS = ["0", "1", "2"]
 TWO_DAYS = {"period": Period.of("2026-01-05", "2026-01-07", "1d")}
 LEDGER = "sqlite:///budget.db"
 
@@ -35,37 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "items.csv", TITLES)
     write(tmp_path / "key", "0" * 32)
     return tmp_path
-
-
-def day(number: int) -> dict[str, Any]:
-    return {"period": Period.of(f"2026-01-{number:02}", f"2026-01-{number + 1:02}", "1d")}
-
-
-def asked(release: str = "weekly", **more: Any) -> Question:  # noqa: ANN401
-    of = Release(ReleaseKey.parse("file:key"), release)
-    return Question.of(**{"k": 2, "mechanism": "joint", "domain": ITEMS, "epsilon": 1.0, "release": of, **more})
-
-
-def answered(question: Question, dataset: str | None = None) -> tuple[Manifest, list[Ranking]]:
-    """What is published of a question whose every ranking is of the first k items, without a pipeline."""
-    windows = [WindowBounds()] if question.period is None else list(question.period.windows())
-    groups = question.asked.groups
-    names = [None] if groups is None else ["x", "y", "z"][: groups.size]
-    k = question.asked.max_items
-    rankings = [Ranking(window, tuple(ITEMS[:k]), k, "sequence", group=name) for window in windows for name in names]
-    columns = {"user": "user", "item": "item"}
-    manifest = manifest_of(question, columns=columns, dataset=dataset).with_answer(rankings)
-    return msgspec.structs.replace(manifest, key_id=question.release.key.key_id(), runner="direct"), rankings
-
-
-def published(path: str, question: Question, dataset: str | None = None, apart: bool = False) -> None:
-    """A ranking file with its manifest; or a file for each window, in the folder of that name."""
-    manifest, rankings = answered(question, dataset)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    parts = {f"{path}/{each.window.label()}.csv": [each] for each in rankings} if apart else {path: rankings}
-    for place, some in parts.items():
-        rows = ranking_rows(some, question.release.id)
-        publish(place, format_of(place).encode(rows), manifest.with_answer(some), overwrite=True)
 
 
 def charged(path: str, question: Question, url: str = LEDGER, dataset: str = "plays") -> None:
@@ -268,6 +232,18 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
         published(f"days/{number}.csv", question)
     said = " ".join(command("show", "days").out.split())
     assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
+
+
+def test_a_series_that_was_asked_otherwise_before_is_signed_for_in_parts() -> None:
+    """A sheet states one question, and would state the newest of all windows."""
+    published("days/5.csv", asked("5", **day(5), k=3))
+    published("days/6.csv", asked("6", **day(6), k=2))
+    for flag in ("--sign-off", "--registry"):
+        done = command("show", "days", flag)
+        assert done.status == 2 and not done.out, done
+        assert "The windows before that of 2026-01-06 were asked otherwise: k 3 (now 2): give the releases" in done.err
+        assert "Top 3, 2026-01-05" in command("show", "days/5.csv", flag).out
+    assert command("show", "days").status == 0
 
 
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:

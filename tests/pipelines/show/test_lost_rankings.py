@@ -1,0 +1,82 @@
+"""A ranking that is lost was published: its manifest counts in what a folder promises, and is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.show.rankings import asked, day, published
+from tests.pipelines.support import command
+
+SAID = "6.manifest.json has no ranking beside it: what was published there is not shown, and counts in these numbers."
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three days of three groups; the second day has lost its ranking."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text("0" * 32)
+    for number in (5, 6, 7):
+        published(f"days/{number}.csv", asked(str(number), **day(number), groups=["x", "y", "z"]))
+    (tmp_path / "days" / "6.csv").unlink()
+    return tmp_path
+
+
+def words(*arguments: str) -> str:
+    done = command("show", *arguments)
+    assert done.status == 0, done
+    return " ".join(done.out.split())
+
+
+def test_its_cost_counts_and_it_is_named_not_shown_as_empty() -> None:
+    for said in (words("days"), words("days", "--group", "x")):
+        assert SAID in said and "of the 3 windows" in said.replace("several ", "")
+        assert "a person in all of them is protected by epsilon 3." in said
+        assert "2026-01-05 00:00 to" in said and "2026-01-07 00:00 to" in said
+        assert (
+            "2026-01-06 00:00 to" not in said and "no item was released" not in said and "A list is short" not in said
+        )
+    assert "has no ranking" not in words("days/5.csv", "days/7.csv")
+
+
+def test_every_form_tells_it() -> None:
+    assert command("show", "days", "--html", "days.html").err == ""
+    page = " ".join(Path("days.html").read_text("utf-8").split())
+    assert SAID in page and "2026-01-06: none" not in page
+    for form in ("--json", "--sign-off", "--registry"):
+        done = command("show", "days", form)
+        assert done.status == 0 and done.err == f"{SAID}\n", done
+        assert form == "--json" or "epsilon 3, delta 0" in done.out
+    assert {row["window_start"] for row in json.loads(command("show", "days", "--json").out)["rows"]} == {
+        "2026-01-05T00:00:00Z",
+        "2026-01-07T00:00:00Z",
+    }
+
+
+def test_a_lost_correction_does_not_bring_back_what_it_corrects() -> None:
+    correction = json.loads(Path("days/5.manifest.json").read_text())
+    corrects = [{"report": "5", "epsilon": 1.0, "delta": 0.0}]
+    correction |= {"report": "5/correction-1", "corrects": corrects, "output": "5.correction-1.csv"}
+    Path("days/5.correction-1.manifest.json").write_text(json.dumps(correction))
+    said = words("days")
+    assert "5.correction-1.manifest.json, 6.manifest.json have no rankings beside them" in said
+    assert "2026-01-05 00:00 to" not in said and "is protected by epsilon 4." in said
+    for lost in ("6.manifest.json", "7.manifest.json", "7.csv"):
+        Path("days", lost).unlink()
+    assert command("show", "days", "--html", "days.html").status == 0
+    for said in (words("days"), " ".join(Path("days.html").read_text("utf-8").split())):
+        assert "no item was released" not in said.lower() and "A list is short" not in said
+        assert "5.correction-1.manifest.json has no ranking beside it" in said
+
+
+def test_what_is_no_manifest_or_of_another_series_is_refused_by_name() -> None:
+    whole = Path("days/6.manifest.json").read_text()
+    for content, said in (
+        ("[]", "6.manifest.json is no manifest of a ranking: move it away"),
+        (json.dumps(json.loads(whole) | {"answer": "set"}), "6.manifest.json is of another series than days/5.csv"),
+    ):
+        Path("days/6.manifest.json").write_text(content)
+        done = command("show", "days")
+        assert done.status == 2 and said in done.err and not done.out, done

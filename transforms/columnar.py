@@ -41,9 +41,9 @@ def make_block(
     columns = {"user": as_labels(user), "item": as_labels(item)}
     if time is not None:
         columns["time"] = time.cast(pa.int64())
+    columns |= numbers
     if group is not None:
         columns["group"] = as_labels(group)
-    columns |= numbers
     block = pa.RecordBatch.from_pydict(columns)
     if not any(column.null_count for column in block.columns):
         return block, 0

@@ -41,8 +41,9 @@ def arguments(report: str, *more: str, weeks: int = 1) -> list[str]:
         [
             *(
                 "run --input rows.csv --domain items.txt --mechanism joint --k 3 --quiet --window 7d --from "
-                f"2026-01-05 --to {end} --release-key file:key --release-id {report} --output {report}.csv"
+                f"2026-01-05 --to {end} --release-key file:key"
             ).split(),
+            *("--release-id", report, "--output", f"{report}.csv"),
             *more,
         ]
     )

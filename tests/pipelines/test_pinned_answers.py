@@ -181,7 +181,8 @@ def stream(name: str) -> str:
         *STREAMS[name].split(),
         *clock,
         *repeatable(name),
-        *f"--output={name} --output-format=jsonl --poll=1s".split(),
+        f"--output={name}",
+        *"--output-format=jsonl --poll=1s".split(),
     )
     assert done.status == 0, done.err
     return answer(*Path(name).glob("*.jsonl"))

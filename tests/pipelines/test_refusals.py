@@ -254,7 +254,6 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("preview", "--delta", "must be given for gaussian", [{"mechanism": "gaussian"}]),
     ("preview", "--like", "must be a number", [{"like": "users=5,x"}, {"like": "items=many"}]),
     ("preview", "--these-counts-are-public", "is said of --counts", [{"these_counts_are_public": True}]),
-    ("preview", "--k", "one --k", [{"k": "3,4", "like": "items=200,users=5,9,rank1=50%,rank50=2%"}]),
     ("preview", "--like", "a whole number such as", [{"like": "items=2.5"}]),
     ("preview", "--horizon", "needs --privacy-unit user", [{"horizon": 4}]),
     ("preview", "--ledger and --dataset", "go together", [{"dataset": "d"}]),

@@ -411,7 +411,7 @@ BETWEEN = {
     "its input has another name": Between(("run", "report", "rank"), "same", do=move, change={"input": "moved.csv"}),
     "its input has a row more": Between(("run", "report", "rank"), "refused", "for other input", add),
     "its rows are in another order": Between(
-        ("run", "report", "rank"), "refused", "also the order of rows", turn_round
+        ("run", "report", "rank"), "refused", "also the order of its rows", turn_round
     ),
     "other people": Between(("run", "rank"), "refused", "for other input", lose, {"user_column": "other"}),
     "another id": Between(("run", "rank"), "refused", OVER, lose, {"release_id": "s"}),

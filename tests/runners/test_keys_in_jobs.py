@@ -32,7 +32,7 @@ from tests.runners.servers import free_port, serving
 
 PURPOSES = (
     *("user hash", "item hash", "release", "key id", "input fingerprint", "input record", "fingerprint of counts"),
-    *("choice of groups", "choice of items", "choice of windows", "series"),
+    *("choice of groups", "choice of items", "choice of windows", "series", "state of a series"),
 )
 ONLY_HERE = "release_key must be given where workers are other processes"
 

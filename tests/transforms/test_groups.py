@@ -183,7 +183,7 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
         (Joint(1.0), NAMES, False),
         (_Own(1.0), NAMES, False),
     ]:
-        spec = TopK(3, mechanism, ITEMS, limit, counts, None, groups)
+        spec = TopK(3, mechanism, ITEMS, limit, counts, groups=groups)
         noise = noise_of_counts(3, 1.0, delta or None, limit, mechanism.neighbours, 1, moving)
         assert spec.users_move() == moving and spec.noise(3).stddev == noise.stddev()
 

@@ -164,7 +164,7 @@ def test_an_early_end_of_the_reader_is_no_failure(folder: Path) -> None:
 def test_help_says_what_epsilon_is_in_each_command() -> None:
     for name, text in (("run", "of each window"), ("select", "of the draw")):
         shown = " ".join(command(name, "--help").out.split())
-        assert f"--epsilon E required: {text}" in shown.replace("privacy budget ", "")
+        assert f"--epsilon E required: {text}" in shown.replace("privacy budget: ", "").replace("privacy budget ", "")
 
 
 def test_an_incomplete_window_is_refused_in_one_message(folder: Path) -> None:

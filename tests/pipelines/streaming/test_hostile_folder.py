@@ -177,14 +177,14 @@ def test_a_file_that_grows_while_it_is_read_fails_the_report(tmp_path: Path, mon
     world.write()
     world.appear()
     (path,) = tmp_path.glob("*.jsonl")
-    real = module.reader_of
+    real = module.rows_in
 
-    def slow(name: str) -> Any:  # noqa: ANN401
+    def slow(*given: Any) -> Any:  # noqa: ANN401
         with path.open("ab") as sink:
             sink.write(b"\n")
-        return real(name)
+        return real(*given)
 
-    monkeypatch.setattr(module, "reader_of", slow)
+    monkeypatch.setattr(module, "rows_in", slow)
     with refused("", "changed after it had been read"):
         live.turn()
 

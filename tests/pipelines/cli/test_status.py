@@ -185,6 +185,7 @@ def test_a_terminal_that_is_closed_ends_a_run_with_its_charge_on_record(folder: 
     def sit_down() -> None:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup ignore it, which a child inherits
 
     streams = {"stdin": its_end, "stdout": its_end, "stderr": its_end}
     process = subprocess.Popen(endless(*kept), **streams, preexec_fn=sit_down)

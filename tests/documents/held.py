@@ -199,7 +199,6 @@ HELD = {
     "docs/to-date.md": [
         Held("$ private-topk run --input plays.avro", before=World.sample, after=ranked("to-date.csv", 12)),
         Held("window:", "not run", "part of a report: tests/pipelines/scheduled/test_to_date.py has whole ones"),
-        Held("$ private-topk preview --like items=2000"),
     ],
     "docs/windows.md": WINDOWS,
 }

@@ -35,7 +35,7 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import Codes, make_table, of_rows, partition
+from private_topk.transforms.columnar import Codes, are_pairs, make_table, of_rows, partition
 from private_topk.transforms.completeness import (
     ReaderReceipt,
     checksum_in,
@@ -233,7 +233,7 @@ class _NumberDoFn(_PlaceDoFn):
         self._step = step
 
     def process(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if receipt_in(block) is not None or "first" in block.schema.names:
+        if receipt_in(block) is not None or are_pairs(block):
             yield block
             return
         first, after = self._period.spans(block["time"].to_numpy())

@@ -53,6 +53,11 @@ def make_block(
     return complete, len(block) - len(complete)
 
 
+def are_pairs(block: pa.RecordBatch) -> bool:
+    """Whether a block holds pairs that were counted before, of keyed users; in rows users are texts."""
+    return block["user"].type == pa.uint64()
+
+
 def of_rows(block: pa.RecordBatch) -> pa.RecordBatch:
     """A block without its times and windows."""
     return block.select([name for name in ("user", "item", "group", "rows", "value") if name in block.schema.names])

@@ -15,7 +15,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.columnar import Codes, joined, make_block, make_table, parted
+from private_topk.transforms.columnar import Codes, are_pairs, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
 from private_topk.transforms.counters import BundleStart, DroppedRows
 from private_topk.transforms.elements import ElementSchema
@@ -298,7 +298,7 @@ class _ShardDoFn(ThreadPoolDoFn):
         return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
-        if block["user"].type == pa.uint64():  # pairs that were counted before
+        if are_pairs(block):
             columns = {name: block[name] for name in block.schema.names}
             columns |= {"rows": pa.array(np.ones(len(block), np.uint32))}
             narrow = {each.name: columns[each.name].cast(each.type) for each in self._empty.schema}

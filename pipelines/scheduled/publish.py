@@ -34,7 +34,6 @@ from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
 
-
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
 
@@ -183,12 +182,13 @@ class ScheduledReport(Periods):
 
         Raises InvalidArgument: that is lost, or there is nothing yet.
         """
-        state, release = SeriesState.of(folder, question), question.release
+        release = question.release
+        charged = self.account is not None and bool(self.account.books.find(release.id, release.key.key_id()))
+        state = SeriesState.of(folder, question, charged)
         kept, where = len(state.steps), verbatim(state.folder)
         for later in range(kept, self.schedule.ended(now())):
             if self._places(self, later):
                 raise refused_state(f"{where} has lost {self.words(later)}, which is published")
-        charged = self.account is not None and self.account.books.find(release.id, release.key.key_id())
         if charged and not state.token:
             raise refused_state(f"{where} is empty, and {verbatim(release.id)} was charged")
         if number > kept:

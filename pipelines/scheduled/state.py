@@ -78,8 +78,11 @@ class SeriesState:
     steps: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
-    def of(cls, folder: str, question: Question) -> SeriesState:
-        """The state that is kept in a folder.
+    def of(cls, folder: str, question: Question, charged: bool) -> SeriesState:
+        """The state that is kept in a folder; a new one where nothing was counted or charged of another question.
+
+        Args:
+            charged: a ledger has a charge of it, so that its beginning stands though nothing was counted.
 
         Raises InvalidArgument: a file is lost or damaged, or of another series.
         """
@@ -90,11 +93,14 @@ class SeriesState:
         asked = json.loads(json.dumps(asked | question.top_k.parameters()))
         state = cls(os.path.abspath(folder), release, json.dumps(asked))
         kept = list[_Kept]()
-        for number, path in enumerate(_files(state.folder)):
+        paths = _files(state.folder)
+        for number, path in enumerate(paths):
             if path != state.path(number):
                 raise refused_state(f"{verbatim(state.path(number))} is missing, and what follows it is there")
             kept.append(_read(state.path(number), release.key)[0])
             if kept[-1].asked != asked:
+                if len(paths) == 1 and not charged:
+                    return state
                 differing = told(differences(kept[-1].asked, asked))
                 rule = f"{verbatim(state.folder)} is of another series: with {verbatim(differing)}"
                 raise InvalidArgument(
@@ -134,11 +140,16 @@ class SeriesState:
         key, path = self.release.key, self.path(kept.number)
         with alone_with(path):
             sweep(path)
-            if os.path.exists(path):
-                return _read(path, key)[0]
+            there = _read(path, key)[0] if os.path.exists(path) else None
+            if there is not None and self._stands(there):
+                return there
             kept = kept._replace(key_id=key.key_id(), asked=json.loads(self.asked))
             replace_file(path, _sealed(kept, pairs, key))
         return kept
+
+    def _stands(self, there: _Kept) -> bool:
+        """Whether a file is kept for good: all but a beginning of another question of which nothing was counted."""
+        return there.number > 0 or there.asked == json.loads(self.asked) or len(_files(self.folder)) > 1
 
     def pairs(self, steps: int) -> Iterator[pa.RecordBatch]:
         """The pairs of the first steps, some at a time, with the number of the step as `first`."""

@@ -230,6 +230,9 @@ def test_a_series_is_charged_once_also_if_its_first_run_fails_after_the_charge()
     Path(first).write_bytes(gzip.compress(rows + b"\xff" * 10)[:-9])  # it breaks off, where nobody looks beforehand
     done = step(0)
     assert done.status == 1 and not list(Path("state").glob("0001*")) and not Path("out").exists(), done.err
+    change("k: 3", "k: 2")
+    refused(0, "window.state", "is of another series: with k 3 (now 2)")
+    change("k: 2", "k: 3")
     Path(first).write_bytes(whole)
     done = step(0)
     assert done.status == 0 and "costs nothing" in done.err, done.err
@@ -240,6 +243,18 @@ def test_a_series_is_charged_once_also_if_its_first_run_fails_after_the_charge()
     assert charge["windows"] == "2026-01-05 to 2026-02-02" and charge["mechanism"] == "correlated-gaussian"
     shutil.rmtree("state"), shutil.rmtree("out")
     refused(0, "window.state", "is empty, and charts/20260105T000000Z--20260202T000000Z was charged", "from a copy")
+
+
+def test_a_beginning_that_was_not_charged_gives_way_to_another_question() -> None:
+    """What the budget refuses may be asked for less, under the same name and at the same place."""
+    ledger()
+    change("epsilon: 2", "epsilon: 4")
+    done = step(0)
+    assert done.status == 2 and "nothing was charged" in done.err and Path("state/0000.state").exists(), done.err
+    change("epsilon: 4", "epsilon: 1")
+    steps(0)
+    change("epsilon: 1\n", "epsilon: 2\n")
+    refused(1, "window.state", "is of another series: with epsilon 1.0 (now 2.0)")
 
 
 def test_a_lost_state_is_not_begun_anew() -> None:
@@ -348,14 +363,14 @@ def test_of_two_calls_that_count_one_step_the_first_stays() -> None:
     file = read_report("charts.yaml")
     question = ScheduledReport(file).question()
     question = replace(question, release=Release(ReleaseKey.parse("file:release.key"), "charts"))
-    one = SeriesState.of("other", question).begin()
-    other = SeriesState.of("other", question)
+    one = SeriesState.of("other", question, charged=False).begin()
+    other = SeriesState.of("other", question, charged=False)
     pairs = pa.table({"user": pa.array([1], pa.uint64()), "item": [0]})
     one.add(["aa"], pairs)
     other.add(["aa"], pairs)
     with pytest.raises(InvalidArgument, match="call the report again"):
         other.add(["bb"], pairs)
-    assert SeriesState.of("other", question).steps == (("aa",),)
+    assert SeriesState.of("other", question, charged=False).steps == (("aa",),)
 
 
 def test_pairs_that_do_not_add_up_to_what_was_counted_are_refused_before_the_draw() -> None:

@@ -9,7 +9,7 @@ answer is a property of real numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cache, partial
@@ -54,10 +54,12 @@ _MIN_NOISES = 256  # noises that take hardly longer than one
 
 
 class Largest(NamedTuple):
-    """The ranks of the k largest scores in decreasing order, shape (k,), and these scores: the reals that decided."""
+    """The ranks of the k largest scores in decreasing order, shape (k,), and these scores: the reals that decided. Most
+    draws need none of them, so each is made as it is read, once.
+    """
 
     ranks: Indices
-    scores: Iterable[Real]
+    scores: Iterator[Real]
 
 
 def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Largest:
@@ -275,7 +277,7 @@ class _Descents:
             return self._score(*(int(column[i]) for column in (met.places, met.turns, met.counts)))
 
         top = certified_top(met.scores, met.errors, self.k, exact)
-        return Largest(met.ranks[top], map(exact, top.tolist()))  # made where they are asked for alone
+        return Largest(met.ranks[top], map(exact, top.tolist()))
 
     def _descend(self, readings: _Readings, least: int = 1) -> None:
         """Read on while a block could matter, and at least so many noises of each."""

@@ -41,6 +41,7 @@ from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.exact.series import NewCounts
 from private_topk.transforms.mechanisms.mechanism import Flags
+from private_topk.transforms.metric import Score
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
@@ -147,7 +148,7 @@ class _SelectDoFn(beam.DoFn):
         ]
         if step is not None:
             pairs = [counted.table for counted in gathered if isinstance(counted, NewPairs)]
-            _check_pairs(pairs, [counts[-1] for counts in new])
+            _check_pairs(pairs, [counts[-1] for counts in new], self._spec.score)
             step.keep([[history.state for history in each] for each in histories], pairs)
         for of_group, counts, each in zip(keys, new, histories, strict=True):
             held = False
@@ -260,16 +261,14 @@ def rank(spec: TopK, release: Release, of: RankingKey, counted: WindowCounts) ->
     )
 
 
-def _check_pairs(pairs: Sequence[pa.RecordBatch], new: Sequence[WindowCounts]) -> None:
+def _check_pairs(pairs: Sequence[pa.RecordBatch], new: Sequence[WindowCounts], score: Score) -> None:
     """Raise IncompleteDataError unless pairs add up to what is new at their step, group by group."""
     table = pa.Table.from_batches(pairs) if pairs else None
     for group, counted in enumerate(new):
         some = table if table is None or "group" not in table.schema.names else table.filter(pc.field("group") == group)
         found = add_up(np.empty(0, np.int64), np.empty(0, np.int64))
         if some is not None:
-            items = some["item"].to_numpy().astype(np.int64)
-            units = some["value"].to_numpy() if "value" in some.schema.names else np.ones(len(items), np.int64)
-            found = add_up(items, units)
+            found = add_up(some["item"].to_numpy().astype(np.int64), score.added(some))
         if not all(map(np.array_equal, found, (counted.held, counted.counts))):
             raise incomplete("the pairs to be kept are not those that were counted")
 

@@ -1,4 +1,4 @@
-"""Five rows from stage to stage, and what each element holds: ana has tea twice in a week, bo tea, then cake and rum."""
+"""Five rows from stage to stage, and what each element holds: ana has tea twice in a week, bo tea, then cake, rum."""
 
 from __future__ import annotations
 

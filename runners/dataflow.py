@@ -23,6 +23,7 @@ from apache_beam.pipeline import Pipeline
 from apache_beam.runners.dataflow import dataflow_runner
 
 from private_topk.runners import Launch
+from private_topk.runners.options import BeamOptions
 from private_topk.transforms.errors import InvalidArgument, install_extra
 
 _MAX_WORKERS = 20
@@ -50,7 +51,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job, or with --template_location a classic template. The workers see nothing of this machine."""
     if not _googles_libraries():
         raise InvalidArgument("runner", "dataflow needs Google's libraries", install_extra("gcp"))
-    options = PipelineOptions(list(arguments))
+    options = BeamOptions(list(arguments))
     google = options.view_as(GoogleCloudOptions)
     missing = [f"--{name}" for name in ("project", "region", "temp_location") if not getattr(google, name)]
     if missing:

@@ -16,13 +16,14 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import Launch
+from private_topk.runners.options import BeamOptions
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare one worker inside this process, on all cores or on --cores. More of Beam's workers would not be faster,
     and would listen on every address of the machine without authentication.
     """
-    options = PipelineOptions(list(arguments))
+    options = BeamOptions(list(arguments))
     direct, cores = options.view_as(DirectOptions), options.view_as(CoresOptions).cores
     if cores is not None and cores < 1:
         raise ValueError(f"--cores must be at least 1, got {cores}")

@@ -37,6 +37,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
+from private_topk.runners.options import BeamOptions
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
 from private_topk.transforms.errors import InvalidArgument, Told, told_in, verbatim
 
@@ -97,7 +98,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
     on a standalone cluster, whose version decides the job server, and whose workers --environment_type must name.
     """
     more = unknown_words(arguments)
-    options = PipelineOptions(list(arguments))
+    options = BeamOptions(list(arguments))
     flink = options.view_as(FlinkRunnerOptions)
     portable = options.view_as(PortableOptions)
     if portable.job_endpoint:

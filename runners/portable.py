@@ -31,6 +31,7 @@ from apache_beam.utils import thread_pool_executor
 
 from private_topk.runners import Launch
 from private_topk.runners.child import ending_with_us
+from private_topk.runners.options import BeamOptions
 from private_topk.transforms.errors import InvalidArgument
 
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
@@ -38,7 +39,7 @@ _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job. Workers run inside this process (LOOPBACK) unless --environment_type says otherwise."""
-    options = PipelineOptions(list(arguments))
+    options = BeamOptions(list(arguments))
     portable = options.view_as(PortableOptions)
     if not portable.job_endpoint:
         raise InvalidArgument("runner", "portable needs --job_endpoint HOST:PORT, the address of a Beam job service")

@@ -14,6 +14,7 @@ from apache_beam.utils import shared
 from apache_beam.version import __version__ as beam_version
 
 from private_topk.runners import Launch, cache_folder
+from private_topk.runners.options import BeamOptions
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
@@ -38,7 +39,7 @@ class PrismJobRunner(LoopbackRunner, PrismRunner):
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """Prepare a job on the binary given by --prism_location, or on the built one; never on one that Beam downloads."""
-    options = PipelineOptions(list(arguments))
+    options = BeamOptions(list(arguments))
     prism = options.view_as(PrismRunnerOptions)
     binary = Path(prism.prism_location or built_binary())
     if not (binary.is_file() and os.access(binary, os.X_OK)):

@@ -12,10 +12,10 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
+from private_topk.runners.options import BeamOptions
 from private_topk.transforms.assign_windows import EveryWindow
 from private_topk.transforms.combine import CombineCounts, Combiner, PartialCounts
 from private_topk.transforms.completeness import Counted
@@ -48,7 +48,7 @@ def outcome(build: Build, runner: Any = None, options: Iterable[str] = ()) -> li
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "elements"
         path.touch()
-        with beam.Pipeline(runner=runner or FnApiRunner(), options=PipelineOptions(list(options))) as pipeline:
+        with beam.Pipeline(runner=runner or FnApiRunner(), options=BeamOptions(list(options))) as pipeline:
             build(pipeline) | "Note what comes out" >> beam.ParDo(_Note(str(path)))
         return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 

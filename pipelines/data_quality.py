@@ -6,6 +6,7 @@ None of this is differentially private, so by default it is as coarse as the met
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -28,8 +29,6 @@ _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nan
 _DAY = 86_400_000_000
 _MIN, _MAX_NAMED = 100, 10
 _MAX_SHAPES, _MAX_LONG = 3, 40
-_ENCODING = "their encoding, which would be UTF-8 (--csv-encoding)"
-_SPELLINGS = ("spaces around them", "capital letters", "spaces and capital letters")
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 
 
@@ -41,7 +40,8 @@ class DataQuality:
         lost: rows that would be dropped, by reason; each row once.
         units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
             were in another unit.
-        spellings: of the rows outside a public list, by its name, how many would be in it in another spelling.
+        spellings: of the rows outside a public list, by its name, how many would be in it in another spelling: but for
+            spaces around them and capital letters.
         not_utf8: of the unreadable rows, how many hold text in another encoding.
         shapes: of the texts that are no time, or no number, how many look alike: by column, with 9 for every digit and
             a for every letter.
@@ -51,12 +51,12 @@ class DataQuality:
     """
 
     total: int = 0
-    lost: dict[str, int] = field(default_factory=dict)
-    units: dict[str, int] = field(default_factory=dict)
-    spellings: dict[tuple[str, str], int] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    spellings: Counter[str] = field(default_factory=Counter)
     not_utf8: int = 0
-    shapes: dict[tuple[str, str], int] = field(default_factory=dict)
-    days: dict[int, int] = field(default_factory=dict)
+    shapes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    days: Counter[int] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
     inputs: dict[str, tuple[int, int]] = field(default_factory=dict)
     period: Period | None = None
@@ -68,22 +68,20 @@ class DataQuality:
         for reason, count in self.lost.items():
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
         for unit, count in self.units.items():
-            if 2 * count > self._missed() and count >= _MIN:
+            if 2 * count > self.lost["outside the period"] + self.lost["unreadable"] and count >= _MIN:
                 yield (
                     f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
                     f"(--time-unit {unit})"
                 )
-        for (column, shape), count in sorted(self.shapes.items(), key=lambda one: -one[1])[:_MAX_SHAPES]:
+        for (column, shape), count in self.shapes.most_common(_MAX_SHAPES):
             if count >= _MIN:
                 told = self._said(count, exact)
                 yield f"  {told} of {column!r} are like {shape}, which is not read (docs/formats.md)"
-        if 2 * self.not_utf8 > self.lost.get("unreadable", 0) and self.not_utf8 >= _MIN:
+        if 2 * self.not_utf8 > self.lost["unreadable"] and self.not_utf8 >= _MIN:
             yield "  most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
         for where, outside in _LISTS.items():
-            for (listed, spelling), count in self.spellings.items():
-                if listed == where and 2 * count > self.lost.get(f"not in {where}", 0) and count >= _MIN:
-                    yield f"  most {outside} are in it but for {spelling}: compare the spelling"
-                    break
+            if self.spellings[where] >= _MIN and 2 * self.spellings[where] > self.lost[f"not in {where}"]:
+                yield f"  most {outside} are in it but for spaces or capital letters: compare the spelling"
         if sum(self.lost.values()) == self.total:
             yield f"  {NONE_LEFT}"
         yield from self._days()
@@ -104,16 +102,13 @@ class DataQuality:
         return ", most" if 2 * count > self.total else ", fewer than half"
 
     def unread(self) -> int:
-        return self.lost.get("null", 0) + self.lost.get("unreadable", 0)
-
-    def _missed(self) -> int:
-        return self.lost.get("outside the period", 0) + self.lost.get("unreadable", 0)
+        return self.lost["null"] + self.lost["unreadable"]
 
     def _days(self) -> Iterator[str]:
         if self.period is None:
             return
         first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
-        days = {f"{from_microseconds(day * _DAY):%Y-%m-%d}": self.days.get(day, 0) for day in range(first, last + 1)}
+        days = {f"{from_microseconds(day * _DAY):%Y-%m-%d}": self.days[day] for day in range(first, last + 1)}
         yield _with_few("days (UTC) of the period", days)
 
 
@@ -131,7 +126,7 @@ def data_quality_of(report: Report) -> DataQuality:
     period, domain = report.question.period, report.question.top_k.domain
     look, groups = DataQuality(period=period), report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
-    spelled: dict[str, dict[str, _Spelled]] = {}  # by the encoding of an input
+    spelled = {name: _Spelled(labels) for name, labels in listed.items() if labels is not None}
     if groups is not None:
         look.groups = dict.fromkeys(map(groups.name, range(groups.size)), 0)
     parts = report.source.parts()
@@ -143,13 +138,9 @@ def data_quality_of(report: Report) -> DataQuality:
                 f"cannot look at {verbatim(part.uri)} before a run",
                 "files and Kafka topics can be looked at; a run tells afterwards",
             )
-        if columns.encoding not in spelled:
-            spelled[columns.encoding] = {
-                name: _Spelled(labels, columns.encoding) for name, labels in listed.items() if labels is not None
-            }
         before = look.total, look.unread()
         for rows in there:
-            _add(look, rows, columns, report.question.top_k, spelled[columns.encoding])
+            _add(look, rows, columns, report.question.top_k, spelled)
         if len(parts) > 1:
             look.inputs[part.uri] = look.total - before[0], look.unread() - before[1]
     return look
@@ -159,33 +150,33 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: M
     block, missing = block_of(rows, columns)
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
-        _count(look.lost, reason, missing.get(reason, 0))
+        look.lost[reason] += missing.get(reason, 0)
     if missing.get("unreadable"):
         _add_shapes(look, rows, columns)
-        look.not_utf8 += _not_in_utf8(rows, columns)
+        masks = [mask for name in columns.names() for mask in texts_of(rows.columns[name])[1]]
+        look.not_utf8 += max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
     if look.period is not None:
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
         inside = first < after
-        _count(look.lost, "outside the period", int((~inside).sum()))
+        look.lost["outside the period"] += int((~inside).sum())
         if not inside.all() or missing.get("unreadable"):
             _try_units(look, rows, columns)
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
-            look.days[int(day)] = look.days.get(int(day), 0) + int(count)
+            look.days[int(day)] += int(count)
         block = block.filter(pa.array(inside))
     found = rankable(block, spec)
     applies = (bool(spec.score.columns), spec.groups is not None, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
-            _count(look.lost, reason.replace("_", " "), count)
+            look.lost[reason.replace("_", " ")] += count
     outside = {"domain": found.unknown}
     if spec.groups is not None:
         outside["groups"] = block["group"]
         for name, count in zip(look.groups, np.bincount(found.rows["group"], minlength=spec.groups.size), strict=True):
             look.groups[name] += int(count)
     for name, each in spelled.items():
-        for spelling, count in each.of(outside[name]):
-            look.spellings[name, spelling] = look.spellings.get((name, spelling), 0) + count
+        look.spellings[name] += each.misspelt(outside[name])
 
 
 def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
@@ -203,8 +194,7 @@ def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
         for mark, kind in (("9", r"\p{Nd}"), ("a", r"\p{L}")):
             texts = pc.replace_substring_regex(texts, kind, mark)
         for shape in pc.value_counts(texts).to_pylist():
-            alike = (column, shape["values"])
-            look.shapes[alike] = look.shapes.get(alike, 0) + shape["counts"]
+            look.shapes[column, shape["values"]] += shape["counts"]
 
 
 def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:
@@ -217,46 +207,23 @@ def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:
         inside[unit] = first < after
     for unit in _UNITS:
         if unit != columns.unit:
-            _count(look.units, unit, int((inside[unit] & ~inside[columns.unit]).sum()))
-
-
-def _not_in_utf8(rows: Rows, columns: Columns) -> int:
-    """How many rows hold a label or a time that is not in UTF-8, as most are of a file in another encoding."""
-    masks = [mask for name in columns.names() for mask in texts_of(rows.columns[name])[1]]
-    return max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
+            look.units[unit] += int((inside[unit] & ~inside[columns.unit]).sum())
 
 
 class _Spelled:
-    """A public list, and its labels in normalised spellings."""
+    """A public list, and its labels without spaces around them and capital letters."""
 
-    def __init__(self, listed: CodedDomain, encoding: str) -> None:
-        self._listed, self._encoding = listed, encoding
-        spellings = (*_SPELLINGS, _ENCODING) if encoding != "utf-8" else _SPELLINGS
+    def __init__(self, listed: CodedDomain) -> None:
         labels = listed.spellings()
-        self._plain = {} if labels is None else {name: self._without(labels, name) for name in spellings}
+        self._listed, self._plain = listed, None if labels is None else _plain(labels)
 
-    def of(self, labels: pa.Array) -> Iterator[tuple[str, int]]:
-        """How many of the labels outside the list would be in it, by spelling."""
-        outside = labels.filter(pa.array(self._listed.encode(labels) < 0)) if len(labels) else labels
-        for name, known in self._plain.items():
-            if len(outside):
-                yield name, pc.sum(pc.is_in(self._without(outside, name), value_set=known)).as_py() or 0
-
-    def _without(self, labels: pa.Array, spelling: str) -> pa.Array:
-        labels = labels.cast(pa.large_string())
-        if spelling == _ENCODING:
-            return pa.array([_in_utf8(label, self._encoding) for label in labels.to_pylist()], pa.large_string())
-        labels = pc.utf8_trim_whitespace(labels) if "spaces" in spelling else labels
-        return pc.utf8_lower(labels) if "capital" in spelling else labels
+    def misspelt(self, labels: pa.Array) -> int:
+        """How many of the labels are outside the list, and would be in it in another spelling."""
+        if self._plain is None or not len(labels):
+            return 0
+        outside = labels.filter(pa.array(self._listed.encode(labels) < 0))
+        return pc.sum(pc.is_in(_plain(outside), value_set=self._plain)).as_py() or 0
 
 
-def _in_utf8(label: str, encoding: str) -> str:
-    """A label that was read in one encoding, read in UTF-8; as it is if it cannot be."""
-    try:
-        return label.encode(encoding).decode()
-    except UnicodeError:
-        return label
-
-
-def _count(counts: dict[str, int], name: str, more: int) -> None:
-    counts[name] = counts.get(name, 0) + more
+def _plain(labels: pa.Array) -> pa.Array:
+    return pc.utf8_lower(pc.utf8_trim_whitespace(labels.cast(pa.large_string())))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.process import is_read_along
 from private_topk.runners import Line, say
+from private_topk.transforms.counters import read_dropped_rows, read_empty_rankings, read_whether_rows_are_left
 from private_topk.transforms.errors import printable
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if done.deferred or not (is_read_along() if asked is None else asked):
         return
     try:
-        lost, left, empty = done.dropped_rows(), done.rows_are_left(), done.empty_rankings()
+        metrics = done.job.metrics()
+        lost, left = read_dropped_rows(metrics), read_whether_rows_are_left(metrics)
+        empty = read_empty_rankings(metrics)
     except Exception:  # whatever a runner raises that keeps no metrics, or whose server has gone
         say("dropped rows: not known, as the runner does not tell", sys.stderr)
         return

@@ -43,7 +43,10 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     yield "windows", _windows(question)
     if question.reason is not None:
         yield "mechanism", f"{question.asked.mechanism.about.name} ({question.reason})"
-    yield "draw", f"{' '.join(drawn_by(manifest))}, {_how_many(question)}{_measure(question)}"
+    score, k = question.top_k.score, question.top_k.k
+    many = "all items above its threshold" if k is None else f"k {k}"
+    by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
+    yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
     yield "privacy", _privacy(report)
     yield "release", _release(report)
     yield "ledger", _ledger(report)
@@ -74,15 +77,6 @@ def _windows(question: Question) -> str:
         return f"one, {ends}"
     rest = when(first.end, last.end, period.zone).partition(" to ")[0]
     return f"{len(period):,}, {ends}, the first to {rest}"
-
-
-def _how_many(question: Question) -> str:
-    return "all items above its threshold" if question.top_k.k is None else f"k {question.top_k.k}"
-
-
-def _measure(question: Question) -> str:
-    score = question.top_k.score
-    return "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
 
 
 def _privacy(report: Report) -> str:

@@ -359,15 +359,11 @@ def protected_files(asked: Mapping[str, Any]) -> list[str]:
     files = [str(asked[field]) for field in _NAMED if asked.get(field) is not None]
     kind, _, uri = str(asked.get("release_key", "")).partition(":")
     files += [uri] if kind == "file" else []
-    ledger = ledger_file(asked["ledger"]) if asked.get("ledger") is not None else None
-    return files if ledger is None else [*files, ledger]
+    if asked.get("ledger") is not None:
+        from private_topk.pipelines.budget.tables import Database
 
-
-def ledger_file(url: str) -> str | None:
-    """The file of a ledger, or None if it is no file. Raises InvalidArgument for an invalid URL."""
-    from private_topk.pipelines.budget.tables import Database
-
-    return Database(url).file
+        files += filter(None, [Database(asked["ledger"]).file])
+    return files
 
 
 def same_file(path: str) -> object:

@@ -83,8 +83,11 @@ class Question:
 
     def __post_init__(self) -> None:
         check_kinds(period=self.period, release=self.release)
-        self._check_numbers()
-        asked, period = self.asked, self.period
+        asked, period, horizon, spare = self.asked, self.period, self.horizon, self.spare_delta
+        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
+            raise InvalidArgument("horizon", f"must be a whole number, got {verbatim(horizon)}")
+        if spare is not None and not isinstance(spare, Fraction | float | int):
+            raise InvalidArgument("delta", f"must be a number, got {verbatim(repr(spare))}")
         if asked.max_windows_per_user is not None:
             self._check_bound()
         if period is not None and period.to_date and self.horizon not in (None, 1):
@@ -99,13 +102,6 @@ class Question:
         if self.privacy_unit == "user" and self.horizon is None:
             object.__setattr__(self, "horizon", len(period.released) if period else 1)
         self.top_k  # noqa: B018 - so that a budget that cannot be shared is refused here
-
-    def _check_numbers(self) -> None:
-        horizon, spare = self.horizon, self.spare_delta
-        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
-            raise InvalidArgument("horizon", f"must be a whole number, got {verbatim(horizon)}")
-        if spare is not None and not isinstance(spare, Fraction | float | int):
-            raise InvalidArgument("delta", f"must be a number, got {verbatim(repr(spare))}")
 
     def _check_bound(self) -> None:
         """Raise InvalidArgument if a bound on the windows of a user has no effect, or cannot be enforced."""

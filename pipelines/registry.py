@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.release.formats import RANKING_FORMATS
@@ -19,26 +18,23 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
-from private_topk.pipelines.sources.payloads import JsonPayload, Payload
 from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
-
-class SourceOptions(TypedDict, total=False):
-    """What some sources take beside their address and columns."""
-
-    payload: Payload
-    clock: str
-    poll: timedelta
-    kafka_readers: int
-    kafka_start: str
-    kafka_config: Sequence[tuple[str, str]]
-    snapshot: str
+_TAKES = {
+    "kafka": ("clock", "payload", "kafka_readers", "kafka_start", "kafka_config"),
+    "pubsub": ("clock", "payload"),
+    "bigquery": ("snapshot",),
+}
+"""The options that sources take beside their address and columns, by scheme."""
 
 
 def source_of(
-    uri: str | os.PathLike[str], columns: Columns, watch: bool = False, **given: Unpack[SourceOptions]
+    uri: str | os.PathLike[str],
+    columns: Columns,
+    watch: bool = False,
+    **options: Any,  # noqa: ANN401 - of each its own
 ) -> Source:
     """The source at an address. Does not access it: `Source.check` does.
 
@@ -48,26 +44,32 @@ def source_of(
     Raises InvalidArgument of `input`, or of an option that is wrong or does not
     apply.
     """
-    options: dict[str, Any] = dict(given)
-    uri = _place(uri, "input")
-    scheme = uri.partition("://")[0] if "://" in uri else ""
+    uri, scheme = _place(uri, "input")
     if options.get("clock", "log") not in ("log", "event"):
         raise InvalidArgument("clock", f"must be one of log, event, got {verbatim(options['clock'])}")
-    if scheme in ("kafka", "pubsub"):
-        if not watch:
-            raise InvalidArgument(
-                "input",
-                f"{verbatim(uri)} is a stream, which does not end by itself",
-                "`private-topk stream` takes it with the same arguments",
-            )
-        return _kafka(uri, columns, options) if scheme == "kafka" else _pubsub(uri, columns, options)
+    if watch != (scheme in ("kafka", "pubsub")) and scheme in _TAKES:
+        what = "a table, which is all there" if watch else "a stream, which does not end by itself"
+        remedy = f"`private-topk {'run' if watch else 'stream'}` takes it with the same arguments"
+        raise InvalidArgument("input", f"{verbatim(uri)} is {what}", remedy)
+    _only(options, uri, *_TAKES.get(scheme, ("clock", "poll") if watch else ()))
+    if scheme == "kafka":
+        topic = KafkaTopic.of(uri, tuple(options.pop("kafka_config", ())), "input")
+        if options.get("kafka_start") == "latest":
+            options["kafka_start"] = this_moment()
+        return Kafka(topic, columns, **{name.removeprefix("kafka_"): value for name, value in options.items()})
+    if scheme == "pubsub":
+        if options.pop("clock", "log") == "event":
+            raise InvalidArgument("clock", "event does not apply to pubsub://: its clock is that of publication")
+        return PubSub(uri, columns, **options)
     if scheme == "bigquery":
-        return _bigquery(uri, columns, watch, options)
-    if not watch:
-        _only(options, uri)
-        return Files(as_path(uri, "input"), columns)
-    _only(options, uri, "clock", "poll")
-    return Folder(as_path(uri, "input"), columns, **options)
+        if "snapshot" not in options:
+            raise InvalidArgument(
+                "snapshot",
+                "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
+                "so that a repeated report reads the same",
+            )
+        return BigQuery(uri, columns=columns, **options)
+    return Folder(uri, columns, **options) if watch else Files(uri, columns)
 
 
 def sink_of(
@@ -86,16 +88,15 @@ def sink_of(
 
     Raises InvalidArgument of `output` or of an option that does not apply.
     """
-    uri = _place(uri, "output")
-    scheme = uri.partition("://")[0] if "://" in uri else ""
-    if scheme in ("kafka", "pubsub", "bigquery"):
-        _only({"output_format": format} if format else {}, uri)
-        if scheme == "kafka":
-            return ToKafka(KafkaTopic.of(uri, kafka_config, "output"))
+    uri, scheme = _place(uri, "output")
+    is_file = batch and uri.lower().endswith(tuple(RANKING_FORMATS))
+    if format and (scheme in _TAKES or is_file):
+        _only({"output_format": format}, uri)
+    if scheme == "kafka":
+        return ToKafka(KafkaTopic.of(uri, kafka_config, "output"))
+    if scheme in _TAKES:
         return ToPubSub(uri) if scheme == "pubsub" else ToBigQuery(uri)
-    uri = as_path(uri, "output")
-    if batch and uri.lower().endswith(tuple(RANKING_FORMATS)):
-        _only({"output_format": format} if format else {}, uri)
+    if is_file:
         return ToFile(uri, overwrite)
     if batch and not (uri.endswith("/") or (is_local(uri) and os.path.isdir(uri))):
         raise InvalidArgument(
@@ -106,44 +107,13 @@ def sink_of(
     return ToFolder(uri, format or "avro", overwrite)
 
 
-def _place(uri: object, field: str) -> str:
-    """An address as a text; paths are ones too."""
+def _place(uri: object, field: str) -> tuple[str, str]:
+    """An address as a text, and its scheme; paths are ones too, and have none."""
     address = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
     if not isinstance(address, str) or not address.strip():
         raise InvalidArgument(field, f"must be a path or an address, got {verbatim(repr(uri))}")
-    return address
-
-
-def _kafka(uri: str, columns: Columns, options: dict[str, Any]) -> Source:
-    topic = KafkaTopic.of(uri, tuple(options.pop("kafka_config", ())), "input")
-    payload, start = options.pop("payload", JsonPayload()), options.pop("kafka_start", "earliest")
-    start = this_moment() if start == "latest" else start
-    _only(options, uri, "clock", "kafka_readers")
-    return Kafka(topic, columns, payload, options.get("clock", "log"), start, options.get("kafka_readers", 1))
-
-
-def _pubsub(uri: str, columns: Columns, options: dict[str, Any]) -> Source:
-    if options.pop("clock", "log") == "event":
-        raise InvalidArgument("clock", "event does not apply to pubsub://: its clock is that of publication")
-    _only(options, uri, "payload")
-    return PubSub(uri, columns, options.get("payload", JsonPayload()))
-
-
-def _bigquery(uri: str, columns: Columns, watch: bool, options: dict[str, Any]) -> Source:
-    if watch:
-        raise InvalidArgument(
-            "input",
-            f"{verbatim(uri)} is a table, which is all there",
-            "`private-topk run` takes it with the same arguments",
-        )
-    _only(options, uri, "snapshot")
-    if "snapshot" not in options:
-        raise InvalidArgument(
-            "snapshot",
-            "must be given with bigquery://: a folder gs://BUCKET/FOLDER for the table's rows, "
-            "so that a repeated report reads the same",
-        )
-    return BigQuery(uri, options["snapshot"], columns)
+    scheme, separator, _ = address.partition("://")
+    return as_path(address, field), scheme if separator else ""
 
 
 def _only(options: dict[str, Any], uri: str, *names: str) -> None:

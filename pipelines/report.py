@@ -45,7 +45,7 @@ _COLUMNS = {  # which an input may have of its own: `Option.own`
     "csv_delimiter": "delimiter",
     "csv_encoding": "encoding",
 }
-_OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "snapshot")
+_OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "kafka_config", "snapshot")
 
 
 @dataclass(frozen=True)
@@ -295,21 +295,17 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
 
 def _source_of_one(options: Options, columns: Columns, watch: bool) -> Source:
     uri = options["input"]
-    arguments: dict[str, Any] = {field: options[field] for field in _OF_SOURCES if field in options}  # type: ignore[literal-required]
+    arguments: dict[str, Any] = {field: options[field] for field in _OF_SOURCES if field in options}
+    if options["output"].startswith("kafka://") and not uri.startswith("kafka://"):
+        arguments.pop("kafka_config", None)
     if "payload" in options or "payload_schema" in options:
         arguments["payload"] = make_payload(options.get("payload", "json"), options.get("payload_schema"), columns)
-    if _is_kafka(uri):
-        arguments["kafka_config"] = options.get("kafka_config", ())
-    elif "kafka_config" in options and not _is_kafka(options["output"]):
-        raise InvalidArgument(
-            "kafka_config", "does not apply: neither {input} nor {output} is kafka://", "leave it out"
-        )
     return source_of(uri, columns, watch, **arguments)
 
 
 def _columns_of(options: Options) -> Columns:
     """The columns that were asked for, with that of the time. Raises InvalidArgument."""
-    names: dict[str, Any] = {field: options[field] for field in _COLUMNS if field in options}  # type: ignore[literal-required]
+    names: dict[str, Any] = {field: options[field] for field in _COLUMNS if field in options}
     if "max_value" in options and "value_column" not in options:
         raise InvalidArgument("max_value", "needs {value_column}: the column of the amounts")
     columns = Columns(**{_COLUMNS[field]: name for field, name in ({"time_column": "time"} | names).items()})
@@ -319,10 +315,6 @@ def _columns_of(options: Options) -> Columns:
 
 def sink_for(options: Options, *, watch: bool = False) -> Sink:
     """The sink of the rankings. Raises InvalidArgument."""
-    uri = options["output"]
-    arguments: dict[str, Any] = {"kafka_config": options.get("kafka_config", ())} if _is_kafka(uri) else {}
-    return sink_of(uri, options.get("output_format"), options.get("overwrite", False), not watch, **arguments)
-
-
-def _is_kafka(uri: str) -> bool:
-    return uri.startswith("kafka://")
+    client = options.get("kafka_config", ())
+    overwrite = options.get("overwrite", False)
+    return sink_of(options["output"], options.get("output_format"), overwrite, not watch, kafka_config=client)

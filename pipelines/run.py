@@ -23,7 +23,6 @@ from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.progress import followed, progress
-from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RecordPublished, RunState
@@ -39,12 +38,7 @@ from private_topk.pipelines.standing import (
     windows_of,
 )
 from private_topk.runners import Launch, UnknownArgument, check_arguments, prepare
-from private_topk.transforms.counters import (
-    exact_counters,
-    read_dropped_rows,
-    read_empty_rankings,
-    read_whether_rows_are_left,
-)
+from private_topk.transforms.counters import exact_counters
 from private_topk.transforms.domain import check_digits
 from private_topk.transforms.errors import (
     IncompleteDataError,
@@ -73,18 +67,6 @@ class Done:
     report: Report
     job: PipelineResult
     deferred: bool
-
-    def dropped_rows(self) -> dict[str, str]:
-        """How many rows were dropped, by reason: roughly, or exactly if that was asked for. For operators only."""
-        return read_dropped_rows(self.job.metrics())
-
-    def rows_are_left(self) -> bool | None:
-        """Whether any row was left to rank; None where the runner does not tell. For operators only."""
-        return read_whether_rows_are_left(self.job.metrics())
-
-    def empty_rankings(self) -> list[str]:
-        """The windows and groups in which nothing was counted, or some of many. For operators only."""
-        return read_empty_rankings(self.job.metrics())
 
 
 def build(
@@ -180,16 +162,11 @@ def run(
     """
     check(report, launch)
     once_checked()
-    _tell_choice(report.question)
+    if report.question.reason is not None:
+        print(f"mechanism: {report.question.asked.mechanism.about.name} ({report.question.reason})", file=sys.stderr)
     running = _Running(report, launch.listening() if report.source.live else launch, again)
     with running.pipeline(show_exact_counters) as pipeline, running.ending(), running.charged():
         return running.publish(pipeline, say, health_file)
-
-
-def _tell_choice(question: Question) -> None:
-    if question.reason is not None:
-        name = question.asked.mechanism.about.name
-        print(f"mechanism: {name} ({question.reason})", file=sys.stderr)
 
 
 class _Running:
@@ -216,7 +193,7 @@ class _Running:
         """
         pipeline = beam.Pipeline(runner=self._launch.runner, options=self._launch.options)
         try:
-            with exact_counters(show_exact_counters), _no_notebook(), _refused_by_beam():
+            with exact_counters(show_exact_counters), _no_notebook(), _explained():
                 build(pipeline, self._report, self._launch, self._live, self._record)
             yield pipeline
         finally:
@@ -231,19 +208,14 @@ class _Running:
         if request is None or report.account is None:
             yield
             return
-        self._tell_beforehand()
-        # How to go on is told by this run, with what is published: the charge need not say it.
-        books, resume = report.account.books, ""
-        with charge(request, books, resume=resume, check=lambda receipt: check_repeat(report, receipt.outcome)):
-            self.started = True
-            yield
-
-    def _tell_beforehand(self) -> None:
-        """Tell before the charge what cannot be put right after it."""
-        why = cannot_be_finished(self._report)
-        if why is not None:
+        why = cannot_be_finished(report)
+        if why is not None:  # told before the charge, since it cannot be put right after it
             rule = InvalidArgument(why.field, why.rule)
             tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {rule}")
+        # How to go on is told by this run, with what is published: the charge need not say it.
+        with charge(request, report.account.books, resume="", check=lambda made: check_repeat(report, made.outcome)):
+            self.started = True
+            yield
 
     def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health_file: str | None) -> Done:
         """Run the job until all is published."""
@@ -294,16 +266,6 @@ class _Running:
 
 
 @contextmanager
-def _refused_by_beam() -> Iterator[None]:
-    try:
-        yield
-    except InvalidArgument:
-        raise
-    except ValueError as error:  # there is no data yet that it could show
-        raise refused(error) from None
-
-
-@contextmanager
 def _no_notebook() -> Iterator[None]:
     """Inside, IPython cannot be imported. In a notebook Beam would otherwise label transforms by their cell, for which
     it needs an old pandas, and makes the notebook load scripts from elsewhere.
@@ -325,20 +287,19 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     A signal is raised wherever the main thread is at that moment. Inside a DoFn Beam turns it into an error of its own,
     as everything that is raised there, and so do libraries while they are being loaded.
     """
-    chain: BaseException | None = error
-    while chain is not None and not isinstance(chain, KeyboardInterrupt):
-        chain = chain.__cause__ or chain.__context__
-    return received_signal() if chain is None else chain
+    return next((each for each in _causes(error) if isinstance(each, KeyboardInterrupt)), received_signal())
 
 
 def told_by(error: BaseException) -> Told | None:
     """The refusal that an error is, or that a runner has passed on from a worker in an error of its own; or None."""
-    chain: BaseException | None = error
-    while chain is not None:
-        if isinstance(chain, InvalidArgument | IncompleteDataError):
-            return chain
-        chain = chain.__cause__ or chain.__context__
-    return told_in(str(error))
+    told = (each for each in _causes(error) if isinstance(each, InvalidArgument | IncompleteDataError))
+    return next(told, None) or told_in(str(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _local_places(report: Report) -> Iterator[tuple[str, str]]:

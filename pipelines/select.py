@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -87,16 +86,20 @@ def _from_table(path: str) -> CountVector:
 
     from private_topk.pipelines.files import match
     from private_topk.pipelines.sources.columns import Columns, read_rows
-    from private_topk.pipelines.sources.formats import reader_of, rows_in
+    from private_topk.pipelines.sources.formats import check_file, reader_of, rows_in
 
     try:
-        file, reader = match(path)[0], reader_of(path)
+        file = match(path)[0]
+        reader_of(path)
     except InvalidArgument as error:
         raise InvalidArgument("counts", error.rule, error.remedy) from None
-    alone, named = (Columns("count", item, quoted_line_ends=True) for item in ("count", "item"))
+    columns, alone = (Columns("count", item, quoted_line_ends=True) for item in ("item", "count"))
     counts, items = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
     try:
-        columns = named if _fits(reader.check, file, named) else alone
+        check_file(file, columns)
+    except InvalidArgument:
+        columns = alone
+    try:
         for rows in rows_in(file, columns):
             arrays, _ = read_rows(rows, columns)
             counts.append(arrays["user"])
@@ -122,14 +125,6 @@ def _from_table(path: str) -> CountVector:
             "counts", f"{verbatim(path)} must name every item once", "add up the counts of each, over different users"
         )
     return CountVector(values, labels.to_pylist(), path)
-
-
-def _fits(check: Callable[..., object], *asked: object) -> bool:
-    try:
-        check(*asked)
-    except InvalidArgument:
-        return False
-    return True
 
 
 def _bits(options: Options, parameters: dict[str, object], values: np.ndarray) -> RandomBits:

@@ -34,7 +34,7 @@ COMMANDS = {
     "select": ("show", "run a mechanism on a vector of counts, without Beam"),
     "mechanisms": ("show", "compare the mechanisms: guarantee, domain, answer, cost, source"),
     "sample": ("show", "write sample data: the plays of a music service"),
-    "doctor": ("examine", "check whether this machine has what a run needs"),
+    "doctor": ("doctor", "check whether this machine has what a run needs"),
     "expansion-service": ("serve", "offer RankRows to Beam pipelines in Java and other languages"),
     "completion": ("describe", "print a script with which a shell completes commands and arguments"),
 }

@@ -60,9 +60,10 @@ _NEEDS = {
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print a ranking with its manifest, or write them as a page."""
     from private_topk.pipelines.show.reading import read_published
-    from private_topk.pipelines.show.words import what_is_lost
+    from private_topk.pipelines.show.sign_off import registry_entry, sheet
+    from private_topk.pipelines.show.words import in_text, what_is_lost
 
-    asked = [name for name in _FORMS if getattr(arguments, name, None)]
+    asked = [name for name in ("html", "json", "sign_off", "registry") if getattr(arguments, name, None)]
     if len(asked) > 1:
         raise InvalidArgument(asked[0], f"does not go with {{{asked[1]}}}", "give one of them")
     for name, owners in _NEEDS.items():
@@ -73,15 +74,18 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     report = replace(read_published(*arguments.ranking), heading=arguments.title or "")
     report = _titled(report, arguments) if arguments.item_titles else report
     report = report if arguments.group is None else _of_group(report, arguments.group)
-    _FORMS[(*asked, "")[0]](report, arguments)
-    if report.lost and asked and asked != ["html"]:  # the other forms tell it themselves
+    if arguments.html:
+        _write_page(report, arguments)
+    elif arguments.json:
+        print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
+    elif arguments.sign_off:
+        print(*sheet(report, _books(report, arguments.ledger)), sep="\n")
+    elif arguments.registry:
+        print(registry_entry(report, _books(report, arguments.ledger)), end="")
+    else:
+        print(*in_text(report), sep="\n")
+    if report.lost and asked and not arguments.html:  # the other forms tell it themselves
         print(what_is_lost(report), file=sys.stderr)
-
-
-def _print_text(report: PublishedReport, arguments: Namespace) -> None:
-    from private_topk.pipelines.show.words import in_text
-
-    print(*in_text(report), sep="\n")
 
 
 def _write_page(report: PublishedReport, arguments: Namespace) -> None:
@@ -90,32 +94,6 @@ def _write_page(report: PublishedReport, arguments: Namespace) -> None:
     refuse_replacing([arguments.html], [file for place in arguments.ranking for file in _read(place)], "html")
     folder, name = os.path.split(arguments.html)
     _write([(os.path.join(folder, path), text) for path, text in pages(report, name)], bool(arguments.overwrite))
-
-
-def _print_json(report: PublishedReport, arguments: Namespace) -> None:
-    print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
-
-
-def _print_sign_off(report: PublishedReport, arguments: Namespace) -> None:
-    from private_topk.pipelines.show.sign_off import sheet
-
-    print(*sheet(report, _books(report, arguments.ledger)), sep="\n")
-
-
-def _print_registry(report: PublishedReport, arguments: Namespace) -> None:
-    from private_topk.pipelines.show.sign_off import registry_entry
-
-    print(registry_entry(report, _books(report, arguments.ledger)), end="")
-
-
-_FORMS = {
-    "": _print_text,
-    "html": _write_page,
-    "json": _print_json,
-    "sign_off": _print_sign_off,
-    "registry": _print_registry,
-}
-"""The forms of a ranking, by the argument that asks for each."""
 
 
 def _manifest(report: PublishedReport) -> dict[str, Any] | None:

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
-from private_topk.pipelines.budget.ledger import Account, tell_operator
+from private_topk.pipelines.budget.accounting import budget_usage, heaviest
+from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
+from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
@@ -21,13 +23,13 @@ from private_topk.pipelines.release.place import Lying, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.report import Report, check_shards, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
-from private_topk.pipelines.scheduled.future_charges import future_charges
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
 from private_topk.pipelines.sources.lists import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows.period import period_of
@@ -96,7 +98,7 @@ class ScheduledReport(Periods):
             self._forewarn(report, number)
             for text in self._series_change(report, number):
                 self._tell(number, text)
-            for _, text, warns in future_charges(self, report, number):
+            for _, text, warns in _future_charges(self, report, number):
                 if warns:
                     tell_operator(text)
 
@@ -114,7 +116,7 @@ class ScheduledReport(Periods):
         def more() -> Iterator[Fact]:
             yield "recall", self._forewarn(report, number)
             yield from (("series", text) for text in self._series_change(report, number))
-            yield from (fact[:2] for fact in future_charges(self, report, number))
+            yield from (fact[:2] for fact in _future_charges(self, report, number))
 
         with self._pointing():
             tell(report, launch, more)
@@ -337,3 +339,38 @@ class ScheduledReport(Periods):
 
 def _at_step(report: Report, step: KeptStep, new: Source) -> Report:
     return replace(report, source=NewAndCounted(new, step), step=step)
+
+
+def _future_charges(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
+    """Whether the periods left still fit into the budget after this one.
+
+    Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
+    would.
+
+    Yields:
+        The name of a fact, its text, and whether it is a warning.
+    """
+    account, question, horizon = report.account, report.question, periods.schedule.horizon
+    if account is None or periods.state is not None:  # all of a series is charged at its start
+        return
+    ledger, cost = account.books, cost_of(question.top_k)
+    earlier = ledger.find(question.release.id, question.release.key.key_id())
+    costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
+    books = ledger.read(account.dataset)
+    names = {entry.release_id.partition(CORRECTION)[0] for entry in books.charges}
+    known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
+    if question.privacy_unit != "user" or horizon is None or len(known) >= horizon:
+        return
+    budget = ledger.budget(account.dataset, "user")
+    spent, left = heaviest(budget, budget_usage(budget, books).charges), horizon - len(known)
+    used, then = (
+        min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
+        for windows in (costs, costs + left)
+    )
+    yield (
+        "horizon",
+        f"{left:,} of {horizon:,} periods remain after this run and need {float(then - used):.1%} of the budget; "
+        f"{max(1 - float(used), 0):.1%} will be left, so "
+        f"{'the last of them will be refused' if then > 1 else 'they fit'}",
+        then > 1,
+    )

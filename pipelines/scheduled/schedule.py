@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
@@ -68,12 +69,9 @@ class Schedule:
         """
         local = moment.astimezone(self.zone)
         twin = came_before(moment, self.zone)
-        if twin is not None and self._starts_at(twin):
+        if twin is not None and twin >= self._start(0) and self._start(self._started(twin, None)) == twin:
             return f"{local:%Y-%m-%dT%H%M%S%z}"
         return f"{local:%Y-%m-%d}" if local.time() == time() else f"{local:%Y-%m-%dT%H%M%S}"
-
-    def _starts_at(self, moment: datetime) -> bool:
-        return moment >= self._start(0) and self._start(self._started(moment, None)) == moment
 
     def _started(self, until: datetime, horizon: int | None) -> int:
         """The largest number, up to a horizon, whose period starts at a moment or before; 0 if none does."""
@@ -84,14 +82,7 @@ class Schedule:
             except (OverflowError, ValueError):  # past the year 9999
                 return False
 
-        high = 1
-        while is_over(high):
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if is_over(middle) else (low, middle)
-        return low
+        return max(bisect_left(range(1 << 40), True, key=lambda number: not is_over(number)) - 1, 0)
 
     @cached_property
     def _steps(self) -> Steps | None:

@@ -280,7 +280,19 @@ class NewAndCounted(Source):
         self.new.check_runner(launch)
 
     def read(self, period: Period | None) -> BlockReader:
-        return _ReadBoth(None if self.step.is_kept else self.new.read(period), self.step)
+        new = None if self.step.is_kept else self.new.read(period)
+        others = () if new is None else new.readers or ()
+        reader = max(others, default=-1) + 1
+
+        def read(pipeline: beam.Pipeline, reading: BlockReader) -> beam.PCollection:
+            pairs = beam.ParDo(_PairsDoFn(self.step, reader))
+            counted = pipeline | beam.Impulse() | "Read what was counted" >> pairs
+            if new is None:
+                return counted
+            new.live, new.record = reading.live, reading.record
+            return (pipeline | "Read what is new" >> new, counted) | beam.Flatten()
+
+        return BlockReader(read, (*others, reader))
 
     def stored_bytes(self) -> int:
         return self.new.stored_bytes() + sum(map(os.path.getsize, self._files()))
@@ -295,27 +307,11 @@ class NewAndCounted(Source):
         return (self.step.state.path(number) for number in range(1, len(self.step.state.steps) + 1))
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class _ReadBoth(BlockReader):
-    def __init__(self, new: BlockReader | None, step: KeptStep) -> None:
-        super().__init__()
-        others = () if new is None else new.readers or ()
-        self._new, self._fn = new, _PairsDoFn(step, max(others, default=-1) + 1)
-        self.readers = (*others, self._fn.reader)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        counted = pipeline | beam.Impulse() | "Read what was counted" >> beam.ParDo(self._fn)
-        if self._new is None:
-            return counted
-        self._new.live, self._new.record = self.live, self.record
-        return (pipeline | "Read what is new" >> self._new, counted) | beam.Flatten()
-
-
 @crosses
 class _PairsDoFn(beam.DoFn):
     def __init__(self, step: KeptStep, reader: int) -> None:
-        self._step, self.reader = step, reader
+        self._step, self._reader = step, reader
 
     def process(self, _: bytes) -> Iterator[pa.RecordBatch]:
         steps = self._step.number + self._step.is_kept
-        yield from with_receipt(self._step.state.pairs(steps), self.reader)
+        yield from with_receipt(self._step.state.pairs(steps), self._reader)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from fastavro.schema import expand_schema
 
 from private_topk.pipelines.sources.columns import Columns, Rows, is_int64, texts_of, to_microseconds
@@ -274,7 +273,9 @@ def meant(values: pa.Array, branch: Branch) -> pa.Array:
         return values.cast(pa.int64()).cast(_ARROW[branch.meaning])
     if branch.meaning == "uuid" and branch.base == "fixed":
         return pa.ExtensionArray.from_storage(pa.uuid(), values.cast(pa.binary(16)))
-    return _decimal_texts(values.cast(pa.large_binary()), branch.scale) if branch.meaning == "decimal" else values
+    if branch.meaning == "decimal":
+        return pa.array([_decimal_text(value, branch.scale) for value in values.to_pylist()], pa.large_binary())
+    return values
 
 
 _MAX_DIGITS = 76
@@ -282,23 +283,14 @@ _WIDTH = 32
 """The bytes of the widest decimal of Arrow; wider values are unreadable."""
 
 
-def _decimal_texts(values: pa.Array, scale: int) -> pa.Array:
-    """Decimals, stored as the bytes of whole numbers with the highest first, as texts. What is none is not UTF-8."""
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-    sizes = np.diff(ends)
-    content = np.append(np.frombuffer(data or b"", np.uint8), np.uint8(0))
-    places = np.arange(_WIDTH)  # from the last byte on
-    held = content[np.maximum(ends[1:, None] - 1 - places, 0)]
-    first = content[np.minimum(ends[:-1], len(content) - 1)]
-    words = np.where(places < sizes[:, None], held, np.where(first >= 0x80, 0xFF, 0)[:, None]).astype(np.uint8)
-    numbers = pa.Array.from_buffers(
-        pa.decimal256(_MAX_DIGITS, min(scale, _MAX_DIGITS)), len(values), [None, pa.py_buffer(words)]
-    )
-    texts = numbers.cast(pa.large_string()).cast(pa.large_binary())
-    good = pa.array((sizes > 0) & (sizes <= _WIDTH) & (scale <= _MAX_DIGITS))
-    texts = pc.if_else(good, texts, pa.scalar(b"\xff", pa.large_binary()))
-    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.large_binary()))
+def _decimal_text(stored: bytes | None, scale: int) -> bytes | None:
+    """A decimal, stored as the bytes of a whole number with the highest first, as a text. What is none is not UTF-8."""
+    if stored is None:
+        return None
+    if not 0 < len(stored) <= _WIDTH or scale > _MAX_DIGITS:
+        return b"\xff"
+    number = int.from_bytes(stored, signed=True)
+    return (f"{number}e-{scale}" if scale else str(number)).encode()
 
 
 _STORED = {

@@ -18,8 +18,7 @@ from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.release.identity import not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.sources.keys import keys_of
-from private_topk.pipelines.sources.names import check_names
+from private_topk.pipelines.sources.names import check_names, keys_of
 from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.release import ReleaseKey
@@ -45,26 +44,37 @@ class BigQuery(Source):
     bounded = True
 
     def __post_init__(self) -> None:
-        export_query(table_of(self.uri, "input"), self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
+        export_query(self._table, self.snapshot.rstrip("/"), self.columns.within(None).names(), None)
         if keys := keys_of(f"{self.snapshot}/", self.columns):
             rule = f"must not have {verbatim(', '.join(keys))} as a key of its path"
             raise InvalidArgument("snapshot", rule, "it would be read in place of the table's column")
 
-    @cached_property
-    def integer_items(self) -> bool:
-        table = table_of(self.uri, "input")
-        kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
-        return self.columns.integers(lambda name: kinds[name] in ("INTEGER", "INT64"))
+    @property
+    def _table(self) -> str:
+        return table_of(self.uri, "input")
 
-    def check(self, period: Period | None) -> None:
+    @cached_property
+    def _facts(self) -> Any:  # noqa: ANN401 - the client's own
+        """What BigQuery tells of the table, asked once. Raises InvalidArgument."""
+        client = client_of(self._table, "input")
         from google.api_core.exceptions import Forbidden, NotFound
 
-        table = table_of(self.uri, "input")
         try:
-            kinds = {field.name: field.field_type for field in client_of(table, "input").get_table(table).schema}
+            return client.get_table(self._table)
         except (Forbidden, NotFound) as error:
             said = "is not there" if isinstance(error, NotFound) else "may not be read by this account"
             raise InvalidArgument("input", f"{verbatim(self.uri)} {said}") from None
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        return {field.name: field.field_type for field in self._facts.schema}
+
+    @property
+    def integer_items(self) -> bool:
+        return self.columns.integers(lambda name: self._kinds[name] in ("INTEGER", "INT64"))
+
+    def check(self, period: Period | None) -> None:
+        kinds = self._kinds
         check_names(self.uri, self.columns.within(period), kinds)
         time = self.columns.within(period).time
         if time is not None and kinds[time] != "TIMESTAMP":
@@ -74,8 +84,7 @@ class BigQuery(Source):
         return self._files(period).read(period)
 
     def stored_bytes(self) -> int:
-        table = table_of(self.uri, "input")
-        return client_of(table, "input").get_table(table).num_bytes or 0
+        return self._facts.num_bytes or 0
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return self._files(period).identity(key, period)
@@ -83,19 +92,16 @@ class BigQuery(Source):
     def _files(self, period: Period | None) -> Files:
         """The snapshot, looked up once, so that what is read is held against what was identified."""
         if period not in self._snapshots:
-            self._snapshots[period] = self._exported(period)
+            within = None
+            if period is not None and self.columns.time is not None:
+                within = self.columns.time, period.start, period.end
+            uri = exported(self._table, self.snapshot, self.columns.within(period).names(), within)
+            self._snapshots[period] = Files(uri, self.columns)
         return self._snapshots[period]
 
     @cached_property
     def _snapshots(self) -> dict[Period | None, Files]:
         return {}
-
-    def _exported(self, period: Period | None) -> Files:
-        within = None
-        if period is not None and self.columns.time is not None:
-            within = self.columns.time, period.start, period.end
-        uri = exported(table_of(self.uri, "input"), self.snapshot, self.columns.within(period).names(), within)
-        return Files(uri, self.columns)
 
 
 if TYPE_CHECKING:

@@ -312,13 +312,24 @@ def _counted(values: pa.Array, unit: str) -> pa.Array:
     """Microseconds of numbers that count a unit."""
     if pa.types.is_float16(values.type):
         values = values.cast(pa.float32())
+    if pa.types.is_floating(values.type):
+        return _of_floats(values.cast(pa.float64()), unit)
     if unit != "ns":
         return _scaled(values, UNITS[unit])
-    if pa.types.is_floating(values.type):
-        return _micros_of_floats(values.cast(pa.float64()))
     if pa.types.is_uint64(values.type):
         values = pc.if_else(pc.less(values, pa.scalar(1 << 63, pa.uint64())), values, pa.scalar(None, values.type))
     return _micros_of(values.cast(pa.int64()))
+
+
+def _of_floats(values: pa.Array, unit: str) -> pa.Array:
+    """Microseconds of floats; of whole ones exactly, as if they were integers: 5.0 and 5 are the same time."""
+    factor, most = UNITS[unit], 1 << 63 if unit == "ns" else _FARTHEST // UNITS[unit]
+    values = pc.if_else(pc.less(pc.abs(values), float(most)), values, None)  # less is false for NaN
+    floor = pc.floor(values).cast(pa.int64())
+    exact = _micros_of(floor) if unit == "ns" else pc.multiply(floor, factor)
+    scaled = pc.divide(values, 1000.0) if unit == "ns" else pc.multiply(values, float(factor))
+    rounded = pc.round(scaled, round_mode="half_to_even").cast(pa.int64())
+    return pc.if_else(pc.equal(values, pc.floor(values)), exact, rounded)
 
 
 def _micros_of(nanos: pa.Array) -> pa.Array:
@@ -327,35 +338,14 @@ def _micros_of(nanos: pa.Array) -> pa.Array:
     return pa.array(floor, mask=np.asarray(nanos.is_null()))
 
 
-def _micros_of_floats(nanos: pa.Array) -> pa.Array:
-    """Microseconds of floats that count nanoseconds; whole ones as if they were integers."""
-    near = pc.less(pc.abs(nanos), float(1 << 63))  # false for NaN
-    nanos = pc.if_else(near, nanos, None)
-    exact = _micros_of(pc.floor(nanos).cast(pa.int64()))
-    rounded = pc.round(pc.divide(nanos, 1000.0), round_mode="half_to_even").cast(pa.int64())
-    return pc.if_else(pc.equal(nanos, pc.floor(nanos)), exact, rounded)
-
-
 def _scaled(values: pa.Array, factor: int) -> pa.Array:
     """values * factor as int64, null where the product would be out of range: it must never wrap into a window."""
-    if pa.types.is_floating(values.type):
-        return _scaled_floats(values.cast(pa.float64()), factor)
     if values.type.bit_width == 64:
         most = _FARTHEST // factor
         least = 0 if pa.types.is_unsigned_integer(values.type) else 1 - most
         near = [pc.less(values, pa.scalar(most, values.type)), pc.greater_equal(values, pa.scalar(least, values.type))]
         values = pc.if_else(pc.and_(*near), values, pa.scalar(None, values.type))
     return pc.multiply(values.cast(pa.int64()), factor)
-
-
-def _scaled_floats(values: pa.Array, factor: int) -> pa.Array:
-    """Floats times a factor; whole ones exactly, as if they were integers: 5.0 and 5 are the same time."""
-    near = pc.less(pc.abs(values), float(_FARTHEST // factor))  # false for NaN
-    values = pc.if_else(near, values, None)
-    whole = pc.equal(values, pc.floor(values))
-    exact = pc.multiply(pc.floor(values).cast(pa.int64()), factor)
-    rounded = pc.round(pc.multiply(values, float(factor)), round_mode="half_to_even").cast(pa.int64())
-    return pc.if_else(whole, exact, rounded)
 
 
 def _from_text(texts: pa.Array, unit: str) -> pa.Array:

@@ -54,21 +54,6 @@ def has_tabs(path: str) -> bool:
     return unpacked_name(path).endswith(".tsv")
 
 
-def _codec(source: IO[bytes], path: str, columns: Columns) -> str:
-    codec, name = codec_of(source, columns.encoding), columns.encoding
-    if codec is None:
-        raise InvalidArgument(
-            "csv_encoding",
-            f"{name} needs the mark of its byte order at the start of a file, and {verbatim(path)} has none",
-            f"give {name}-le or {name}-be",
-        )
-    return codec
-
-
-def _delimiter(path: str, columns: Columns) -> str:
-    return "\t" if has_tabs(path) else columns.delimiter
-
-
 def check(file: FileInfo, columns: Columns) -> bool:
     """Raise InvalidArgument unless the header line names the columns. No row makes a file refused, nor is an empty
     file: some writers write no header where there are no rows.
@@ -96,7 +81,13 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
 
 
 def _in_utf8(source: IO[bytes], path: str, columns: Columns) -> IO[bytes]:
-    codec = _codec(source, path, columns)
+    codec, name = codec_of(source, columns.encoding), columns.encoding
+    if codec is None:
+        raise InvalidArgument(
+            "csv_encoding",
+            f"{name} needs the mark of its byte order at the start of a file, and {verbatim(path)} has none",
+            f"give {name}-le or {name}-be",
+        )
     return source if codec == "utf-8" else in_utf8(source, codec)
 
 
@@ -109,7 +100,7 @@ def _header(content: IO[bytes], path: str, columns: Columns) -> Header | None:
         line = content.readline(LONGEST)
     if not line:
         return None
-    parsed = header_of(line.lstrip(b"\r\n"), columns, _delimiter(path, columns))
+    parsed = header_of(line.lstrip(b"\r\n"), columns, "\t" if has_tabs(path) else columns.delimiter)
     seen = encoding_of(line) if columns.encoding == "utf-8" else None
     if parsed is None and seen:
         rule = f"{path} is a CSV file in {seen.upper()}, and is read as UTF-8"

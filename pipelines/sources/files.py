@@ -28,7 +28,7 @@ from private_topk.pipelines.sources.formats import (
     packed_size,
     read_pieces,
 )
-from private_topk.pipelines.sources.keys import keys_of
+from private_topk.pipelines.sources.names import keys_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
@@ -90,7 +90,7 @@ class Files(Source):
             self._found.append(check_files(self.files, self.columns.within(period)))
 
     def read(self, period: Period | None) -> BlockReader:
-        return ReadBlocks(self.pieces(period), self.originals)
+        return _read_blocks(self.pieces(period), self.originals)
 
     def pieces(self, period: Period | None) -> list[Piece]:
         with about_the_input():
@@ -175,7 +175,7 @@ class Inputs(Source):
 
     def read(self, period: Period | None) -> BlockReader:
         pieces = [piece for each in self.inputs for piece in each.pieces(period)]
-        return ReadBlocks(pieces, [original for each in self.inputs for original in each.originals])
+        return _read_blocks(pieces, [original for each in self.inputs for original in each.originals])
 
     def manner(self, period: Period | None) -> dict[str, Any]:
         known, own = self.columns.within(period), [each.columns.within(period) for each in self.inputs]
@@ -217,32 +217,28 @@ def _content(original: Original, columns: Columns) -> Content:
     return file.size, original.content, *how
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class ReadBlocks(BlockReader):
+def _read_blocks(pieces: Sequence[Piece], originals: Sequence[Original]) -> BlockReader:
     """The rows of many files as blocks. Rows without a user, an item or a readable time are dropped and counted.
 
     A reader whose file was changed meanwhile fails before it gives its receipt, and nothing is drawn without that.
     """
+    bundled = bundle(pieces)
 
-    def __init__(self, pieces: Sequence[Piece], originals: Sequence[Original]) -> None:
-        super().__init__()
-        self._pieces, self._originals = pieces, originals
-        self.readers = sorted({number for number, _ in bundle(pieces)})
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        pieces = bundle(self._pieces)
-        reading = _ReadDoFn(self._originals, sum(piece.stored for piece in self._pieces), self.live)
+    def read(pipeline: beam.Pipeline, reading: BlockReader) -> beam.PCollection:
+        do = _ReadDoFn(originals, sum(piece.stored for piece in pieces), reading.live)
         return (
             pipeline
             | beam.Impulse()
-            | "Name the pieces" >> beam.FlatMap(lambda _: pieces).with_output_types(tuple[int, Piece])
+            | "Name the pieces" >> beam.FlatMap(lambda _: bundled).with_output_types(tuple[int, Piece])
             # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms. It must
             # keep the early timestamp: rows sent back in time from the end of the window would be late, and dropped.
             | "At the start" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
             | "Spread the pieces" >> beam.GroupByKey()
             # (bundle, [Piece])  ->  block of up to 100,000 rows
-            | "Read the pieces" >> beam.ParDo(reading)
+            | "Read the pieces" >> beam.ParDo(do)
         )
+
+    return BlockReader(read, sorted({number for number, _ in bundled}))
 
 
 @crosses

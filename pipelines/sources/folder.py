@@ -91,8 +91,14 @@ class Folder(Source):
         refuse_others(record, record.read(), arrived(self.uri))
 
     def read(self, period: Period | None) -> BlockReader:
-        clock = Clock(self.clock, horizon(period))
-        return _Watch(self.uri, self.columns, clock, self.poll.total_seconds())
+        watching = _WatchDoFn(self.columns, Clock(self.clock, horizon(period)), self.poll.total_seconds())
+
+        def read(pipeline: beam.Pipeline, reading: BlockReader) -> beam.PCollection:
+            watching.record = reading.record
+            pattern = pipeline | "Name the folder" >> beam.Create([self.uri], reshuffle=False)
+            return pattern | "Read files as they arrive" >> beam.ParDo(watching)
+
+        return BlockReader(read, (_READER,))
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         # Its contents are not known at the start, so its absolute path identifies it.
@@ -101,22 +107,6 @@ class Folder(Source):
 
     def local_paths(self) -> tuple[str, ...]:
         return (self.uri,) if is_local(self.uri) else ()
-
-
-@beam.typehints.with_output_types(pa.RecordBatch)
-class _Watch(BlockReader):
-    """Reads the files of a folder as they arrive. Its state has 16 bytes a file: for path, size and time."""
-
-    readers = (_READER,)
-
-    def __init__(self, pattern: str, columns: Columns, clock: Clock, poll: float) -> None:
-        super().__init__()
-        self._pattern, self._fn = pattern, _WatchDoFn(columns, clock, poll)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        self._fn.record = self.record
-        pattern = pipeline | "Name the folder" >> beam.Create([self._pattern], reshuffle=False)
-        return pattern | "Read files as they arrive" >> beam.ParDo(self._fn)
 
 
 class _Read(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 from private_topk.pipelines.files import PACKINGS, FileInfo, open_content, packing_of
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
-from private_topk.pipelines.sources.keys import besides, keys_of, with_keys
+from private_topk.pipelines.sources.names import besides, keys_of, with_keys
 from private_topk.transforms.errors import InvalidArgument, refused
 
 _PLAIN: dict[str, ModuleType] = {
@@ -48,8 +47,10 @@ class Piece(NamedTuple):
     columns: Columns
 
     def rows(self) -> Iterator[Rows]:
-        """Its rows, some at a time."""
-        return reader_of(self.path).read(self.path, self.start, self.stop, self.columns)
+        """Its rows, some at a time, with the columns that its path holds."""
+        keys = keys_of(self.path, self.columns)
+        for rows in reader_of(self.path).read(self.path, self.start, self.stop, besides(self.columns, keys)):
+            yield with_keys(rows, keys)
 
 
 class Read(NamedTuple):
@@ -66,41 +67,19 @@ class Read(NamedTuple):
     stored: int = 0
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Reads files of one format, with the columns that their paths hold: what all formats have in common."""
-
-    module: ModuleType
-
-    def check(self, file: FileInfo, columns: Columns) -> bool:
-        """Raise InvalidArgument unless a file can be read, without a look at its rows. Returns whether items are
-        integers.
-        """
-        keys = keys_of(file.path, columns)
-        return self.module.check(file, besides(columns, keys)) and columns.integers(lambda name: name not in keys)
-
-    def pieces(self, file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
-        """Parts of a file to be read by themselves, of about so many stored bytes."""
-        yield from self.module.pieces(file, size)
-
-    def read(self, path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
-        """The rows of one of the pieces, some at a time."""
-        keys = keys_of(path, columns)
-        for rows in self.module.read(path, start, stop, besides(columns, keys)):
-            yield with_keys(rows, keys)
-
-
-def reader_of(path: str) -> Reader:
-    """The reader of a file by its ending. Raises InvalidArgument for an unknown one."""
+def reader_of(path: str) -> ModuleType:
+    """The module that reads a file, by its ending, but for columns of its path. Raises InvalidArgument for an unknown
+    one.
+    """
     for ending, module in INPUT_FORMATS.items():
         if path.lower().endswith(ending):
-            return Reader(module)
+            return module
     raise refused(f"{path} has no known ending: use one of {', '.join(_PLAIN)}, each also with {' or '.join(PACKINGS)}")
 
 
 def format_name(path: str) -> str:
     """The name of a file's format, such as avro or csv.gz. Raises InvalidArgument for an unknown ending."""
-    name, packing = reader_of(path).module.__name__.rpartition(".")[2], packing_of(path)
+    name, packing = reader_of(path).__name__.rpartition(".")[2], packing_of(path)
     name = "tsv" if csv.has_tabs(path) else name
     return name + next((ending for ending, kind in PACKINGS.items() if kind == packing), "")
 
@@ -109,8 +88,16 @@ def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
     """Raise InvalidArgument unless every file can be read. Looks at headers and footers, and at no row: otherwise one
     user's row could decide whether there is a ranking. Returns whether the items of all files are integers."""
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda file: reader_of(file.path).check(file, columns), files))
+        found = list(pool.map(lambda file: check_file(file, columns), files))
     return bool(found) and all(found)
+
+
+def check_file(file: FileInfo, columns: Columns) -> bool:
+    """Raise InvalidArgument unless a file can be read, without a look at its rows. Returns whether its items are
+    integers.
+    """
+    keys = keys_of(file.path, columns)
+    return reader_of(file.path).check(file, besides(columns, keys)) and columns.integers(lambda name: name not in keys)
 
 
 def check_decodable(files: Sequence[FileInfo], columns: Columns) -> None:
@@ -125,7 +112,7 @@ def check_decodable(files: Sequence[FileInfo], columns: Columns) -> None:
 
 
 def _decode(piece: Piece) -> None:
-    module = reader_of(piece.path).module
+    module = reader_of(piece.path)
     if module in (avro, parquet) or (module is csv and piece.columns.quoted_line_ends):
         for _ in piece.rows():
             pass
@@ -137,7 +124,7 @@ def _decode(piece: Piece) -> None:
 
 def packed_size(file: FileInfo) -> int:
     """About how many bytes the rows of a file take when compressed: a quarter, if it is plain text."""
-    plain = reader_of(file.path).module in (csv, json_lines) and not packing_of(file.path)
+    plain = reader_of(file.path) in (csv, json_lines) and not packing_of(file.path)
     return file.size // _TEXT_TO_PACKED if plain else file.size
 
 
@@ -154,7 +141,7 @@ def cut_into_pieces(files: Sequence[FileInfo], columns: Columns) -> list[Piece]:
 
 def rows_in(file: FileInfo, columns: Columns) -> Iterator[Rows]:
     """The rows of one file, some at a time. Raises InvalidArgument if it cannot be read, or is damaged."""
-    reader_of(file.path).check(file, columns)
+    check_file(file, columns)
     for piece in cut_into_pieces([file], columns):
         yield from piece.rows()
 

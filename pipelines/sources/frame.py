@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from dataclasses import field as field_of
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from fractions import Fraction
-from math import floor
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,16 +59,11 @@ class Frame(Source):
     table: pa.Table = field_of(repr=False, compare=False, metadata=not_in_fingerprint("its digest names the rows"))
     columns: Columns = Columns()
     digest: str = ""
-    size: int = field_of(
-        default=0, repr=False, compare=False, metadata=not_in_fingerprint("of the rows, which the digest names")
-    )
 
     uri, bounded, live = "a table in memory", True, False
 
     def __post_init__(self) -> None:
-        digest, size = _digest(self.table)
-        object.__setattr__(self, "digest", digest)
-        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "digest", _digest(self.table))
         # Frames of equal contents share one table, which lives as long as any of them.
         object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
 
@@ -88,13 +81,15 @@ class Frame(Source):
             )
 
     def read(self, period: Period | None) -> BlockReader:
-        return _ReadTable(self.digest, self.columns.within(period))
+        reading = beam.ParDo(_ReadDoFn(self.digest, self.columns.within(period)))
+        # block of up to 131,072 rows
+        return BlockReader(lambda pipeline, _: pipeline | beam.Impulse() | "Read the table" >> reading, (0,))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         return _parts(self.table, self.columns.within(period))
 
     def stored_bytes(self) -> int:
-        return self.size
+        return int(self.table.nbytes)
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         return fingerprint(
@@ -115,8 +110,8 @@ def _in_one(column: pa.ChunkedArray) -> pa.Array:
     return as_bytes(column.combine_chunks())
 
 
-def _digest(table: pa.Table) -> tuple[str, int]:
-    """The digest of the values, and their size in bytes, independent of the layout of views and dictionaries."""
+def _digest(table: pa.Table) -> str:
+    """The digest of the values, independent of the layout of views and dictionaries."""
     hashing = _Hashing()
     with pa.PythonFile(hashing, "w") as sink:
         for column in table.schema:
@@ -126,7 +121,7 @@ def _digest(table: pa.Table) -> tuple[str, int]:
                     part = table[column.name].slice(start, _ROWS).cast(schema.types[0])
                     hashing.content.update(part.is_valid().to_numpy())
                     writer.write_batch(pa.record_batch([_packed(part)], schema))
-    return hashing.content.hexdigest(), hashing.tell()
+    return hashing.content.hexdigest()
 
 
 def _packed(part: pa.ChunkedArray) -> pa.Array:
@@ -160,19 +155,6 @@ class _Hashing(io.RawIOBase):
         return size
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class _ReadTable(BlockReader):
-    readers = (0,)
-
-    def __init__(self, digest: str, columns: Columns) -> None:
-        super().__init__()
-        self._fn = _ReadDoFn(digest, columns)
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        # block of up to 131,072 rows
-        return pipeline | beam.Impulse() | "Read the table" >> beam.ParDo(self._fn)
-
-
 @crosses
 class _ReadDoFn(beam.DoFn):
     def __init__(self, digest: str, columns: Columns) -> None:
@@ -188,7 +170,7 @@ class _ReadDoFn(beam.DoFn):
             block, missing = block_of(rows, self._columns)
             self._dropped.add(missing)
             yield block
-        if _digest(table)[0] != self._digest:  # memory that it shares with pandas or NumPy can be written to
+        if _digest(table) != self._digest:  # memory that it shares with pandas or NumPy can be written to
             raise InvalidArgument(
                 "",
                 "the table was changed after the call, and a ranking is drawn only from one that stays "
@@ -201,18 +183,8 @@ _UNREADABLE = b"\xff"
 """Not UTF-8, so that the row is dropped as unreadable, and counted."""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
-_DAYS = {
-    "Y": Fraction(146_097, 400),
-    "M": Fraction(146_097, 4_800),
-    "W": Fraction(7),
-    "D": Fraction(1),
-    "h": Fraction(1, 24),
-    "m": Fraction(1, 1_440),
-    **{unit: Fraction(1, 86_400 * 1_000**n) for n, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))},
-}
-"""The units of numpy's times, in days."""
-_MAX_DAYS = 36_525_000
-"""In 100,000 years, beyond which no time is read."""
+_FINER = ("ns", "ps", "fs", "as")
+"""The units of numpy's times that are below a microsecond."""
 _T = TypeVar("_T")
 
 
@@ -238,7 +210,9 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         table = _made(lambda: _handed_over(rows))
         check_names(_TABLE, columns, table.column_names)
         arrays = {name: table[name] for name in columns.names()}
-    _check_types({name: column.type for name, column in arrays.items() if not isinstance(column, _Texts)}, columns)
+    for role, name in columns.each():
+        if not isinstance(arrays[name], _Texts):
+            columns.check(role, name, arrays[name].type)
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
 
 
@@ -324,18 +298,12 @@ def _time_or_value(value: Any) -> bytes:  # noqa: ANN401
 
 
 def _moment(value: np.datetime64) -> bytes:
-    """The text of a time of numpy, by whole numbers of any size: numpy itself would wrap around, into a window."""
-    unit, _ = np.datetime_data(value.dtype)
-    if abs(_days(value)) >= _MAX_DAYS:
-        return _UNREADABLE
-    days = _days(value.astype("datetime64[D]") if unit in "YM" else value)
-    return str(np.datetime64(floor(days * 86_400_000_000), "us")).encode()
-
-
-def _days(value: np.datetime64) -> Fraction:
-    """The days from 1970 to a time; those to a month or a year by their mean length."""
-    unit, step = np.datetime_data(value.dtype)
-    return int(value.astype(np.int64)) * step * _DAYS[unit]
+    """The text of a time of numpy, rounded down to a microsecond. One that is too far away would wrap around, into a
+    window: it is unreadable.
+    """
+    micros = value.astype("datetime64[us]")
+    is_exact = np.datetime_data(value.dtype)[0] in _FINER or micros.astype(value.dtype) == value
+    return str(micros).encode() if is_exact else _UNREADABLE
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
@@ -348,10 +316,3 @@ def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
             if isinstance(table, pa.Table):
                 return table
     raise InvalidArgument("rows", f"must be a table, got {type(rows).__name__}", _SAY_HOW)
-
-
-def _check_types(kinds: dict[str, pa.DataType], columns: Columns) -> None:
-    """Raise InvalidArgument unless users and items are labels, the time is a time, and the value a number."""
-    for field, name in columns.each():
-        if name in kinds:
-            columns.check(field, name, kinds[name])

@@ -357,14 +357,27 @@ class Kafka(Source):
         check_same(self.topic, record.read(), self.topic_id, self._since, len(self._extents))
 
     def read(self, period: Period | None) -> BlockReader:
+        partitions, reading_groups = tuple(self._extents), self.group_reader(period)
+        groups = [partitions[number :: self.readers] for number in range(min(self.readers, len(partitions)))]
+
+        def read(pipeline: beam.Pipeline, reading: BlockReader) -> beam.PCollection:
+            reading_groups.record = reading.record
+            return (
+                pipeline
+                | "Name the partitions" >> beam.Create(groups, reshuffle=False)
+                | "Spread the partitions" >> beam.Reshuffle()
+                | "Read the partitions" >> beam.ParDo(reading_groups)
+            )
+
+        return BlockReader(read, [group[0] for group in groups])
+
+    def group_reader(self, period: Period | None) -> ReadPartitionsDoFn:
         clock, facts = Clock(self.clock, horizon(period)), self.topic.facts("input")
         begin = {part: extent.begin for part, extent in self._extents.items()}
-        partitions = tuple(begin)
-        groups = [partitions[number :: self.readers] for number in range(min(self.readers, len(partitions)))]
         # A lagging follower is dropped at the broker's second check, half of that time after the first.
         behind = _APART + (1.5 * facts.lag if facts.replicas > 1 else 0)
         log = Log(self.topic, begin, behind, self._since, self.topic_id)
-        return _ReadGroups(groups, ReadPartitionsDoFn(log, self.columns, self.payload, clock))
+        return ReadPartitionsDoFn(log, self.columns, self.payload, clock)
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
         """The rows of the messages that are there by now, as a run would read them.
@@ -443,23 +456,6 @@ def _check_stamped(topic: KafkaTopic, messages: Iterable[Any], field: str = "") 
             f"{topic.uri} holds messages that were stamped by who sent them",
             "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
             "give {clock} event",
-        )
-
-
-@beam.typehints.with_output_types(pa.RecordBatch)
-class _ReadGroups(BlockReader):
-    def __init__(self, groups: list[Group], fn: ReadPartitionsDoFn) -> None:
-        super().__init__()
-        self._groups, self._fn = groups, fn
-        self.readers = [group[0] for group in groups]
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        self._fn.record = self.record
-        return (
-            pipeline
-            | "Name the partitions" >> beam.Create(self._groups, reshuffle=False)
-            | "Spread the partitions" >> beam.Reshuffle()
-            | "Read the partitions" >> beam.ParDo(self._fn)
         )
 
 
@@ -727,7 +723,6 @@ class GroupReader:
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
-        self._troubled: float | None = None
         self._away: float | None = None
         self._held_since: dict[int, float] = {}
         self._told: set[int] = set()
@@ -753,31 +748,27 @@ class GroupReader:
         for message in self._consumer.consume(_BATCH, _WAIT):
             if not message.error():
                 batches[message.partition()].append(message)
-                self._troubled = None
                 self._hears(True)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._ends[message.partition()] = message.offset()
-                self._troubled = None
                 self._hears(True)
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
                     raise _another(self._topic)
                 raise _lost(self._topic)
-            elif self._gives_up():
-                raise KafkaException(message.error())
-        if not self._gapped and any(_has_gap(offset, batches[part]) for part, offset in places if part in batches):
+            else:  # a partition has no leader for a while when another broker takes over
+                self._hears(False)
+                if time.monotonic() - (self._away or 0.0) > _PATIENCE:
+                    raise KafkaException(message.error())
+        gaps = (
+            batches[part][-1].offset() + 1 - offset > len(batches[part]) for part, offset in places if part in batches
+        )
+        if not self._gapped and any(gaps):
             self._gapped = True
             uri = self._topic.uri
             told = f"{uri} has offsets without a message: transactions leave them, and compaction, which takes rows"
             say(Line(told, event="gap", input=uri))
         return dict(batches)
-
-    def _gives_up(self) -> bool:
-        """Whether errors have lasted too long: a partition has no leader for a while when another broker takes over."""
-        self._hears(False)
-        now = time.monotonic()
-        self._troubled = now if self._troubled is None else self._troubled
-        return now - self._troubled > _PATIENCE
 
     def _hears(self, there: bool) -> None:
         """Report once that the topic does not answer, and once that it does again: windows wait for it."""
@@ -887,10 +878,6 @@ class GroupReader:
         self._unwritten = []
 
 
-def _has_gap(offset: int, messages: list[Any]) -> bool:
-    return messages[-1].offset() + 1 - offset > len(messages)
-
-
 def _another(topic: KafkaTopic) -> InvalidArgument:
     return of_another_release(
         "",
@@ -956,19 +943,18 @@ def extent_of(observer: Any, topic: KafkaTopic, partition: int, since: int | Non
     Raises:
         InvalidArgument: of the field `input`, if no broker tells.
     """
-    return patiently(topic, lambda: _extent_of(observer, topic, partition, since))
-
-
-def _extent_of(observer: Any, topic: KafkaTopic, partition: int, since: int | None) -> Extent:  # noqa: ANN401
     from confluent_kafka import KafkaException, TopicPartition
 
-    low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
-    if since is None:
-        return Extent(low, high, low)
-    position = observer.offsets_for_times([TopicPartition(topic.topic, partition, since)], timeout=_PATIENCE)[0]
-    if position.error:  # not the same as no message since then, for which reading would start at the end
-        raise KafkaException(position.error)
-    return Extent(low, high, position.offset if position.offset >= 0 else high)
+    def ask() -> Extent:
+        low, high = observer.get_watermark_offsets(TopicPartition(topic.topic, partition), timeout=_PATIENCE)
+        if since is None:
+            return Extent(low, high, low)
+        position = observer.offsets_for_times([TopicPartition(topic.topic, partition, since)], timeout=_PATIENCE)[0]
+        if position.error:  # not the same as no message since then, for which reading would start at the end
+            raise KafkaException(position.error)
+        return Extent(low, high, position.offset if position.offset >= 0 else high)
+
+    return patiently(topic, ask)
 
 
 def first_messages(observer: Any, topic: KafkaTopic, begin: Mapping[int, int]) -> dict[int, Any]:  # noqa: ANN401

@@ -59,7 +59,6 @@ def _check_domain(options: Options) -> None:
     for name in {"domain_column", "domain_group_column"} & set(options):
         if "domain" not in options:
             raise InvalidArgument(name, "is of a {domain} file, and there is none: leave it out")
-    for name in {"domain_column", "domain_group_column"} & set(options):
         if not has_columns(options["domain"]):
             raise InvalidArgument(name, f"does not apply to {verbatim(options['domain'])}: its lines are the items")
     if "domain_group_column" in options and not _check_groups(options):

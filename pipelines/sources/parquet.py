@@ -124,10 +124,14 @@ def _batches(source: IO[bytes], path: str, groups: range, columns: Columns) -> I
         for first in firsts
         if first
         for name, array in zip(first.schema.names, first.columns, strict=True)
-        if _is_dictionary(array)
+        if pa.types.is_dictionary(array.type) and is_text(array.type.value_type)
     ]
     # A column whose values are mostly written out takes more bytes: each would be looked up in vain.
-    coded_bytes = [chunk.total_uncompressed_size - _CODED * chunk.num_values for chunk in chunks if _is_of_texts(chunk)]
+    coded_bytes = [
+        chunk.total_uncompressed_size - _CODED * chunk.num_values
+        for chunk in chunks
+        if chunk.physical_type == "BYTE_ARRAY"
+    ]
     file = coded if max(coded_bytes, default=0) < _WORDS else plain
     longest = [
         min(size, LONGEST_LABEL) if name in labels and file is coded else size
@@ -144,10 +148,6 @@ def _chunks(file: pq.ParquetFile, groups: range, names: list[str]) -> list[pq.Co
     return [file.metadata.row_group(group).column(place) for group in groups for place in places]
 
 
-def _is_of_texts(chunk: pq.ColumnChunkMetaData) -> bool:
-    return bool(chunk.physical_type == "BYTE_ARRAY")
-
-
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches together, up to about 100,000 rows or 64 MiB."""
     held: list[pa.RecordBatch] = []
@@ -160,10 +160,6 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held, rows, size = [], 0, 0
     if held:
         yield pa.concat_batches(held)
-
-
-def _is_dictionary(column: pa.Array) -> bool:
-    return pa.types.is_dictionary(column.type) and is_text(column.type.value_type)
 
 
 @contextmanager

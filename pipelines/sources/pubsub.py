@@ -58,20 +58,13 @@ class PubSub(Source):
         from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
         try:
-            return _Receive(ReadFromPubSub(subscription=resource(self.uri, "subscriptions", "input")), self)
+            receive = ReadFromPubSub(subscription=resource(self.uri, "subscriptions", "input"))
         except ValueError as error:  # Beam's own check of the name
             raise InvalidArgument("input", verbatim(error)) from None
-
-
-@beam.typehints.with_output_types(pa.RecordBatch)
-class _Receive(BlockReader):
-    def __init__(self, receive: beam.PTransform, source: PubSub) -> None:
-        super().__init__()
-        self._receive, self._source = receive, source
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        messages = pipeline | "Receive" >> self._receive
-        return messages | GatherMessages(self._source.columns, self._source.payload)
+        gather = beam.ParDo(GatherMessages(self.columns, self.payload))
+        return BlockReader(
+            lambda pipeline, _: pipeline | "Receive" >> receive | "Gather messages into blocks" >> gather
+        )
 
 
 def resource(uri: str, kind: str, name: str) -> str:
@@ -91,25 +84,15 @@ def check_google(uri: str, name: str) -> None:
         raise InvalidArgument(name, f"{scheme}:// needs Google's clients", install_extra("gcp")) from None
 
 
-@beam.typehints.with_output_types(pa.RecordBatch)
-class GatherMessages(beam.PTransform):
+@crosses
+class GatherMessages(beam.DoFn):
     """Single messages (bytes, in the global window) to blocks, as many as a bundle holds.
 
     A message has arrived at its element's timestamp: that of publication, or of the broker's log.
     """
 
     def __init__(self, columns: Columns, payload: Payload) -> None:
-        super().__init__()
         self._decoder = Decoder(payload, columns)
-
-    def expand(self, messages: beam.PCollection) -> beam.PCollection:
-        return messages | "Gather messages into blocks" >> beam.ParDo(_GatherDoFn(self._decoder))
-
-
-@crosses
-class _GatherDoFn(beam.DoFn):
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
 
     def start_bundle(self) -> None:
         self._messages: list[bytes] = []

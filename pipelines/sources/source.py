@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import apache_beam as beam
+import pyarrow as pa
 
 from private_topk.pipelines.release.identity import fingerprint
 from private_topk.pipelines.release.input_record import InputRecord
@@ -20,20 +21,32 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 
+@beam.typehints.with_output_types(pa.RecordBatch)
 class BlockReader(beam.PTransform):
     """Pipeline to blocks of users and items; with a period also of times, and where a log's clock decides what is
     late, of `arrived`: when each row came.
 
     Args:
+        read: makes the blocks of a pipeline and this.
         readers: the numbers of the readers that mark their blocks and state what they have sent of every window
             (transforms/completeness.py), so that lost rows are noticed; None if no reader does.
+
+    Attributes:
         live: the run, set by whoever builds it, for a source that reports how far it has read.
         record: where a stream writes down what it has read, set by whoever builds it; None if nobody will ask.
     """
 
-    readers: Sequence[int] | None = None
     live: RunState | None = None
     record: InputRecord | None = None
+
+    def __init__(
+        self, read: Callable[[beam.Pipeline, BlockReader], beam.PCollection], readers: Sequence[int] | None = None
+    ) -> None:
+        super().__init__()
+        self._read, self.readers = read, readers
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return self._read(pipeline, self)
 
 
 class Source(ABC):

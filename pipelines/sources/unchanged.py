@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from private_topk.pipelines.files import FileInfo, is_local, open_file
 from private_topk.transforms.errors import InvalidArgument, refused
 
 _AT_ONCE = 1 << 20
-_HASHING = threading.Lock()
 
 
 class Stamp(NamedTuple):
@@ -108,12 +106,7 @@ def _digest_of(path: str) -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=1 << 12)
 def _digest_once(path: str, stamp: Stamp) -> str:
     """The digest of a file, which is read once while its stamp stays, however many of its pieces are checked."""
-    with _HASHING:
-        return _digest_with(path, stamp)
-
-
-@lru_cache(maxsize=1 << 12)
-def _digest_with(path: str, stamp: Stamp) -> str:
     return _digest_of(path)

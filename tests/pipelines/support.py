@@ -30,6 +30,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.sources import Columns, check_files, reader_of
 from private_topk.pipelines.sources.columns import block_of
+from private_topk.pipelines.sources.formats import Piece
 from private_topk.transforms.spec import TopK
 
 SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
@@ -119,9 +120,8 @@ def reasons(path: Path, columns: Columns | None = None) -> dict[str, int]:
     """How many rows reading a file leaves out, by reason."""
     columns, found = columns or Columns(), Counter[str]()
     for file in match(str(path)):
-        module = reader_of(file.path)
-        for start, stop in module.pieces(file, 1 << 30):
-            for part in module.read(file.path, start, stop, columns):
+        for start, stop in reader_of(file.path).pieces(file, 1 << 30):
+            for part in Piece(file.path, start, stop, 0, columns).rows():
                 found.update(block_of(part, columns)[1])
     return dict(found)
 
@@ -133,9 +133,8 @@ def read(path: Path, columns: Columns | None = None, size: int = 1 << 30) -> Rea
     check_files(files, columns)
     rows, dropped = [], 0
     for file in files:
-        module = reader_of(file.path)
-        for start, stop in module.pieces(file, size):
-            for part in module.read(file.path, start, stop, columns):
+        for start, stop in reader_of(file.path).pieces(file, size):
+            for part in Piece(file.path, start, stop, 0, columns).rows():
                 block, missing = block_of(part, columns)
                 rows += zip(*(column.to_pylist() for column in block.columns), strict=True)
                 dropped += sum(missing.values())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines import doctor
-from private_topk.pipelines.doctor import examine
+from private_topk.pipelines.cli import doctor
+from private_topk.pipelines.cli.doctor import examine
 from private_topk.runners import dataflow
 from tests.pipelines.support import command
 

@@ -167,24 +167,18 @@ class TestTheOperatorsLook:
         assert SECRET not in told and "a" * len(SECRET) not in told
 
     @pytest.mark.parametrize(
-        ("change", "said"),
-        [
-            (str.upper, "but for capital letters: compare the spelling"),
-            (lambda item: f" {item} ", "but for spaces around them: compare the spelling"),
-            (lambda item: f"{item.lower()}\t", "but for spaces around them"),
-            (lambda item: f"{item.upper()}\t", "but for spaces and capital letters"),
-        ],
+        "change",
+        [str.upper, lambda item: f" {item} ", lambda item: f"{item.lower()}\t", lambda item: f"{item.upper()}\t"],
     )
-    def test_items_in_another_spelling(self, folder: Path, change: Any, said: str) -> None:  # noqa: ANN401
+    def test_items_in_another_spelling(self, folder: Path, change: Any) -> None:  # noqa: ANN401
         write(folder / "rows.parquet", rows_of(item=change))
         told = checked("--show-dropped-rows").err
-        assert said in told, told
+        assert "items outside the domain are in it but for spaces or capital letters: compare" in told, told
 
     @pytest.mark.parametrize(
         ("written", "words", "said"),
         [
             ("latin-1", [], "most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another"),
-            ("utf-8", ["--csv-encoding=latin-1"], "items outside the domain are in it but for their encoding, which"),
             ("latin-1", ["--csv-encoding=latin-1"], None),
             ("utf-8", [], None),
         ],
@@ -215,7 +209,9 @@ class TestTheOperatorsLook:
         assert "groups with fewer than 100 rows: FRA, de, UK, of 3" in told and SECRET not in told, told
         write(folder / "lands.txt", "FR\nde\nUK\n")
         told = command("run", *asked, *groups).err
-        assert "most groups outside the list are in it but for capital letters: compare the spelling" in told, told
+        assert (
+            "most groups outside the list are in it but for spaces or capital letters: compare the spelling" in told
+        ), told
         assert "groups with fewer than 100 rows: de, UK, of 3" in told
 
     def test_wholly_different_items_are_reported_as_pure_noise(self, folder: Path) -> None:
@@ -289,7 +285,7 @@ class TestTheOperatorsLook:
         columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = data_quality_of(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
-        assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings
+        assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings.total()
         with refused("show_dropped_rows", "cannot look at rows/"):
             data_quality_of(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
         assert list(DataQuality().lines())[1] == "  in the input: fewer than 100"

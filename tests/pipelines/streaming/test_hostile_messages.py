@@ -87,7 +87,7 @@ def delivered(
     release = Release(ReleaseKey.held(b"a key of the tests, no secret"), "messages")
     with streaming(runner) as pipeline:
         messages = pipeline | events.advance_watermark_to_infinity() | beam.Map(bytes).with_output_types(bytes)
-        blocks = messages | GatherMessages(Columns(time="time"), JsonPayload())
+        blocks = messages | beam.ParDo(GatherMessages(Columns(time="time"), JsonPayload()))
         _ = blocks | RankBlocks(spec, release, PERIOD, Execution(2)) | beam.ParDo(Collect("messages"))
     return [ranking.items for ranking in sorted(Collect.found["messages"], key=lambda ranking: ranking.window.label())]
 

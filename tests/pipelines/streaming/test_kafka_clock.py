@@ -242,7 +242,7 @@ def test_a_start_in_time_is_the_same_wherever_it_is_asked(broker: Topics) -> Non
     broker.send("entered", 1, [("u", a_row("after"))])
     period = short_windows(time.time() - 1, 3, 1)
     source = source_at(broker, "entered", start=start)
-    fn = source.read(period)._fn
+    fn = source.group_reader(period)
     fn._log = replace(fn._log, behind=0.5)
     assert {user for _, user in Reading(fn, (0,)).to_the_end()} == {"after"}
 
@@ -299,7 +299,7 @@ def test_a_broker_that_holds_messages_back_is_waited_for() -> None:
 
         source = Kafka(Topic("h:1", "t"))
         source.__dict__["_extents"] = {0: Extent(0, 0, 0), 1: Extent(0, 0, 0)}
-        return source.read(short_windows(0, 60, 1))._fn._log.behind
+        return source.group_reader(short_windows(0, 60, 1))._log.behind
 
     assert behind(facts) == 5.0 and behind(facts._replace(replicas=3)) == 50.0
     check_repeatable(KafkaTopic("h:1", "t"), facts._replace(stamps=""), "log")  # then each message is looked at

@@ -1,4 +1,6 @@
-"""Checks of whether this machine has what a first run needs. They change nothing, and report nothing private."""
+"""`private-topk doctor`: whether this machine has what a first run needs. The checks change nothing, and report nothing
+private.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,28 @@ import shutil
 import stat
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.pipelines.cli.arguments import Command
+from private_topk.pipelines.cli.output import print_json
+from private_topk.pipelines.cli.parser import flag
+from private_topk.pipelines.process import RunFailed
+from private_topk.runners import name_of, prepare
+from private_topk.transforms.errors import InvalidArgument, printable
+
+_DOCTOR = """Check whether this machine has what a first run needs: Python, the runner, space, time zones, the release
+key, the ledger. It changes nothing and prints nothing private."""
+_DOCTOR_EXAMPLES = """examples:
+  private-topk doctor
+  private-topk doctor --release-key file:release.key --ledger sqlite:///budget.db
+  private-topk doctor --runner flink --json
+
+Exit status: 0 nothing is wrong, 1 something is wrong, 2 bad arguments."""
+
 
 _LEAST_SPACE = 1 << 28
 
@@ -65,8 +83,6 @@ def _python() -> str:
 def _runner(name: str) -> str:
     """The runner's own check of this machine, in words; the address of a job service is asked by a run."""
     if name == "prism":
-        from private_topk.runners import prepare
-
         prepare(name, [])
     elif name == "flink":
         from private_topk.runners.flink import check_java
@@ -107,3 +123,23 @@ def _ledger(url: str) -> str:
 
     books = Ledger(url).read()
     return f"can be charged: {len(books.budgets)} budgets, {len(books.charges)} charges"
+
+
+def _doctor(arguments: Namespace, others: list[str]) -> None:
+    """Print what was found. Raises RunFailed where something is wrong."""
+    findings = list(examine(name_of(arguments.runner or "direct"), arguments.ledger, arguments.release_key))
+    wrong = [finding.name for finding in findings if finding.state == "wrong"]
+    if arguments.json:
+        print_json({"ok": not wrong, "findings": [finding._asdict() for finding in findings]})
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for each in findings:
+            print(f"{each.state:<6} {each.name:<{width}}  {printable(each.says)}")
+    if wrong:
+        more = f" (without {flag('json')} each is explained)" if arguments.json else ""
+        raise RunFailed(f"{', '.join(wrong)} must be fixed{more}")
+
+
+COMMANDS = {
+    "doctor": Command(_doctor, _DOCTOR, _DOCTOR_EXAMPLES),
+}

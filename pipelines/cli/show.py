@@ -75,7 +75,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     report = report if arguments.group is None else _of_group(report, arguments.group)
     _FORMS[(*asked, "")[0]](report, arguments)
     if report.lost and asked and asked != ["html"]:  # the other forms tell it themselves
-        print(what_is_lost(report), file=sys.stderr)
+        print(*what_is_lost(report), sep="\n", file=sys.stderr)
 
 
 def _print_text(report: PublishedReport, arguments: Namespace) -> None:

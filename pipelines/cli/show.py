@@ -85,7 +85,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     else:
         print(*in_text(report), sep="\n")
     if report.lost and asked and not arguments.html:  # the other forms tell it themselves
-        print(what_is_lost(report), file=sys.stderr)
+        print(*what_is_lost(report), sep="\n", file=sys.stderr)
 
 
 def _write_page(report: PublishedReport, arguments: Namespace) -> None:

@@ -122,7 +122,8 @@ class PublishedReport:
         manifest: None if there is none, and then nothing is promised.
         heading: what is ranked, as its title begins.
         changes: the first windows of a series for which something was asked otherwise than before, and what.
-        lost: the names of manifests whose rankings are lost, and their windows. These count, and are not shown.
+        lost: the names of manifests whose rankings are lost, and their windows, which count and are not shown; and of
+            rankings whose manifests are lost, of which nothing is known.
     """
 
     rows: Rows

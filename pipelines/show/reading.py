@@ -28,21 +28,25 @@ _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 def read_published(*places: str) -> PublishedReport:
     """The report in ranking files, or in the files of folders, with their manifests: one release, or a series. Of a
     ranking and its correction the correction is shown. A manifest in a folder whose ranking is lost counts: it promises
-    what was published.
+    what was published. A ranking in a folder whose manifest is lost is named alone: nobody knows what it has cost.
 
     Raises:
         InvalidArgument: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no
             series, since their parameters differ or a window occurs twice.
     """
-    files = list(dict.fromkeys(file for place in places for file in _files(as_path(place, "ranking"))))
+    found = [_files(as_path(place, "ranking")) for place in places]
+    files = list(dict.fromkeys(file for some, _ in found for file in some))
     contents = _uncorrected({file: _read(file) for file in files})
     rows = [row for some, _ in contents.values() for row in some]
     manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
     if len(contents) > 1:
         rows.sort(key=_moment)
+    lost: dict[str, frozenset[Any]] = {
+        _name(file): frozenset() for _, some in found for file in some if file not in files
+    }
     if len(manifests) < len(contents):
-        return PublishedReport(rows)
+        return PublishedReport(rows, lost=lost)
     manifests.sort(key=_first_start)
     changes = [
         (_first_start(now)[1], words)
@@ -55,8 +59,8 @@ def read_published(*places: str) -> PublishedReport:
         if each and not file.endswith(MANIFEST)
         for window in each.windows
     }
-    lost = {
-        file.rpartition("/")[2]: frozenset(each.windows) - there
+    lost |= {
+        _name(file): frozenset(each.windows) - there
         for file, (_, each) in contents.items()
         if each and file.endswith(MANIFEST)
     }
@@ -129,14 +133,15 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
             whose[window] = file
 
 
-def _files(path: str) -> list[str]:
-    """Rankings; and of a folder also the manifests whose rankings are lost."""
+def _files(path: str) -> tuple[list[str], list[str]]:
+    """Rankings, and of a folder also the manifests whose rankings are lost; and its rankings without a manifest."""
     if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
-        return [path]
+        return [path], []
     folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
     with reached(path):
         paths = [file.path for folder in folders for file in match_any(f"{folder}/*")]
-    files = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS)) and manifest_path(file) in paths]
+    tables = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS))]
+    files = [file for file in tables if manifest_path(file) in paths]
     if not files:
         raise InvalidArgument(
             "",
@@ -144,7 +149,19 @@ def _files(path: str) -> list[str]:
             f"give a file that ends with one of {', '.join(RANKING_FORMATS)}, or a folder of them with their manifests",
         )
     owned = set(map(manifest_path, files))
-    return [*files, *(path for path in paths if path.endswith(MANIFEST) and path not in owned)]
+    files += [path for path in paths if path.endswith(MANIFEST) and path not in owned]
+    return files, [file for file in tables if manifest_path(file) not in owned and _is_ranking(file)]
+
+
+def _is_ranking(path: str) -> bool:
+    try:
+        return bool(_read(path)[0])
+    except InvalidArgument:  # a table of something else
+        return False
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _read(path: str) -> _Content:

@@ -10,7 +10,14 @@ import textwrap
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.release.manifest import BudgetFacts, ListedItems, Manifest, PrivacyFacts, RankedGroups
+from private_topk.pipelines.release.manifest import (
+    MANIFEST,
+    BudgetFacts,
+    ListedItems,
+    Manifest,
+    PrivacyFacts,
+    RankedGroups,
+)
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
@@ -38,7 +45,7 @@ def in_words(report: PublishedReport) -> list[str]:
         names = ", ".join(each.release_id for each in corrected)
         sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
     if report.lost:
-        sentences.append(what_is_lost(report))
+        sentences += what_is_lost(report)
     if everything := manifest.all_windows:
         sentences.append(
             f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
@@ -57,11 +64,18 @@ def in_words(report: PublishedReport) -> list[str]:
     return sentences
 
 
-def what_is_lost(report: PublishedReport) -> str:
-    """Which manifests have no ranking beside them."""
-    names = ", ".join(map(printable, report.lost))
-    beside = "has no ranking beside it" if len(report.lost) == 1 else "have no rankings beside them"
-    return f"{names} {beside}: what was published there is not shown, and counts in these numbers."
+def what_is_lost(report: PublishedReport) -> list[str]:
+    """Which manifests have no ranking beside them, and which rankings no manifest."""
+    told = (
+        ("ranking", "counts in these numbers."),
+        ("manifest", "its cost is missing from these numbers. Bring the manifest back from a copy."),
+    )
+    sentences = []
+    for lost, cost in told:
+        names = [printable(name) for name in report.lost if name.endswith(MANIFEST) == (lost == "ranking")]
+        beside = f"has no {lost} beside it" if len(names) == 1 else f"have no {lost}s beside them"
+        sentences += [f"{', '.join(names)} {beside}: what was published there is not shown, and {cost}"] * bool(names)
+    return sentences
 
 
 def in_numbers(budget: BudgetFacts) -> str:

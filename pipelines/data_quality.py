@@ -47,6 +47,7 @@ class DataQuality:
             a for every letter.
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
+        overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
         inputs: where there are several, of each how many rows there are, and how many of them are null or unreadable.
     """
 
@@ -58,6 +59,7 @@ class DataQuality:
     shapes: dict[tuple[str, str], int] = field(default_factory=dict)
     days: dict[int, int] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
+    overall: int | None = None
     inputs: dict[str, tuple[int, int]] = field(default_factory=dict)
     period: Period | None = None
 
@@ -67,6 +69,8 @@ class DataQuality:
         yield f"  in the input: {self._said(self.total, exact)}"
         for reason, count in self.lost.items():
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
+        if self.overall is not None:
+            yield f"  in overall alone: {self._said(self.overall, exact)}{self._share(self.overall)}"
         for unit, count in self.units.items():
             if 2 * count > self._missed() and count >= _MIN:
                 yield (
@@ -81,7 +85,8 @@ class DataQuality:
             yield "  most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
         for where, outside in _LISTS.items():
             for (listed, spelling), count in self.spellings.items():
-                if listed == where and 2 * count > self.lost.get(f"not in {where}", 0) and count >= _MIN:
+                lost = self.lost.get(f"not in {where}", 0) + (self.overall or 0) * (where == "groups")
+                if listed == where and 2 * count > lost and count >= _MIN:
                     yield f"  most {outside} are in it but for {spelling}: compare the spelling"
                     break
         if sum(self.lost.values()) == self.total:
@@ -133,7 +138,8 @@ def data_quality_of(report: Report) -> DataQuality:
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
     spelled: dict[str, dict[str, _Spelled]] = {}  # by the encoding of an input
     if groups is not None:
-        look.groups = dict.fromkeys(map(groups.name, range(groups.size)), 0)
+        look.groups = dict.fromkeys(map(groups.name, range(groups.labels.size)), 0)
+        look.overall = 0 if groups.overall else None
     parts = report.source.parts()
     for part in parts:
         there, columns = part.rows(period), part.columns.within(period)
@@ -174,15 +180,18 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: M
             look.days[int(day)] = look.days.get(int(day), 0) + int(count)
         block = block.filter(pa.array(inside))
     found = rankable(block, spec)
-    applies = (bool(spec.score.columns), spec.groups is not None, "domain" in spelled)
+    in_groups = spec.groups is not None and not spec.groups.overall
+    applies = (bool(spec.score.columns), in_groups, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
             _count(look.lost, reason.replace("_", " "), count)
     outside = {"domain": found.unknown}
     if spec.groups is not None:
         outside["groups"] = block["group"]
-        for name, count in zip(look.groups, np.bincount(found.rows["group"], minlength=spec.groups.size), strict=True):
-            look.groups[name] += int(count)
+        counts = np.bincount(found.rows["group"], minlength=spec.groups.size).tolist()
+        look.overall = look.overall + counts.pop() if look.overall is not None else None
+        for name, count in zip(look.groups, counts, strict=True):
+            look.groups[name] += count
     for name, each in spelled.items():
         for spelling, count in each.of(outside[name]):
             look.spellings[name, spelling] = look.spellings.get((name, spelling), 0) + count

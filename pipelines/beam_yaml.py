@@ -49,6 +49,7 @@ class RankRows(beam.PTransform):
         max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
         groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
+        overall: all rows have a ranking too, as one more group named "overall".
         publish_counts: an epsilon of its own for noisy counts of the released items, or drawn: those that the draw
             decides by, at no epsilon of their own. Rows then have noisy_count, noise_stddev and noise_95 too.
         max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.

@@ -47,6 +47,7 @@ class DataQuality:
             a for every letter.
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
+        overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
         inputs: where there are several, of each how many rows there are, and how many of them are null or unreadable.
     """
 
@@ -58,6 +59,7 @@ class DataQuality:
     shapes: Counter[tuple[str, str]] = field(default_factory=Counter)
     days: Counter[int] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
+    overall: int | None = None
     inputs: dict[str, tuple[int, int]] = field(default_factory=dict)
     period: Period | None = None
 
@@ -67,6 +69,8 @@ class DataQuality:
         yield f"  in the input: {self._said(self.total, exact)}"
         for reason, count in self.lost.items():
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
+        if self.overall is not None:
+            yield f"  in overall alone: {self._said(self.overall, exact)}{self._share(self.overall)}"
         for unit, count in self.units.items():
             if 2 * count > self.lost["outside the period"] + self.lost["unreadable"] and count >= _MIN:
                 yield (
@@ -80,7 +84,8 @@ class DataQuality:
         if 2 * self.not_utf8 > self.lost["unreadable"] and self.not_utf8 >= _MIN:
             yield "  most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
         for where, outside in _LISTS.items():
-            if self.spellings[where] >= _MIN and 2 * self.spellings[where] > self.lost[f"not in {where}"]:
+            missed = self.lost[f"not in {where}"] + (self.overall or 0) * (where == "groups")
+            if self.spellings[where] >= _MIN and 2 * self.spellings[where] > missed:
                 yield f"  most {outside} are in it but for spaces or capital letters: compare the spelling"
         if sum(self.lost.values()) == self.total:
             yield f"  {NONE_LEFT}"
@@ -128,7 +133,8 @@ def data_quality_of(report: Report) -> DataQuality:
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
     spelled = {name: _Spelled(labels) for name, labels in listed.items() if labels is not None}
     if groups is not None:
-        look.groups = dict.fromkeys(map(groups.name, range(groups.size)), 0)
+        look.groups = dict.fromkeys(map(groups.name, range(groups.labels.size)), 0)
+        look.overall = 0 if groups.overall else None
     parts = report.source.parts()
     for part in parts:
         there, columns = part.rows(period), part.columns.within(period)
@@ -166,15 +172,18 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: M
             look.days[int(day)] += int(count)
         block = block.filter(pa.array(inside))
     found = rankable(block, spec)
-    applies = (bool(spec.score.columns), spec.groups is not None, "domain" in spelled)
+    in_groups = spec.groups is not None and not spec.groups.overall
+    applies = (bool(spec.score.columns), in_groups, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
             look.lost[reason.replace("_", " ")] += count
     outside = {"domain": found.unknown}
     if spec.groups is not None:
         outside["groups"] = block["group"]
-        for name, count in zip(look.groups, np.bincount(found.rows["group"], minlength=spec.groups.size), strict=True):
-            look.groups[name] += int(count)
+        counts = np.bincount(found.rows["group"], minlength=spec.groups.size).tolist()
+        look.overall = look.overall + counts.pop() if look.overall is not None else None
+        for name, count in zip(look.groups, counts, strict=True):
+            look.groups[name] += count
     for name, each in spelled.items():
         look.spellings[name] += each.misspelt(outside[name])
 

@@ -418,6 +418,16 @@ _GROUPS = _section(
         field="groups.per_user",
         beam="groups_per_user",
     ),
+    Option(
+        "overall",
+        _both(
+            "all rows have a ranking too, as one more group named overall, which shares the budget; rows of groups "
+            "that are not listed, or missing, count in it alone"
+        )
+        | {"preview": "with {groups_per_user}: all rows have a ranking too, which shares the budget"},
+        field="groups.overall",
+        beam="overall",
+    ),
 )
 _PRIVACY = _section(
     "privacy",

@@ -184,6 +184,7 @@ class Question:
             "round_counts": None if counts is None or counts.round_to == 1 else counts.round_to,
             **asked.score.options(),
             "groups_per_user": asked.groups and asked.groups.per_user,
+            "overall": asked.groups and asked.groups.overall or None,
             "privacy_unit": None if self.privacy_unit == "user-window" else self.privacy_unit,
         }
 

@@ -112,6 +112,7 @@ def rank(
         neighbours, parameters: with a mechanism's name: "add-remove" or "replace-one", and its other parameters.
         unknown_domain, domain_range, max_value, value_resolution, groups_per_user, publish_counts_delta, round_counts:
             the fields of the command line, in place of objects.
+        overall: with groups: all rows have a ranking too, as one more group named "overall".
         max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
             the total: docs/windows.md.
         ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a

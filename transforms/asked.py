@@ -47,6 +47,7 @@ class Asked(TypedDict, total=False):
     value_resolution: _Real | None
     groups: Groups | Iterable[Any] | None
     groups_per_user: int | None
+    overall: bool | None
     max_windows_per_user: int | None
 
 
@@ -176,12 +177,14 @@ def score_of(asked: Mapping[str, Any]) -> Score:
 
 
 def _groups_of(asked: Mapping[str, Any]) -> Groups | None:
-    groups, per_user = asked.get("groups"), asked.get("groups_per_user")
-    if groups is None and per_user is not None:
-        raise InvalidArgument("groups_per_user", "needs {groups}: the public list of groups")
-    if isinstance(groups, Groups) and per_user is not None:
-        raise InvalidArgument("groups_per_user", "must be left out", "the Groups of {groups} have their own")
-    return None if groups is None else Groups.of(groups, 1 if per_user is None else per_user)
+    groups = asked.get("groups")
+    own = {name: asked[name] for name in ("groups_per_user", "overall") if name in asked}
+    for name in own:
+        if groups is None:
+            raise InvalidArgument(name, "needs {groups}: the public list of groups")
+        if isinstance(groups, Groups):
+            raise InvalidArgument(name, "must be left out", "the Groups of {groups} have their own")
+    return None if groups is None else Groups.of(groups, own.get("groups_per_user", 1), own.get("overall", False))
 
 
 def _domain_of(domain: Any, items: tuple[str, ...], asked: Mapping[str, Any]) -> Domain:  # noqa: ANN401

@@ -100,6 +100,15 @@ def are_composite(labels: pa.Array, parts: int) -> bool:
     return bool(pc.all(pc.match_substring_regex(labels, rf"\A\[{part}(?:,{part}){{{parts - 1}}}\]\z")).as_py())
 
 
+def alike(labels: pa.Array, part: str) -> str:
+    """A label of as many columns as these have, which all hold the same."""
+    try:
+        number = len(json.loads(labels[0].as_py(), strict=False))
+    except (ValueError, TypeError):  # a text, or a number
+        return part
+    return composite((part,) * number) if number > 1 and are_composite(labels, number) else part
+
+
 def as_columns(role: str, label: Label | int, names: tuple[str, ...]) -> dict[str, str | int]:
     """A published label as columns: of its role's name, or of the names of its several parts."""
     return dict(zip(names, label, strict=True)) if isinstance(label, tuple) else {role: label}

@@ -25,7 +25,7 @@ _WHY = {
     "outside_the_period": "their times are outside the period, and so is an element without a time",
     "late": "they came after their windows had closed",
     "amount_not_above_zero": "their amounts are 0 or less, or round to 0",
-    "not_in_groups": "their groups are not in the list of groups",
+    "not_in_groups": "their groups are missing, or not in the list",
     "not_in_domain": "their items are not in the domain",
 }
 _EXACT: ContextVar[bool] = ContextVar("exact counters", default=False)

@@ -273,7 +273,8 @@ class DomainByGroup(PublicDomain):
     """The items of all groups, of which each group has a list of its own. All of it is public knowledge.
 
     A group's ranking is one of its own items: those that nobody holds belong to it with a count of zero, and rows of
-    any other item drop out. Items have one code in all groups; in a group they are in the order of these.
+    any other item drop out. Items have one code in all groups; in a group they are in the order of these. The list of
+    all rows, which is that of the number after the last group, has the items of all lists.
 
     Args:
         groups: those that have a list, each at least one item.
@@ -357,8 +358,12 @@ class DomainByGroup(PublicDomain):
         )
 
     def _keys(self) -> Codes:
-        """Group times size plus code of every pair, sorted, made once per process."""
-        return _once(_KEYS, self.pairs_digest, lambda: self._keys_of(*map(as_labels, self.load_pairs())))
+        """Group times size plus code of every pair, sorted, made once per process. All rows are the last group."""
+        return _once(_KEYS, self.pairs_digest, self._all_keys)
+
+    def _all_keys(self) -> Codes:
+        keys = self._keys_of(*map(as_labels, self.load_pairs()))
+        return np.append(keys, self.groups.size * self.size + np.arange(self.size))
 
     def _keys_of(self, groups: pa.Array, items: pa.Array) -> Codes:
         numbers = self.groups.encode(groups)

@@ -112,6 +112,11 @@ class ElementSchema:
         return len(self._roles) - len(self.score.columns)
 
     @cached_property
+    def _needed(self) -> int:
+        """How many fields no row can do without, among the labels: the first ones, of user and item."""
+        return self._labels - self._roles.count("group")
+
+    @cached_property
     def _spans(self) -> tuple[slice, ...]:
         """Where the parts of every label are among the fields; none where every label is one field."""
         labels = self._roles[: self._labels]
@@ -126,8 +131,9 @@ class ElementSchema:
     def values(self, element: Any) -> Values | ReasonDropped:  # noqa: ANN401 - whatever flows
         """User, item and group as texts, and numbers as floats; or why the element is dropped.
 
-        That is "null" where one of them is missing, and "unreadable" where it is of another shape or type, by the table
-        of `types.py`, or a text that is no label, by the rule of `labels.py`.
+        That is "null" where one of them is missing, but for the group, which is then an empty text; and "unreadable"
+        where it is of another shape or type, by the table of `types.py`, or a text that is no label, by the rule of
+        `labels.py`.
 
         Raises InvalidArgument for a table of rows.
         """
@@ -137,15 +143,23 @@ class ElementSchema:
                 raise self._refusal(type(element).__name__, to_rows)
             return "unreadable"
         if any(type(part) not in _NEVER_MISSING and is_missing(part) for part in parts):
-            return "null"
+            parts = tuple(map(self._or_none, self._roles, parts))
+            if None in parts:
+                return "null"
         try:
             labels = tuple(map(_label, parts[: self._labels]))
             numbers = tuple(map(_amount, parts[self._labels :]))
-            if not all(labels):
+            if not all(labels[: self._needed]):
                 return "null"
             return (*(self._together(labels) if self._spans else labels), *numbers)
         except (TypeError, ValueError):
             return "unreadable"
+
+    @staticmethod
+    def _or_none(role: str, part: Any) -> Any:  # noqa: ANN401
+        """None for what is missing; an empty text for a group, without which a row counts among all rows."""
+        missing = type(part) not in _NEVER_MISSING and is_missing(part)
+        return part if not missing else "" if role == "group" else None
 
     def _together(self, labels: tuple[str, ...]) -> Iterator[str]:
         """Labels of which those of several fields are one. Raises ValueError where that is none."""
@@ -162,7 +176,8 @@ class ElementSchema:
             if part is _ABSENT:
                 return f"a {kind} has no field {verbatim(name)!r}"
             try:
-                read = not is_missing(part) and (_amount(part) is not None if role == "value" else _label(part))
+                given = not is_missing(part)
+                read = given and (_amount(part) is not None if role == "value" else _label(part)) or role == "group"
             except (TypeError, ValueError):
                 return f"{verbatim(name)!r} is a {verbatim(type(part).__name__)} that is not {_WHATS[role]}"
             if not read:

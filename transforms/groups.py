@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from private_topk.transforms.columnar import Codes, Words, mix
+from private_topk.transforms.composite import alike
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
+
+OVERALL = "overall"
+"""What the ranking of all rows is called among those of groups; of several columns, in each of them."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,14 @@ class Groups:
     change, of which each costs about half of what a replacement within one does (`replacement_costs_one_draw`).
     Rankings that change compose; the mechanism's budget is that of each of them.
 
+    With `overall` there is one ranking more, the last: of all rows, also those of groups that their user does not count
+    in, of groups that are not listed, and of no group. What a user adds to it is bounded by itself, as if there were no
+    groups, so a user who is added, removed or replaced moves it by what its mechanism's one draw covers, and neither
+    enters nor leaves it. So it costs one draw more, whatever the neighbours, beside those of the groups.
+
     Args:
         labels: the public list, as a `PublicDomain` or any iterable of labels. It must not come from the data.
+        overall: all rows have a ranking too. It is published as one more group, of the name "overall".
 
     Raises:
         InvalidArgument: an argument breaks its rule.
@@ -39,24 +50,25 @@ class Groups:
 
     labels: PublicDomain
     per_user: int = 1
+    overall: bool = field(default=False, metadata={"omit_if_default": True})
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
-        def __init__(self, labels: PublicDomain | Iterable[Any], per_user: int = 1) -> None: ...
+        def __init__(self, labels: PublicDomain | Iterable[Any], per_user: int = 1, overall: bool = False) -> None: ...
 
     @classmethod
-    def of(cls, labels: Groups | PublicDomain | Iterable[Any], per_user: int = 1) -> Groups:
+    def of(cls, labels: Groups | PublicDomain | Iterable[Any], per_user: int = 1, overall: bool = False) -> Groups:
         """The groups of a list. Raises InvalidArgument."""
-        return labels if isinstance(labels, Groups) else cls(labels, per_user)
+        return labels if isinstance(labels, Groups) else cls(labels, per_user, overall)
 
     @classmethod
-    def numbered(cls, number: int | None = None, per_user: int = 1) -> Groups:
+    def numbered(cls, number: int | None = None, per_user: int = 1, overall: bool = False) -> Groups:
         """So many groups named by their numbers, where nothing but their number matters; by default any large one.
 
         A user changes at most twice `per_user` rankings, in however many more groups.
         """
         cls.of(["any"], per_user)
-        return cls.of(range(2 * per_user if number is None else number), per_user)
+        return cls.of(range(2 * per_user if number is None else number), per_user, overall)
 
     def __post_init__(self) -> None:
         given: Any = self.labels
@@ -70,25 +82,45 @@ class Groups:
             object.__setattr__(self, "per_user", check_parameter("max_items_per_user", self.per_user))
         except InvalidArgument as error:
             raise InvalidArgument("groups_per_user", error.rule) from None
+        if not isinstance(self.overall, bool):
+            raise InvalidArgument("overall", f"must be True or False, got {type(self.overall).__name__}")
+        if self.overall and self.labels.encode(pa.array([self._overall])).max() >= 0:
+            raise InvalidArgument(
+                "groups", f"has a group {OVERALL}, as the ranking of all rows is called", "rename it in list and rows"
+            )
 
     @property
     def size(self) -> int:
-        """How many groups there are."""
-        return self.labels.size
+        """How many rankings a window has."""
+        return self.labels.size + self.overall
+
+    @property
+    def entered(self) -> int:
+        """How many rankings of a window a user is in at most."""
+        return min(self.per_user, self.labels.size) + self.overall
 
     def paid_for(self, mechanism: Mechanism) -> int:
         """How many rankings of a window are paid for: those that one user can change, in units of one draw."""
-        return min(mechanism.rankings_moved(min(self.per_user, self.size)), self.size)
+        listed = self.labels.size
+        return min(mechanism.rankings_moved(min(self.per_user, listed)), listed) + self.overall
+
+    @cached_property
+    def _overall(self) -> str:
+        return alike(self.labels.index().labels, OVERALL)
 
     def name(self, code: int) -> str:
-        return self.labels.index().labels[code].as_py()
+        return self._overall if code == self.labels.size else self.labels.index().labels[code].as_py()
 
     def encode(self, column: pa.Array) -> Codes:
-        """The number of every row's group, -1 for values that are no group."""
-        return self.labels.encode(column)
+        """The number of every row's group. For values that are no group -1, or the last number, which is that of all
+        rows.
+        """
+        codes = self.labels.encode(column)
+        return np.where(codes < 0, self.labels.size, codes) if self.overall else codes
 
     def describe(self) -> dict[str, Any]:
-        return {**self.labels.describe(), "per_user": self.per_user}
+        more = {"overall": True} if self.overall else {}
+        return {**self.labels.describe(), "per_user": self.per_user, **more}
 
 
 def first_groups(users: Words, steps: Codes, groups: Codes, per_user: int) -> np.ndarray:

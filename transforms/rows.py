@@ -211,6 +211,9 @@ def rankable(block: pa.RecordBatch, spec: TopK) -> Rankable:
         block = _of_groups(block, groups)
     sizes.append(len(block))
     known, items = spec.domain.known(block["item"], None if groups is None else block["group"].to_numpy())
+    if groups is not None and groups.overall and not known.all():  # what is not on the list of its group is on another
+        block = _with_group(block, np.where(known, block["group"].to_numpy(), groups.labels.size))
+        known, items = spec.domain.known(block["item"], block["group"].to_numpy())
     unknown = block["item"].slice(0, 0)
     if not known.all():
         unknown = block["item"].filter(pa.array(~known))
@@ -300,7 +303,7 @@ class _ShardDoFn(ThreadPoolDoFn):
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
         if are_pairs(block):
             columns = {name: block[name] for name in block.schema.names}
-            columns |= {"rows": pa.array(np.ones(len(block), np.uint32))}
+            columns |= {"rows": pa.array(np.zeros(len(block), np.uint32))}
             narrow = {each.name: columns[each.name].cast(each.type) for each in self._empty.schema}
             return _Encoded(Counter(), make_table(**narrow))
         block, items, _, dropped = rankable(block, self._spec)
@@ -345,7 +348,11 @@ def _as_numpy(values: pa.Array) -> np.ndarray | pa.Array:
 def _of_groups(block: pa.RecordBatch, groups: Groups) -> pa.RecordBatch:
     """The rows of a declared group, with its number; each stands for one row."""
     codes = groups.encode(block["group"])
-    columns = {name: block[name] for name in block.schema.names if name != "group"}
-    table = make_table(**columns, group=codes, rows=np.ones(len(codes), np.uint32))
+    table = _with_group(block, codes, rows=np.ones(len(codes), np.uint32))
     known = codes >= 0
     return table if known.all() else table.filter(pa.array(known))
+
+
+def _with_group(block: pa.RecordBatch, codes: Codes, **more: np.ndarray) -> pa.RecordBatch:
+    columns = {name: block[name] for name in block.schema.names if name != "group"}
+    return make_table(**columns, group=codes, **more)

@@ -248,11 +248,11 @@ class TopK:
 
     def rankings_of_a_user(self) -> int:
         """The number of rankings of a window that are paid for one user: 1, or more where groups are ranked."""
-        return 1 if self.groups is None else min(self.groups.paid_for(self.mechanism), self.groups.size)
+        return 1 if self.groups is None else self.groups.paid_for(self.mechanism)
 
     def rankings_of_a_newcomer(self) -> int:
         """How many rankings of a window a user can change who is in it in only one of two neighbouring datasets."""
-        return 1 if self.groups is None else min(self.groups.per_user, self.groups.size)
+        return 1 if self.groups is None else self.groups.entered
 
     def bounds_a_user(self) -> bool:
         """Whether a bound selects which of a user's rows in a window count, so that removing some lets others in."""

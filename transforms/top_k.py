@@ -90,6 +90,8 @@ class PrivateTopK(beam.PTransform):
         neighbours, parameters: with a mechanism's name, likewise.
         unknown_domain, domain_range, max_value, value_resolution, groups_per_user, publish_counts_delta, round_counts:
             the fields of the command line, in place of objects.
+        overall: with groups: all rows have a ranking too, as one more group named "overall"; elements whose group is
+            missing or not listed count in it alone.
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:

@@ -143,9 +143,9 @@ class UserShard:
     """Bounds and counts the (user, item) pairs of one user shard.
 
     Pairs are tables of {user: uint64, item: code or string}, and the columns of the score, in units of 1 or more; where
-    every group has a ranking, `group`, its number, and `rows`, how many rows the pair stands for; and
-    where they hold several windows, `first` (and `after`, where these overlap): the number of the first window that a
-    row is in (and of the one after its last).
+    every group has a ranking, `group`, its number, and `rows`, how many rows the pair stands for, 0 where it was
+    counted before and stands for itself; and where they hold several windows, `first` (and `after`, where these
+    overlap): the number of the first window that a row is in (and of the one after its last).
 
     Which items of a user are kept does not depend on what is added to them, so it can be decided as rows arrive. In
     which windows a user counts is chosen among all rows at once, so it is of `counts` alone; in which groups, by the
@@ -156,6 +156,7 @@ class UserShard:
         self._partitioning, self._key, self._choices = partitioning, key, Choices(key)
         self._limit, self._score = spec.max_items_per_user, spec.added_up
         self._groups_per_user = 1 if spec.groups is None else spec.groups.per_user
+        self._overall = None if spec.groups is None or not spec.groups.overall else spec.groups.labels.size
         self._windows_per_user = spec.max_windows_per_user or partitioning.time_windows
 
     @classmethod
@@ -264,12 +265,22 @@ class UserShard:
             )
 
     def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the groups that their users count in."""
+        """The rows of the groups that their users count in; and all rows once more, if they have a ranking too."""
         if not self._partitioning.groups:
             return table
+        if self._overall is None:
+            return table.filter(pa.array(self._chosen(table)))
+        groups, rows = table["group"].to_numpy(), table["rows"].to_numpy()
+        listed = table.filter(pa.array(groups < self._overall))
+        every = table.filter(pa.array((groups == self._overall) | (rows > 0)))
+        columns = {name: every[name] for name in every.schema.names}
+        columns["group"] = pa.array(np.full(len(every), self._overall, groups.dtype))
+        return joined([listed.filter(pa.array(self._chosen(listed))), make_table(**columns)])
+
+    def _chosen(self, table: pa.RecordBatch) -> np.ndarray:
+        """Which rows are of groups that their users count in, (n,) of bool."""
         groups, rows = (table[name].to_numpy().astype(np.int64) for name in ("group", "rows"))
-        kept = chosen(self._own("groups", table), self._dates(table), groups, rows, self._groups_per_user)
-        return table.filter(pa.array(kept))
+        return chosen(self._own("groups", table), self._dates(table), groups, rows, self._groups_per_user)
 
     def _dates(self, table: pa.RecordBatch) -> Codes:
         return (
@@ -331,12 +342,9 @@ class SeriesShard(UserShard):
     `CorrelatedGaussian` is proved of that. What a window adds is the growth of a pair's sum, up to the cap.
     """
 
-    def _in_groups(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        if not self._partitioning.groups:
-            return table
+    def _chosen(self, table: pa.RecordBatch) -> np.ndarray:
         groups = table["group"].to_numpy().astype(np.int64)
-        kept = first_groups(self._own("groups", table), self._dates(table), groups, self._groups_per_user)
-        return table.filter(pa.array(kept))
+        return first_groups(self._own("groups", table), self._dates(table), groups, self._groups_per_user)
 
     def _bound(self, pairs: _Pairs) -> Pairs:
         windows, groups, bits = pairs.window(pairs.codes), self._partitioning.rankings, STEP_BITS

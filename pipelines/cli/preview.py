@@ -148,22 +148,18 @@ def _question(
     if domain is None or domain.is_public:
         largest = next(iter(by_group.values()))
         domain = RangeDomain(0, largest.histogram(options.get("max_items_per_user"), False).items)
-    lists = _lists(options, domain, None if list(by_group) == [""] else len(by_group))
-
+    lists = _lists(options, domain, None if list(by_group) == [""] else by_group)
     return _asked_of(names, options, held, lists)
 
 
-def _lists(options: Options, domain: Domain | None, groups: int | None = None) -> Lists:
-    """The domain, or a long one, and so many groups; where only a bound on a user's groups is given, any number."""
+def _lists(options: Options, domain: Domain | None, by_group: Mapping[str, Expected] | None = None) -> Lists:
+    """The domain, or a long one, and the groups."""
+    from private_topk.pipelines.preview.compare import numbered_groups
     from private_topk.pipelines.sources.lists import Lists
     from private_topk.transforms.domain import RangeDomain
-    from private_topk.transforms.groups import Groups
 
-    per_user = options.get("groups_per_user", None if groups is None else 1)
-    return Lists(
-        RangeDomain(0, RangeDomain.LONGEST) if domain is None else domain,
-        None if per_user is None else Groups.numbered(groups, per_user),
-    )
+    listed = RangeDomain(0, RangeDomain.LONGEST) if domain is None else domain
+    return Lists(listed, numbered_groups(by_group, options.get("groups_per_user"), options.get("overall", False)))
 
 
 def _asked_of(mechanism: str | Iterable[str], options: Options, held: Total | None, lists: Lists) -> Question:

@@ -17,7 +17,7 @@ from private_topk.pipelines.question import Question
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
-from private_topk.transforms.groups import Groups
+from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.registry import name_of
@@ -380,15 +380,29 @@ def _question(
             raise InvalidArgument(name, "is no argument of preview", did_you_mean(name, [*ASKED, "mechanism", "draws"]))
     given = {name: value for name, value in asked.items() if value is not None}
     largest = next(iter(expected.values())) if isinstance(expected, Mapping) else expected
-    per_user = given.pop("groups_per_user", None)
-    if isinstance(expected, Mapping) or per_user is not None:
-        number = len(expected) if isinstance(expected, Mapping) else None
-        given["groups"] = Groups.numbered(number, 1 if per_user is None else per_user)
+    by_group = expected if isinstance(expected, Mapping) else None
+    given |= {"groups": numbered_groups(by_group, given.pop("groups_per_user", None), given.pop("overall", False))}
     if not given.pop("unknown_domain", False):
         given["domain"] = RangeDomain(0, largest.histogram(given.get("max_items_per_user"), False).items)
     else:
         given["domain"] = UnknownDomain()
     return Question.of(mechanism=mechanism if isinstance(mechanism, Mechanism) else tuple(names), **given)
+
+
+def numbered_groups(
+    by_group: Mapping[str, Expected] | None, per_user: int | None = None, overall: bool = False
+) -> Groups | None:
+    """So many groups as there are expected counts of; where only a bound on a user's groups is given, any number. None
+    without either.
+
+    Raises InvalidArgument.
+    """
+    if by_group is None and per_user is None:
+        if overall:
+            raise InvalidArgument("overall", "needs {groups_per_user}, or the counts of each group", "give one of them")
+        return None
+    number = None if by_group is None else max(len(by_group) - (overall and OVERALL in by_group), 1)
+    return Groups.numbered(number, 1 if per_user is None else per_user, overall)
 
 
 def alternatives(

@@ -110,11 +110,18 @@ class RankedGroups(ListedItems, frozen=True, kw_only=True):
 
     Args:
         per_user: in how many of them a user counts in a window.
+        overall: all rows have a ranking too, behind those of the list.
         rankings_of_a_user: for how many rankings of a window a user has paid.
     """
 
     per_user: Positive
+    overall: bool = False
     rankings_of_a_user: Positive
+
+    @property
+    def rankings(self) -> int:
+        """How many rankings a window has."""
+        return (self.number or 1) + self.overall
 
 
 class AmountsFacts(Record, frozen=True, kw_only=True):
@@ -344,6 +351,6 @@ def series_difference(one: Manifest, other: Manifest) -> str | None:
 def series_change(one: Manifest, other: Manifest) -> str | None:
     """What was asked otherwise from one manifest of a series to a later one, in words; None if nothing was."""
     differing = question_difference(one, other, SeriesFacts)
-    groups, now = (each.groups and each.groups.number for each in (one, other))
+    groups, now = (each.groups and each.groups.rankings for each in (one, other))
     differing |= {} if groups == now else {"number of groups": (groups, now)}
     return told({name: differing[name] for name in sorted(differing, key=_TOLD_LAST.__contains__)}) or None

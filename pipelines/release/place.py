@@ -155,8 +155,8 @@ def another_question(published: Manifest, asked: Manifest, bounds: Collection[Bo
 def whole_windows(manifest: Manifest) -> int:
     """How many windows have a ranking, of every group where groups are ranked."""
     rankings = Counter((window.start, window.end) for window in manifest.windows)
-    groups = 1 if manifest.groups is None else manifest.groups.number or 1
-    return sum(number >= groups for number in rankings.values())
+    of_a_window = 1 if manifest.groups is None else manifest.groups.rankings
+    return sum(number >= of_a_window for number in rankings.values())
 
 
 def _owner(path: str, manifest: Manifest | None) -> str | None:

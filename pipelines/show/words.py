@@ -126,7 +126,8 @@ def who_counts(manifest: Manifest) -> str:
     of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
     groups = manifest.groups
     place = ", the first ones in the period" if series else " of a window"
-    of_groups = f" Each counted in at most {groups.per_user:,} of the groups{place}." if groups else ""
+    overall = ", and in the ranking of all rows" if groups and groups.overall else ""
+    of_groups = f" Each counted in at most {groups.per_user:,} of the groups{place}{overall}." if groups else ""
     return (
         "A person is one value of the user column: somebody with two accounts is protected as two people."
         f"{most}{of_groups}{of_windows}"
@@ -217,10 +218,10 @@ def shared_by(privacy: PrivacyFacts) -> str:
     """How the budget adds up over windows, or nothing where each has its own."""
     if privacy.windows is None:
         return ""
-    bound, groups = privacy.windows_of_a_user, privacy.rankings_of_a_user_in_a_window
+    bound, rankings = privacy.windows_of_a_user, privacy.rankings_of_a_user_in_a_window
     windows = "one window" if privacy.windows == 1 else f"{privacy.windows:,} windows"
     among = "" if bound is None else f"{bound:,} of "
-    each = "" if groups is None else f"{groups:,} groups of {'each of ' if privacy.windows > 1 else ''}"
+    each = "" if rankings is None else f"{rankings:,} rankings of {'each of ' if privacy.windows > 1 else ''}"
     return f"{privacy.accounting} composition over {each}{among}{windows}"
 
 
@@ -248,7 +249,8 @@ def drawn_by(manifest: Manifest) -> list[str]:
 
 
 def of_groups(groups: RankedGroups) -> str:
-    return f"{groups.number:,}, a ranking each; a user counts in {groups.per_user:,} of them"
+    overall = "; and all rows together, where every user counts" if groups.overall else ""
+    return f"{groups.number:,}, a ranking each; a user counts in {groups.per_user:,} of them{overall}"
 
 
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:

@@ -174,12 +174,15 @@ def block_of(
     """A block of the rows that have every value, and how many were dropped, by reason.
 
     A row is unreadable if its format cannot read it, if a text is not UTF-8, or if its time or its amount is invalid;
-    otherwise null if it lacks a value.
+    otherwise null if it lacks a value. One without a group has the group "", which no list has: where all rows are
+    ranked, it counts.
 
     Args:
         arrived: the values of a column of this name, one for each row.
     """
     arrays, unreadable = read_rows(rows, columns)
+    if "group" in arrays:
+        arrays["group"] = arrays["group"].fill_null("")
     block, missing = make_block(**arrays)
     if arrived is not None:
         valid = [np.asarray(array.is_valid()) for array in arrays.values()]

@@ -37,7 +37,8 @@ def stand_ins(options: Options) -> Lists:
     else:
         longest = MAX_LISTED if "to_date" in options else RangeDomain.LONGEST
         domain = RangeDomain.parse(options.get("domain_range", f"0:{longest}"))
-    return Lists(domain, Groups.numbered(per_user=options.get("groups_per_user", 1)) if grouped else None)
+    asked = options.get("groups_per_user", 1), options.get("overall", False)
+    return Lists(domain, Groups.numbered(None, *asked) if grouped else None)
 
 
 def _check_domain(options: Options) -> None:
@@ -95,7 +96,7 @@ def _check_groups(options: Options) -> bool:
         raise InvalidArgument(
             "group_column", "needs {groups}: the public list of groups; every one of them is published"
         )
-    for name in ("groups", "groups_per_user"):
+    for name in ("groups", "groups_per_user", "overall"):
         if name in options and "group_column" not in options:
             raise InvalidArgument(name, "needs {group_column}: the column of the groups")
     return "groups" in options
@@ -110,4 +111,4 @@ def _groups(options: Options) -> Groups | None:
     except InvalidArgument as error:
         field = "group_column" if error.field == "domain_column" else "groups"
         raise InvalidArgument(field, error.rule, error.remedy) from None
-    return Groups(labels, options.get("groups_per_user", 1))
+    return Groups(labels, options.get("groups_per_user", 1), options.get("overall", False))

@@ -86,6 +86,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "group_column": [GROUPS],
     "groups": [{"groups": "groups.txt"}],
     "groups_per_user": [{**GROUPS, "groups_per_user": 2}],
+    "overall": [{**GROUPS, "overall": True}],
     "mechanism": [{"mechanism": "peeling"}],
     "k": [{"k": 2}, {"k": 4}],
     "epsilon": [{"epsilon": 0.5}, {"epsilon": 2}],

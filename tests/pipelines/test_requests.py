@@ -64,6 +64,7 @@ CHANGES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
     "group_column": (False, LANDS, {"group_column": "who"}),
     "groups": (False, LANDS, {"groups": "turned.txt"}),
     "groups_per_user": (False, LANDS, {"groups_per_user": 2}),
+    "overall": (False, LANDS, {"overall": True}),
     "csv_delimiter": (False, BASE, {"csv_delimiter": ";"}),
     "csv_encoding": (False, BASE, {"csv_encoding": "latin-1"}),
     "csv_quoted_newlines": (False, BASE, {"csv_quoted_newlines": True}),

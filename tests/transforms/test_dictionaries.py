@@ -20,7 +20,7 @@ from benchmarks.audit.paths import Path, count_blocks, rankings_of
 from private_topk.transforms import user_shards
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.groups import Groups
+from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.metric import USERS as BY_USERS
 from private_topk.transforms.metric import Amounts
@@ -50,12 +50,13 @@ class Asked(NamedTuple):
     limit: int | None
     amounts: bool
     groups_per_user: int | None
+    overall: bool = False
 
     def spec(self, keep: int | None = None) -> TopK:
         """Of all counts, or of the `keep` largest of an unknown domain."""
         domain = UnknownDomain() if self.unknown else PublicDomain.of(ITEMS)
         mechanism = LimitDomain(epsilon=1.0, delta=1e-6, kbar=1000 if keep is None else keep - 1)
-        groups = None if self.groups_per_user is None else Groups.of(GROUPS, self.groups_per_user)
+        groups = None if self.groups_per_user is None else Groups(GROUPS, self.groups_per_user, self.overall)
         return TopK(1, mechanism, domain, self.limit, None, Amounts(CAP) if self.amounts else BY_USERS, groups)
 
 
@@ -67,7 +68,7 @@ ROWS = st.lists(
         item=st.sampled_from([*ITEMS, "of no list"]),
         time=st.integers(-DAY, 4 * DAY),
         amount=st.sampled_from([0.0, -0.0, -3.0, 0.5, 1.0, 2.0, 2.5, 6.0, 1e300, 2.0**62, float("inf")]),
-        group=st.sampled_from([*GROUPS, "of no list"]),
+        group=st.sampled_from([*GROUPS, "of no list", ""]),
     ),
     max_size=40,
 )
@@ -77,6 +78,7 @@ ASKED = st.builds(
     limit=st.sampled_from([None, 1, 2]),
     amounts=st.booleans(),
     groups_per_user=st.sampled_from([None, 1, 2]),
+    overall=st.booleans(),
 )
 PATHS = [Path("days", 1, 1), Path("sliding", 3, 8), Path("stream", 2, 4), Path("whole", 2, 2)]
 
@@ -101,7 +103,7 @@ def counted(rows: list[Row], asked: Asked, path: Path, keep: int | None = None) 
     for place, counts in enumerate(count_blocks(spec, KEY, blocks, path)):
         window, group = divmod(place, rankings_of(spec))
         for item, count in zip(counts.labels(counts.held).to_pylist(), counts.counts.tolist(), strict=True):
-            found[window, "" if spec.groups is None else GROUPS[group], item] += count
+            found[window, "" if spec.groups is None else [*GROUPS, OVERALL][group], item] += count
     return +found
 
 
@@ -119,19 +121,21 @@ def by_dictionary(rows: list[Row], asked: Asked, path: Path) -> list[list[Counte
     for window, (start, end) in enumerate(spans(path)):
         amounts: dict[str, Counter[str]] = defaultdict(Counter)
         often: Counter[str] = Counter()
+        of_all = [OVERALL] if asked.overall and asked.groups_per_user is not None else []
         for row in rows:
             units = min(round(row.amount), CAP) if abs(row.amount) < CAP else CAP * (row.amount > 0)
-            known = (asked.unknown or row.item in ITEMS) and (asked.groups_per_user is None or row.group in GROUPS)
+            known = asked.unknown or row.item in ITEMS
             if start <= row.time < end and known and (units > 0 or not asked.amounts):
-                group = "" if asked.groups_per_user is None else row.group
-                amounts[group][row.item] += units
-                often[group] += 1
+                own = [""] if asked.groups_per_user is None else [row.group] if row.group in GROUPS else []
+                for group in own + of_all:
+                    amounts[group][row.item] += units
+                often.update(own)
         per_user = min(asked.groups_per_user or 1, len(often))
         chosen = [set(some) for some in combinations(often, per_user)]
         best = max((sum(often[group] for group in some) for some in chosen), default=0)
         answers: list[Counter[Place]] = []
         for groups in [some for some in chosen if sum(often[group] for group in some) == best]:
-            answers += _kept({group: amounts[group] for group in groups}, asked, window)
+            answers += _kept({group: amounts[group] for group in [*groups, *of_all]}, asked, window)
         found.append(answers or [Counter()])
     return found
 

@@ -198,7 +198,11 @@ LEFT_OUT = {
         "their times are outside the period",
     ),
     "not in the domain": ((SECRET, 6), {}, "their items are not in the domain"),
-    "not in the groups": ((SECRET, 5, SECRET), {"groups": ["FR"]}, "their groups are not in the list of groups"),
+    "not in the groups": (
+        (SECRET, 5, SECRET),
+        {"groups": ["FR"]},
+        "their groups are missing, or not in the list",
+    ),
     "an amount of 0": ((SECRET, 5, 0), {"amounts": Amounts(5)}, "their amounts are 0 or less, or round to 0"),
     "an amount below half a unit": ((SECRET, 5, 0.4), {"amounts": Amounts(5)}, "their amounts are 0 or less"),
 }

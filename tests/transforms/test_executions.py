@@ -120,6 +120,16 @@ QUESTIONS = {
     "groups, unknown": Question(
         "48 d7d8f2ea13a9b230", TopK(5, FEW, UnknownDomain(), groups=GROUPS), period_of("sliding")
     ),
+    "overall": Question(
+        "64 0f7b94199c348fbc",
+        TopK(5, LAPLACE, DOMAIN, 3, 1.0, Amounts(60), groups=Groups.of(GROUPS, 2, overall=True)),
+        period_of("sliding"),
+    ),
+    "to date, overall": Question(
+        "48 7e1c588b5f93503f",
+        TopK(5, TO_DATE, DOMAIN, score=Amounts(60), groups=Groups.of(GROUPS, 1, overall=True)),
+        DATES,
+    ),
     "to date": Question("12 8261e5c67fee9b75", TopK(5, TO_DATE, DOMAIN, score=Amounts(60)), DATES),
     "to date, groups": Question("36 846b43d1115a02e3", TopK(5, TO_DATE, DOMAIN, groups=Groups.of(GROUPS, 2)), DATES),
     "unknown": Question("11 c281287d49027bdb", TopK(5, LIMITED, UnknownDomain()), period_of("fixed")),
@@ -208,10 +218,10 @@ EXECUTIONS: dict[str, Callable[[str], Published]] = {
 
 BY_DAY = {
     "batch": ("one window", "hours", "groups, lists", "to date"),
-    "by reference": ("sliding, some listed", "to date, groups"),
+    "by reference": ("sliding, some listed", "to date, groups", "overall"),
     "first window": ("unknown, bounded",),
     "windows of the input": ("hours",),
-    "stream": ("hours", "day", "weights, sliding", "groups", "unknown, bounded"),
+    "stream": ("hours", "day", "weights, sliding", "overall", "unknown, bounded"),
     "prism": ("counts", "amounts", "weights, large", "groups, unknown"),
 }
 

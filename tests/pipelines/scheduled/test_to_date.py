@@ -51,6 +51,15 @@ WITH: dict[str, tuple[str, list[str]]] = {
         "groups:\n  column: country\n  file: countries.txt\n",
         ["--group-column", "country", "--groups", "countries.txt"],
     ),
+    "overall": (
+        "groups:\n  column: country\n  file: one.txt\n  overall: true\n",
+        ["--group-column", "country", "--groups", "one.txt", "--overall"],
+    ),
+    "overall amounts": (
+        "groups:\n  column: country\n  file: countries.txt\n  overall: true\n"
+        "amounts:\n  column: minutes\n  max_value: 9\n",
+        "--group-column country --groups countries.txt --overall --value-column minutes --max-value 9".split(),
+    ),
     "amounts": ("amounts:\n  column: minutes\n  max_value: 9\n", ["--value-column", "minutes", "--max-value", "9"]),
 }
 
@@ -87,6 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(plays())
     Path("items.txt").write_text("\n".join(ITEMS))
     Path("countries.txt").write_text("DE\nFR")
+    Path("one.txt").write_text("DE")
     Path("release.key").write_text("a key of the tests, which is no secret\n")
     Path("charts.yaml").write_text(REPORT)
     return tmp_path

@@ -84,8 +84,8 @@ class DataQuality:
         if 2 * self.not_utf8 > self.lost["unreadable"] and self.not_utf8 >= _MIN:
             yield "  most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
         for where, outside in _LISTS.items():
-            lost = self.lost[f"not in {where}"] + (self.overall or 0) * (where == "groups")
-            if self.spellings[where] >= _MIN and 2 * self.spellings[where] > lost:
+            missed = self.lost[f"not in {where}"] + (self.overall or 0) * (where == "groups")
+            if self.spellings[where] >= _MIN and 2 * self.spellings[where] > missed:
                 yield f"  most {outside} are in it but for spaces or capital letters: compare the spelling"
         if sum(self.lost.values()) == self.total:
             yield f"  {NONE_LEFT}"

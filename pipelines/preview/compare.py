@@ -228,7 +228,11 @@ class GroupsPreview:
         which = "all" if len(self.worth) == self.groups else f"{len(self.worth)} of"
         said = f"Take {self.best}: {which} {self.groups:,} groups are worth publishing ({named(self.worth)})."
         advice = smallest.advice() if smallest.close_to_noise else ""
-        return [said, *([f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else [])]
+        more = [f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else []
+        asked = largest.question.asked.groups
+        if asked is not None and asked.overall and not any(map(_is_overall, (*self.previews, *self.worth))):
+            more.append("The ranking of all rows is not shown: more users count in it than in any group.")
+        return [said, *more]
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows of the previews, each with its group."""
@@ -401,8 +405,12 @@ def numbered_groups(
         if overall:
             raise InvalidArgument("overall", "needs {groups_per_user}, or the counts of each group", "give one of them")
         return None
-    number = None if by_group is None else max(len(by_group) - (overall and OVERALL in by_group), 1)
-    return Groups.numbered(number, 1 if per_user is None else per_user, overall)
+    number = None if by_group is None else len([group for group in by_group if not (overall and _is_overall(group))])
+    return Groups.numbered(number or None, 1 if per_user is None else per_user, overall)
+
+
+def _is_overall(group: str) -> bool:
+    return set(group.split(", ")) == {OVERALL}
 
 
 def alternatives(

@@ -49,7 +49,9 @@ def forewarned(
     """
     top_k, mechanism = question.top_k, question.top_k.mechanism
     groups = 1 if top_k.groups is None else top_k.groups.size
-    declared = {} if like is None else _declared(question, like, groups)
+    declared = (
+        {} if like is None else _declared(question, like, 1 if top_k.groups is None else top_k.groups.labels.size)
+    )
     counts = mechanism.guarantee.metric != "weights"
     published = _published_before(earlier, top_k, groups) if counts and (series or not declared) else {}
     by_group = declared if len(published) < groups and declared else published

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.process import JsonLines
@@ -43,26 +44,27 @@ class Announcer:
         uri: where rankings go, as the operator named it.
         live: the source's clock is the present, so that a lag has a meaning.
         say: takes one line.
+        before: what was published when this run began: it is not announced, unless it is published again.
+        own: the windows that this same release has published: they are kept, and not published again.
     """
 
-    def __init__(self, period: Period, uri: str, live: bool, say: Say) -> None:
+    def __init__(
+        self,
+        period: Period,
+        uri: str,
+        live: bool,
+        say: Say,
+        before: Mapping[str, float] = MappingProxyType({}),
+        own: Collection[str] = (),
+    ) -> None:
         self._closing = {
             window.label(): closing / 1e6
             for window, closing in zip(period.windows(), period.closing.tolist(), strict=True)
         }
         self._uri, self._live, self._say = uri, live, say
         self._zone = ZoneInfo(period.zone)
-        self._published: dict[str, float] = {}
-        self._of_others: dict[str, float] = {}
-
-    def start_after(self, published: Mapping[str, float], own: Collection[str] = ()) -> None:
-        """Do not announce what an earlier run has published, unless it is published again.
-
-        Args:
-            own: the windows that this same release has published: they are kept, and not published again.
-        """
-        self._published = dict(published)
-        self._of_others = {label: at for label, at in published.items() if label not in own}
+        self._published = dict(before)
+        self._of_others = {label: at for label, at in before.items() if label not in own}
 
     @property
     def has_all(self) -> bool:
@@ -152,14 +154,6 @@ def _whole(read_back: Callable[[], Mapping[str, float]], groups: int) -> Callabl
     return look_at_windows
 
 
-def _own_windows(report: Report, period: Period) -> set[str]:
-    """The windows that this same release has published before, as files: these are kept when it runs again."""
-    found = lying_at(report)
-    if found is None:
-        return set()
-    return {window.label() for window, each in zip(period.windows(), found, strict=True) if each.windows}
-
-
 @contextmanager
 def followed(
     report: Report, launch: Launch, live: RunState, say: Say | None, health_file: str | None = None
@@ -186,9 +180,10 @@ def followed(
     groups = report.question.top_k.groups
     published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
     is_present = getattr(report.source, "clock", "log") != "event"
-    announcer = Announcer(period, sink.uri, is_present, say or (lambda line: None))
     launch.answered.clear()  # a launch may be used again
-    announcer.start_after(published(), _own_windows(report, period))
+    before, kept = published(), zip(period.windows(), lying_at(report) or (), strict=False)
+    own = {window.label() for window, each in kept if each.windows}
+    announcer = Announcer(period, sink.uri, is_present, say or (lambda line: None), before, own)
     announcer.say_what_is_next()
 
     def announce_new() -> None:

@@ -162,8 +162,6 @@ def run(
     """
     check(report, launch)
     once_checked()
-    if report.question.reason is not None:
-        print(f"mechanism: {report.question.asked.mechanism.about.name} ({report.question.reason})", file=sys.stderr)
     running = _Running(report, launch.listening() if report.source.live else launch, again)
     with running.pipeline(show_exact_counters) as pipeline, running.ending(), running.charged():
         return running.publish(pipeline, say, health_file)
@@ -205,6 +203,9 @@ class _Running:
         """The charge to the report's account, if it has one, around what is run inside."""
         check_signals()  # a library may have swallowed one while it was loaded
         report, request = self._report, self._request
+        if report.question.reason is not None:
+            name = report.question.asked.mechanism.about.name
+            print(f"mechanism: {name} ({report.question.reason})", file=sys.stderr)
         if request is None or report.account is None:
             yield
             return

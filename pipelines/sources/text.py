@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +19,15 @@ LONGEST = 16 << 20
 _BYTES = 4 << 20
 
 
-class Chunk(NamedTuple):
-    """Whole lines of a file, and how many overlong ones before them were skipped."""
-
-    text: bytes
-    too_long: int
-
-
 def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:
     """One piece a file: a zipped stream cannot be entered in the middle."""
     yield 0, file.size
 
 
-def chunks(source: IO[bytes]) -> Iterator[Chunk]:
-    """The text in chunks of a few MiB that end where a line ends. Memory: one chunk and one line, whatever the file."""
+def chunks(source: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """The text in chunks of a few MiB that end where a line ends, each with how many overlong lines before it were
+    skipped. Memory: one chunk and one line, whatever the file.
+    """
     rest, too_long, skipping = b"", 0, False
     while more := source.read(_BYTES):
         if skipping:
@@ -43,12 +38,12 @@ def chunks(source: IO[bytes]) -> Iterator[Chunk]:
             too_long, rest, skipping, more = too_long + 1, b"", not first, more[first:] if first else b""
         cut = more.rfind(b"\n") + 1
         if cut:
-            yield Chunk(b"".join((rest, memoryview(more)[:cut])), too_long)
+            yield b"".join((rest, memoryview(more)[:cut])), too_long
             rest, too_long = more[cut:], 0
         else:
             rest += more
     if rest or too_long:
-        yield Chunk(rest, too_long)
+        yield rest, too_long
 
 
 _NUL = "private-topk-nul"

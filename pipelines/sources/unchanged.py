@@ -13,8 +13,6 @@ from apache_beam.io.filesystems import FileSystems
 from private_topk.pipelines.files import FileInfo, is_local, open_file
 from private_topk.transforms.errors import InvalidArgument, refused
 
-_AT_ONCE = 1 << 20
-
 
 class Stamp(NamedTuple):
     """What the system says of a file of this machine; whatever writes or replaces it gives it another.
@@ -99,11 +97,8 @@ def _checksum_of(path: str) -> str:
 
 
 def _digest_of(path: str) -> str:
-    digest = hashlib.sha256()
     with open_file(path) as source:
-        while chunk := source.read(_AT_ONCE):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 @lru_cache(maxsize=1 << 12)

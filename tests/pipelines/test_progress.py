@@ -68,8 +68,7 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
 def test_a_window_of_an_earlier_run_is_announced_only_if_rewritten() -> None:
     """And a lag only where the clock is the present."""
     said: list[str] = []
-    announcer = Announcer(PERIOD, "out", False, said.append)
-    announcer.start_after({LABELS[0]: 5.0, LABELS[1]: 5.0})
+    announcer = Announcer(PERIOD, "out", False, said.append, {LABELS[0]: 5.0, LABELS[1]: 5.0})
     announcer.announce({LABELS[0]: 5.0, LABELS[1]: 6.0})
     assert said == [
         f"published {LABELS[1]} to out",

@@ -88,10 +88,11 @@ class Commits:
         (folder / "rows.jsonl").write_bytes(b"".join(as_json(row) + b"\n" for row in rows))
 
     def question(self, *window: str) -> list[str]:
+        """A question for few user shards: Beam measures the size of every state, for milliseconds each."""
         return [
             *(
                 f"--domain {self.folder}/items.txt --mechanism joint --k 5 --epsilon 1 --release-key "
-                f"file:{self.folder}/key --release-id streams"
+                f"file:{self.folder}/key --release-id streams --shards 2"
             ).split(),
             *(window or ("--window", "month", "--time-zone", "Europe/Berlin", *HORIZON)),
         ]

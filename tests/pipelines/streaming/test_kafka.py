@@ -121,7 +121,7 @@ def books(tmp_path: Path) -> list[str]:
     return [f"--ledger=sqlite:///{tmp_path}/b.db", "--dataset=d"]
 
 
-@pytest.mark.parametrize("charged", [True, False])
+@pytest.mark.parametrize("charged", [True, nightly(False)])
 def test_a_topic_that_is_created_anew_after_a_kill_is_no_input_to_go_on_with(
     broker: Topics, made_up: Commits, prism_runner: str, rankings: Path, tmp_path: Path, charged: bool
 ) -> None:

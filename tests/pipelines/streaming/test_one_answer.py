@@ -37,21 +37,56 @@ ASKED = {
     "to": "2026-01-08",
     "release_key": "file:key",
     "release_id": "r",
+    "shards": 4,
     "output": "out",
     "output_format": "jsonl",
 }
 BOOKS = {"ledger": "sqlite:///b.db", "dataset": "d"}
 
 
+FREE = {"ledger": None, "dataset": None}
+Released = Callable[..., dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder to stream in, and what is in it before the first stream and after one that is charged or free."""
+    found = {name: tmp_path_factory.mktemp(name) for name in ("here", "before", "charged", "free")}
+    here = found["here"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        (here / "in").mkdir()
+        (here / "items.txt").write_text("a\nb\nc\nd\ne\n")
+        (here / "key").write_text("a key of enough bytes")
+        start()
+        assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=99").status == 0
+        shutil.copytree(here, found["before"], dirs_exist_ok=True)
+        for name, books in (("charged", {}), ("free", FREE)):
+            _empty(here)
+            shutil.copytree(found["before"], here, dirs_exist_ok=True)
+            done = stream(**books)
+            assert done.status == 0, done.err
+            shutil.copytree(here, found[name], dirs_exist_ok=True)
+    return found
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "items.txt").write_text("a\nb\nc\nd\ne\n")
-    (tmp_path / "key").write_text("a key of enough bytes")
-    start()
-    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=99").status == 0
-    return tmp_path
+def released(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Released:
+    """Goes back to where one stream has published its three windows, and gives these files."""
+    monkeypatch.chdir(places["here"])
+
+    def again(name: str = "charged") -> dict[str, bytes]:
+        _empty(places["here"])
+        shutil.copytree(places[name], places["here"], dirs_exist_ok=True)
+        return files()
+
+    again("before")
+    return again
 
 
 def stream(**change: Any) -> Done:  # noqa: ANN401
@@ -87,9 +122,9 @@ def killed(*windows: int) -> None:
         database.execute("UPDATE private_topk_charges SET outcome = 'started', finished = NULL")
 
 
-def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
+def test_rows_that_came_later_are_no_second_answer_in_another_place(released: Released) -> None:
     """A file more and another output, however it is asked for, or another input: one release for one charge."""
-    assert stream().status == 0
+    released()
     junk()
     another = {"output": "out2"}
     for change in (another, {**another, "output_format": "csv"}, {**another, "dry_run": True}):
@@ -102,21 +137,20 @@ def test_rows_that_came_later_are_no_second_answer_in_another_place() -> None:
     assert len(charges()) == 1
 
 
-@pytest.mark.parametrize("overwrite", [{}, {"overwrite": True}])
-@pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])
-def test_a_repeated_stream_keeps_its_published_files(overwrite: dict[str, Any], books: dict[str, Any]) -> None:
-    assert stream(**books).status == 0
-    once = files()
+@pytest.mark.parametrize(("overwrite", "books"), [(None, {}), (True, FREE)])
+def test_a_repeated_stream_keeps_its_published_files(
+    released: Released, overwrite: bool | None, books: dict[str, Any]
+) -> None:
+    once = released("free" if books else "charged")
     junk()
-    done = stream(output="./out/", **overwrite, **books)
+    done = stream(output="./out/", overwrite=overwrite, **books)
     assert done.status == 0, done.err
     assert files() == once and len(once) == 6
     assert len(charges()) == (0 if books else 1)
 
 
-def test_another_release_overwrites_it_and_costs() -> None:
-    assert stream().status == 0
-    once = files()
+def test_another_release_overwrites_it_and_costs(released: Released) -> None:
+    once = released()
     junk()
     assert stream(release_id="s", epsilon=9).status == 2
     assert files() == once
@@ -127,9 +161,8 @@ def test_another_release_overwrites_it_and_costs() -> None:
     assert again.status == 2 and "has 0 of the 3 windows that r had published" in again.err
 
 
-def test_a_deleted_window_is_refused_and_not_drawn_again() -> None:
-    assert stream().status == 0
-    once = files()
+def test_a_deleted_window_is_refused_and_not_drawn_again(released: Released) -> None:
+    once = released()
     next(Path("out").glob("20260106*.jsonl")).unlink()
     junk()
     for check in ({}, {"dry_run": True}):
@@ -140,10 +173,9 @@ def test_a_deleted_window_is_refused_and_not_drawn_again() -> None:
     assert charges()[0]["outcome"] == "released"
 
 
-def test_a_crashed_stream_resumes_without_charge_and_redraws_no_window() -> None:
+def test_a_crashed_stream_resumes_without_charge_and_redraws_no_window(released: Released) -> None:
     """Also where rows have come since: what is out stays, and what is not is drawn for the first time."""
-    assert stream().status == 0
-    once = files()
+    once = released()
     killed(1)
     left = files()
     junk()
@@ -156,9 +188,8 @@ def test_a_crashed_stream_resumes_without_charge_and_redraws_no_window() -> None
     assert [charge["outcome"] for charge in charges()] == ["released"]
 
 
-def test_the_same_rows_are_resumed_to_the_same_bytes() -> None:
-    assert stream().status == 0
-    once = files()
+def test_the_same_rows_are_resumed_to_the_same_bytes(released: Released) -> None:
+    once = released()
     manifest = next(text for name, text in once.items() if "manifest" in name)
     assert json.loads(manifest)["columns"] == {"user": "user", "item": "item", "time": "time"}
     killed(0, 1, 2)
@@ -186,14 +217,13 @@ OTHER_THAN_READ: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize(
     ("what", "books"),
-    [(what, {} if n % 2 else {"ledger": None, "dataset": None}) for n, what in enumerate(OTHER_THAN_READ)],
+    [(what, {} if n % 2 else FREE) for n, what in enumerate(OTHER_THAN_READ)],
 )
 def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_with(
-    what: str, books: dict[str, Any], tmp_path: Path
+    released: Released, what: str, books: dict[str, Any]
 ) -> None:
     """Whatever a crash has left: nothing more is published from other rows. Brought back, it ends as it would have."""
-    assert stream(**books).status == 0
-    once, path = files(), Path("in", "a.jsonl")
+    once, path = released("free" if books else "charged"), Path("in", "a.jsonl")
     shutil.copy2(path, "kept")
     killed(1, 2)
     left = files()
@@ -201,7 +231,7 @@ def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_wit
     said = what.partition(",")[0]
     for check in (True, None):
         done = stream(dry_run=check, **books)
-        assert done.status == 2 and f"--input {tmp_path}/in/a.jsonl {said} since an earlier run of this" in done.err
+        assert done.status == 2 and f"--input {Path.cwd()}/in/a.jsonl {said} since an earlier run of this" in done.err
         assert done.err.endswith("or take another release id, which costs\n") and files() == left
     Path("in", "b.jsonl").unlink(missing_ok=True)
     shutil.copy2("kept", path)
@@ -209,18 +239,17 @@ def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_wit
     assert files() == once
 
 
-def test_a_complete_release_is_repeated_without_its_input() -> None:
-    assert stream().status == 0
-    once = files()
+def test_a_complete_release_is_repeated_without_its_input(released: Released) -> None:
+    once = released()
     Path("in", "a.jsonl").unlink()
     write(Path("in", "b.jsonl"), [END])
     assert stream().status == 0 and stream(dry_run=True).status == 0
     assert files() == once
 
 
-def test_another_release_has_a_record_of_its_own() -> None:
+def test_another_release_has_a_record_of_its_own(released: Released) -> None:
     """The next horizon in the same folder, over other files; and a key that nobody keeps is never resumed."""
-    assert stream().status == 0
+    released()
     Path("in", "a.jsonl").unlink()
     write(Path("in", "b.jsonl"), [*ROWS, END])
     assert stream(release_id="s", overwrite=True).status == 0
@@ -228,8 +257,8 @@ def test_another_release_has_a_record_of_its_own() -> None:
     assert len(list(Path("out").glob(".private-topk-input/*/*"))) == 2 and not list(Path("out2").glob(".*"))
 
 
-def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times() -> None:
-    assert stream().status == 0
+def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times(released: Released) -> None:
+    released()
     junk()
     killed(1)
     assert stream().status == 0
@@ -249,11 +278,10 @@ def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times
     assert done.status == 2 and "the record of what this release has read, is damaged" in done.err
 
 
-@pytest.mark.parametrize("books", [{}, {"ledger": None, "dataset": None}])
-def test_other_questions_under_one_id_are_no_answers_to_each_other(books: dict[str, Any]) -> None:
+@pytest.mark.parametrize("books", [{}, FREE])
+def test_other_questions_under_one_id_are_no_answers_to_each_other(released: Released, books: dict[str, Any]) -> None:
     """What stands is kept as an answer to its own question only, and nobody is told that it may be overwritten."""
-    assert stream(**books).status == 0
-    once = files()
+    once = released("free" if books else "charged")
     for change in ({}, {"overwrite": True}):
         done = stream(k=2, **books, **change)
         assert done.status == 2 and "of r with k 3 (now 2): ask the same again" in done.err, done.err
@@ -279,9 +307,8 @@ def test_another_question_is_seen_in_every_window_before_it_is_charged() -> None
 
 
 @pytest.mark.parametrize("overwrite", [None, True])
-def test_another_key_is_told_and_overwrites_nothing(overwrite: bool | None) -> None:
-    assert stream().status == 0
-    once = files()
+def test_another_key_is_told_and_overwrites_nothing(released: Released, overwrite: bool | None) -> None:
+    once = released()
     write(Path("key"), "another key of enough bytes")
     for check in (None, True):
         done = stream(overwrite=overwrite, dry_run=check)

@@ -64,6 +64,8 @@ class Question:
     """
 
     identity_tag: ClassVar[str] = "question"
+    reveal_active_windows: ClassVar[bool] = False
+    """Whether rows decide which windows are published: a report publishes those that are declared, or all rows."""
 
     asked: TopK
     period: Period | None = None

@@ -61,6 +61,9 @@ class Drawn(Protocol):
     @property
     def release(self) -> Release: ...
 
+    @property
+    def reveal_active_windows(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Request:
@@ -111,7 +114,7 @@ class Request:
         Raises:
             InvalidArgument: the rankings have no windows that a ledger could hold.
         """
-        if getattr(ranking, "reveal_active_windows", False):
+        if ranking.reveal_active_windows:
             raise InvalidArgument(
                 "reveal_active_windows",
                 "cannot be charged: no epsilon covers which windows are published",

@@ -115,6 +115,10 @@ class Mechanism(abc.ABC):
         metadata={"settled": "by what is published", "not_in_fingerprint": "the counts that are asked for say it"},
     )
 
+    def __init_subclass__(cls, **named: Any) -> None:  # noqa: ANN401 - for whatever other base there is
+        super().__init_subclass__(**named)
+        check_draws(cls)
+
     def __call__(self, counts: ArrayLike, k: int, bits: RandomBits) -> Indices:
         """Draw a top-k answer.
 
@@ -304,6 +308,14 @@ def check_stated(kind: type[Mechanism]) -> None:
     if not isinstance(vars(kind).get("guarantee"), Guarantee):
         rule = f"{verbatim(kind.__name__)} must state what is proved of its own draws: no class inherits that"
         raise InvalidArgument("mechanism", rule, "give the class a `guarantee: ClassVar[Guarantee]`")
+
+
+def check_draws(kind: type[Mechanism]) -> None:
+    """Refuse a class whose own `select` nobody calls, since the `sampler` of a class above it draws in its place."""
+    above = next(each for each in kind.__mro__ if "sampler" in vars(each))
+    if "select" in vars(kind) and above not in (kind, Mechanism):
+        rule = f"{verbatim(kind.__name__)} has a `select` that is passed by: draws go through {above.__name__}.sampler"
+        raise InvalidArgument("mechanism", rule, "write its `sampler` as well, or `sampler = Mechanism.sampler`")
 
 
 def sensitivity(neighbours: Neighbours) -> int:

@@ -30,7 +30,6 @@ the counts do, and no more slots move than counts: `max_items_per_user`, or twic
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -91,10 +90,6 @@ class UnknownDomainMechanism(Mechanism):
     def default_kbar(self, k: int) -> int:
         """10 k, and at least 100. A larger kbar lowers the bar and adds competitors; this one suits most data."""
         return max(_KBAR_PER_ITEM * k, _KBAR_FLOOR)
-
-    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
-        self.kbar_for(k)  # refused before anything is drawn
-        return super().sampler(histogram, k)
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Reduce to the largest kbar + 1 counts, draw ranks among them, and leave out the slots that are no item."""

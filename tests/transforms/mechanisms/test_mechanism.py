@@ -16,6 +16,7 @@ from private_topk.transforms.mechanisms import (
     About,
     Guarantee,
     Joint,
+    JointSet,
     LimitDomain,
     Mechanism,
     Peeling,
@@ -131,6 +132,21 @@ def test_an_unknown_domain_mechanism_may_return_fewer_than_k() -> None:
         else:
             with refused("mechanism", "must answer with at most 2 different ranks"):
                 hiding([9, 8, 7], 2, bits)
+
+
+def test_a_select_that_draws_would_pass_by_is_refused_with_its_class() -> None:
+    """A prepared joint loss draws by its `sampler`: one who overrides `select` alone would get the draws of another."""
+    for parent, passed_by in ((Joint, "JointLoss"), (JointSet, "JointLoss"), (Hiding, "Hiding")):
+        with refused("mechanism", f"Own has a `select` that is passed by: draws go through {passed_by}.sampler"):
+            type("Own", (parent,), {"select": _first, "guarantee": parent.guarantee})
+    for base, more in ((Joint, {"sampler": Mechanism.sampler}), (LimitDomain, {}), (Peeling, {})):
+        own = type("Own", (base,), {"select": _first, "guarantee": base.guarantee, **more})
+        budget = {"delta": 1e-3} if base is LimitDomain else {}
+        assert own(epsilon=1.0, **budget)([5, 4, 3], 2, RandomBits.keyed(b"ranks")).tolist() == [0, 1]
+
+
+def _first(self: Mechanism, histogram: Any, k: int, draw: Any) -> Any:  # noqa: ANN401 - what a user may have written
+    return np.arange(k)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int32])

@@ -19,6 +19,7 @@ from private_topk.transforms.mechanisms import (
     Joint,
     LaplaceLimitDomain,
     Mechanism,
+    Peeling,
     make_mechanism,
     mechanism_by_name,
 )
@@ -125,7 +126,7 @@ class Joker(Own):
 
 
 @dataclass(frozen=True)
-class Heir(Joint):
+class Heir(Peeling):
     """Draws otherwise than what its parent has a proof of."""
 
     about: ClassVar[About] = About("heir", "-", "-", "-")

@@ -73,12 +73,31 @@ def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
         if not known:
             continue
         assert report(folder, *words) == (1 if "--backfill" in words else 2), words
-        assert said in (err := capsys.readouterr().err) and "--correction" in err, err
+        assert said in (err := capsys.readouterr().err), err
+        assert "weekly.yaml:1: report " in err and "release id" not in err, "none was given"
+        assert "take another report name or --correction, which costs" in err, err
         assert all_files(folder) == left and charges(folder) == charged
     (folder / "weekly.yaml").write_text(text)
     if change != "list":
         assert report(folder, *FIRST) == 0, "its own question draws the same again"
         assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name] and charges(folder) == charged
+
+
+def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Not as a budget that is missing beside the one that was charged."""
+    assert report(folder, *FIRST) == 0
+    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user"))
+    capsys.readouterr()
+    for words in (SECOND, (*SECOND, "--dry-run")):
+        assert report(folder, *words) == 2
+        [said] = capsys.readouterr().err.splitlines()
+        assert (
+            "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
+        )
+        assert ", got user: another unit is another promise, with a name and a budget of its own: open one with" in said
+        assert said.endswith("--dataset plays --epsilon 1 --privacy-unit user`") and len(charges(folder)) == 1
 
 
 def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 Differences = dict[str, tuple[Any, Any]]
 """The settings that differ by their names, each with its earlier and its present value."""
 
-_AS_A_WHOLE = ("domain", "groups", "columns", "reading", "windows", "period")
+_SEVERAL = ("groups", "columns", "windows")
+_AS_A_WHOLE = ("domain", "reading", "windowing", "allowed_lateness", *_SEVERAL)
 """The settings of which a message says that there is another one, since their parts say nothing to a reader."""
 _SOME = 4
 """The most differences that a message names."""
@@ -41,7 +42,7 @@ def told(differing: Differences) -> str:
 
 def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
-        return f"another {name}"
+        return f"{'other' if name in _SEVERAL else 'another'} {name}"
     return f"{setting(name, was)} (now {'none' if now is None else now})"
 
 

@@ -275,6 +275,8 @@ def _held(account: Account, options: Options) -> Total:
         }
         flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
         remedy = f"open one with `private-topk budget create {printable(flags)}`"
+        if error.field == "privacy_unit":
+            remedy = f"another unit is another promise, with a name and a budget of its own: {remedy}"
         raise InvalidArgument(error.field, error.rule, literal(remedy)) from None
 
 

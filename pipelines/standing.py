@@ -12,7 +12,14 @@ from private_topk.pipelines.release import adopting
 from private_topk.pipelines.release.place import Lying
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sinks.sink import known_key_id
-from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, Told, of_another_release, verbatim
+from private_topk.transforms.errors import (
+    ANOTHER_RELEASE,
+    IncompleteDataError,
+    InvalidArgument,
+    Told,
+    of_another_release,
+    verbatim,
+)
 
 
 def lying_at(report: Report) -> list[Lying] | None:
@@ -64,7 +71,7 @@ def check_repeat(report: Report, outcome: str | None) -> None:
         raise InvalidArgument(
             "output",
             f"{rule}, and a stream that is run again may hold other rows",
-            "bring the others back, or take another release id, which costs",
+            f"bring the others back, or {ANOTHER_RELEASE}",
         )
 
 

@@ -75,10 +75,8 @@ class IncompleteDataError(RuntimeError):
     status = 1
 
 
-ANOTHER_RELEASE = "take another release id, which costs"
-"""The remedy where an answer under the same id would be a second one. In plain words: workers cannot know how a field
-is called where the run was started.
-"""
+ANOTHER_RELEASE = "take another {release_id}, which costs"
+"""The remedy where an answer under the same id would be a second one."""
 
 
 def of_another_release(field: str, rule: str, remedy: str = "") -> InvalidArgument:

@@ -46,6 +46,7 @@ _RESUME = (
     "the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
     "and draw from the same key and input"
 )
+_OPEN = "open one with `private-topk budget create`"
 _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may differ by so much
 
 
@@ -444,11 +445,14 @@ def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budge
         raise NoBudget(
             "dataset",
             f"{verbatim(dataset)} has no budget in this ledger, which knows {there}",
-            "open one with `private-topk budget create`",
+            _OPEN,
         )
     if unit not in found:
-        missing = f"{verbatim(dataset)} has no budget for {{privacy_unit}} {verbatim(unit)}"
-        raise NoBudget("dataset", f"{missing}, only for {', '.join(sorted(found))}")
+        charged = [f" and its charge of {entry.charged}" for entry in books.charges][-1:]
+        rule = (
+            f"must be {' or '.join(sorted(found))}, as in the budget of dataset {dataset}{''.join(charged)}, got {unit}"
+        )
+        raise NoBudget("privacy_unit", verbatim(rule), _OPEN)
     return found[unit]
 
 
@@ -480,8 +484,8 @@ def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
         "release_id",
         f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
         f"another output (dataset {verbatim(earlier.dataset)})",
-        "restore it, also the order of its rows (free), or take another {release_id}, for a report a --correction "
-        "(costs); publishing twice under one id would reveal the change",
+        f"restore it, also the order of its rows (free), or {ANOTHER_RELEASE}; publishing twice under one id would "
+        "reveal the change",
     )
 
 
@@ -490,8 +494,9 @@ def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:
     # What is published follows from the parameters; what else was asked is named where they are the same.
     differing = differences(was, now, but=("asked",)) or differences(was, now)
     rule = f"{asked.release_id} was charged on {earlier.charged} with {told(differing)}"
-    remedy = "ask the same again, which costs nothing, or take another {release_id}, which costs"
-    return InvalidArgument("release_id", verbatim(rule), remedy)
+    return InvalidArgument(
+        "release_id", verbatim(rule), f"ask the same again, which costs nothing, or {ANOTHER_RELEASE}"
+    )
 
 
 def _check_rows(asked: Entry, charges: list[Entry]) -> None:

@@ -63,7 +63,6 @@ def manifest_of(
     private = mechanism.guarantee.privacy != "none" and release.key.is_secret
     found = tuple(place.rpartition("/")[2] for field, place in top_k.listed() if field == "found")
     groups = top_k.groups
-    zcdp = None if mechanism.guarantee.privacy == "none" else cost_of(top_k)
     manifest = Manifest(
         private=private,
         mechanism=mechanism.about.name,
@@ -84,9 +83,7 @@ def manifest_of(
         reading=dict(reading) if reading else None,
         item_type="int64" if integer_items else None,
         delta_of_a_shared_hash=_of_a_shared_hash(top_k),
-        zcdp_of_a_window=None
-        if zcdp is None
-        else Zcdp(rho=stated(zcdp.rho), delta=stated(zcdp.zcdp_delta), gdp=zcdp.gdp),
+        zcdp_of_a_window=None if mechanism.guarantee.privacy == "none" else Zcdp.of(cost_of(top_k)),
         charge=_charge(question) if private else None,
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
         dataset=dataset,

@@ -16,8 +16,10 @@ from msgspec import Meta
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.differences import Differences, differences, told
 from private_topk.transforms.composite import Label, Names, published
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.release import Ranking
+from private_topk.transforms.stated import stated
 
 MANIFEST = ".manifest.json"
 """The ending of a manifest's name."""
@@ -145,6 +147,10 @@ class Zcdp(Record, frozen=True, kw_only=True):
     delta: Annotated[float, Meta(ge=0)]
     gdp: bool = False
 
+    @classmethod
+    def of(cls, cost: Cost) -> Zcdp:
+        return cls(rho=stated(cost.rho), delta=stated(cost.zcdp_delta), gdp=cost.gdp)
+
 
 class ChargeFacts(Record, frozen=True, kw_only=True):
     """What a ledger is charged for the whole release, in the words and exact numbers of its table (docs/budget.md):
@@ -190,6 +196,11 @@ class Publication(Record, frozen=True, kw_only=True):
     release_id: str = msgspec.field(name="report")
     epsilon: Annotated[float, Meta(gt=0)]
     delta: Annotated[float, Meta(ge=0)]
+    zcdp: Zcdp | None = None
+
+    @classmethod
+    def of(cls, release_id: str, cost: Cost) -> Publication:
+        return cls(release_id=release_id, epsilon=stated(cost.epsilon), delta=stated(cost.delta), zcdp=Zcdp.of(cost))
 
 
 class SeriesFacts(Record, frozen=True, kw_only=True):

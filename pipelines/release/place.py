@@ -16,7 +16,7 @@ from private_topk.pipelines.differences import told
 from private_topk.pipelines.files import exists, open_file, refuse_special
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, QuestionFacts, question_difference
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
 
 Bounds = tuple[datetime | None, datetime | None]
 
@@ -118,7 +118,7 @@ def what_lies(
     other = None if asked is None else another_question(manifest, asked, bounds)
     if other is not None:
         rule = f"is taken: {verbatim(path)} is of {verbatim(release_id)} with {verbatim(other)}"
-        why = InvalidArgument("release_id", rule, "ask the same again, or take another {release_id}, which costs")
+        why = InvalidArgument("release_id", rule, f"ask the same again, or {ANOTHER_RELEASE}")
         return Lying(path, "another question", release_id, 0, pair, why)
     return Lying(path, "this release", release_id, 0 if ranking is None else whole_windows(manifest), pair)
 

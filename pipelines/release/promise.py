@@ -16,7 +16,7 @@ import msgspec
 from private_topk.pipelines.budget.accounting import Charge, most
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, Zcdp
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
@@ -42,10 +42,10 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     first, everything = parts[0][0], Windows.union([each for _, each in parts])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
     declared, own = _declared(first), charges[0].cost
+    charges += _corrected(parts)
     changed = any(_facts(each.cost) != _facts(own) for each in charges)
     if len({each.cost.zcdp_delta == each.cost.delta for each in charges}) > 1:  # two kinds of proof do not add up
         charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
-    charges += _corrected(parts)
     unit = "user" if declared.of_all_windows else "user-window"
     dearer = any(
         _rounded(getattr(each.cost, name)) > _rounded(getattr(own, name))
@@ -70,8 +70,7 @@ def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
     for manifest, windows in parts:
         for each in manifest.corrects:
             if each.release_id not in shown:
-                cost = Cost(_decimal(each.epsilon), _decimal(each.delta))
-                found.setdefault(each.release_id, (cost, []))[1].append(windows)
+                found.setdefault(each.release_id, (_cost(each, each.zcdp), []))[1].append(windows)
     return [Charge(Windows.union(windows), cost) for cost, windows in found.values()]
 
 
@@ -103,12 +102,17 @@ def _charge(manifest: Manifest, windows: Windows) -> Charge:
 
 def cost_of_a_window(manifest: Manifest) -> Cost:
     """The cost of a private release for a user who is in one of its windows."""
-    declared, zcdp = _declared(manifest), manifest.zcdp_of_a_window
+    declared = _declared(manifest)
     share, rankings = declared.share_of_a_window or declared, declared.rankings_of_a_user_in_a_window or 1
-    cost = rankings * Cost(_decimal(share.epsilon), _decimal(share.delta))
-    if zcdp is not None:
-        cost = Cost(cost.epsilon, cost.delta, _decimal(zcdp.rho), _decimal(zcdp.delta), gdp=zcdp.gdp)
-    return cost
+    return _cost(share, manifest.zcdp_of_a_window, rankings)
+
+
+def _cost(stated: BudgetFacts | Publication, zcdp: Zcdp | None, rankings: int = 1) -> Cost:
+    """What is proved of a window by the numbers that state it, each for so many rankings, and as zCDP for all."""
+    cost = rankings * Cost(_decimal(stated.epsilon), _decimal(stated.delta))
+    if zcdp is None:
+        return cost
+    return Cost(cost.epsilon, cost.delta, _decimal(zcdp.rho), _decimal(zcdp.delta), gdp=zcdp.gdp)
 
 
 def _decimal(value: float) -> Fraction:

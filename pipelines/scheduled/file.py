@@ -20,8 +20,10 @@ from private_topk.transforms.windows.calendar import UNITS
 
 REMEMBER = "domain.remember"
 INPUT = "source.input"
-_NOT_FIELDS = {"period_to": "window.first", "release_id": "release id (--correction)", "correction": "--correction"}
+_NOT_FIELDS = {"period_to": "window.first", "correction": "--correction"}
 """The words for what a refusal names and a file has no field for."""
+_ANOTHER = {"release_id": "report name or --correction"}
+"""What makes another release."""
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -162,8 +164,10 @@ class Scheduled:
         own = [f"{record}.{field}" for field in error.fields() for record in self.document.records()]
         place = next((name for name in (*meant, *own) if name in self.document.fields), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
-        shown = literal(error.shown(lambda field: names.get(field, field)))
-        return type(error)("", where + shown, final=error.final)
+        rest = type(error)("", error.rule, error.remedy).shown(lambda field: (names | _ANOTHER).get(field, field))
+        return type(error)(
+            "", where + literal(f"{names.get(error.field, error.field)} {rest}".strip()), final=error.final
+        )
 
 
 def read_report(path: str) -> Scheduled:

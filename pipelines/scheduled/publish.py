@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import starmap
 
 from private_topk.pipelines.budget.accounting import budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
@@ -31,7 +32,6 @@ from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.stated import stated
 from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
@@ -263,20 +263,19 @@ class ScheduledReport(Periods):
         """
         if self._correction is None:
             return ()
-        base, costs = self.release_id(number, None), dict[str, tuple[float, float]]()
+        base, costs = self.release_id(number, None), dict[str, Cost]()
         for charge in [] if self.account is None else self.account.books.read(self.account.dataset).charges:
             if charge.release_id.partition(CORRECTION)[0] == base:
-                costs[charge.release_id] = stated(charge.cost.epsilon), stated(charge.cost.delta)
+                costs[charge.release_id] = charge.cost
         for place in self._places_of_publications(number):
             manifest = place.pair.manifest
             if manifest is not None and manifest.privacy is not None and place.release.partition(CORRECTION)[0] == base:
-                cost = cost_of_a_window(manifest)
-                costs[place.release] = stated(cost.epsilon), stated(cost.delta)
+                costs[place.release] = cost_of_a_window(manifest)
         costs.pop(self.release_id(number), None)
         if not costs:
             rule = f"{{correction}} corrects {verbatim(base)}, and nothing tells that it was published"
             raise InvalidArgument("", rule, "publish that period first, or bring its manifest back from a copy")
-        return tuple(Publication(release_id=name, epsilon=e, delta=d) for name, (e, d) in sorted(costs.items()))
+        return tuple(starmap(Publication.of, sorted(costs.items())))
 
     def _places_of_publications(self, number: int) -> list[Lying]:
         """The files at the places of a period's first publication and of all of its corrections."""

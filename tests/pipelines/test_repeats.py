@@ -421,7 +421,7 @@ BETWEEN = {
         ("run", "report", "rank"), "refused", "with mechanism joint (now", lose, {"mechanism": "peeling"}
     ),
     "another list": Between(("run", "report", "rank"), "refused", "with another domain", lose, {"domain": "fewer.txt"}),
-    "other windows": Between(("run", "rank"), "refused", "with another windows", lose, {"window": "1d"}),
+    "other windows": Between(("run", "rank"), "refused", "with other windows", lose, {"window": "1d"}),
     "an epsilon that still fits": Between(
         ("run", "report", "rank"), "refused", "with epsilon 1.0 (now 0.5)", lose, {"epsilon": 0.5}
     ),

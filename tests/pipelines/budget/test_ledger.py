@@ -16,10 +16,13 @@ from private_topk.pipelines.budget.composition import Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.release import Release
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 from tests.databases import let_pass
 from tests.pipelines.budget.support import DAY, JOINT, MONDAY, Workers, budget, request, weeks
+from tests.pipelines.support import question_of
 from tests.refusals import refused
 
 
@@ -171,7 +174,7 @@ def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
         ledger.create(budget("2"))
     with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.budget("songs", "user-window")
-    with refused("dataset", "no budget for privacy_unit user, only for user-window"):
+    with refused("privacy_unit", "must be user-window, as in the budget of dataset plays, got user: open one with"):
         ledger.budget("plays", "user")
 
 
@@ -181,9 +184,22 @@ def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
     ledger.create(budget("1"))
     with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.charge(request("a", dataset="songs"))
-    with refused("dataset", "plays has no budget for privacy_unit user, only for user-window"):
+    with refused("privacy_unit", "must be user-window, as in the budget of dataset plays, got user"):
         ledger.charge(request("a", unit="user"))
     assert ledger.read().charges == []
+
+
+def test_a_changed_lateness_is_told_by_its_name(url: str) -> None:
+    """The windows are the same."""
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    days = [Period.of("2026-01-05", "2026-01-07", "1d", allowed_lateness=late) for late in ("0s", "1h")]
+    release = Release.fresh()
+    asked = (question_of(1, Joint(0.1), ["tea"], period=each, release=release) for each in days)
+    first, second = (each.request(dataset="plays", key_id="k", fingerprint="f") for each in asked)
+    ledger.charge(first)
+    with refused("release_id", "with another allowed_lateness: ask the same again"):
+        ledger.charge(second)
 
 
 def test_ten_processes_at_once(url: str) -> None:

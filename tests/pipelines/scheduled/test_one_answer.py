@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.cli import main
 from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.words import in_text
+from private_topk.transforms.mechanisms import Cost
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from tests.nightly import nightly_but
 from tests.pipelines.scheduled.support import CHARGED, folder, report
 from tests.pipelines.support import WEEKLY
 
 __all__ = ["folder"]
 
-FIRST, RANKING = ("--window-end", "2026-01-12"), "out/weekly-2026-01-05.csv"
+FIRST, SECOND = ("--window-end", "2026-01-12"), ("--window-end", "2026-01-19")
+RANKING = "out/weekly-2026-01-05.csv"
 MANIFEST = "out/weekly-2026-01-05.manifest.json"
 CHANGES = {
     "k": ("k: 3", "k: 4", "k 3 (now 4)"),
@@ -68,12 +73,31 @@ def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
         if not known:
             continue
         assert report(folder, *words) == (1 if "--backfill" in words else 2), words
-        assert said in (err := capsys.readouterr().err) and "--correction" in err, err
+        assert said in (err := capsys.readouterr().err), err
+        assert "weekly.yaml:1: report " in err and "release id" not in err, "none was given"
+        assert "take another report name or --correction, which costs" in err, err
         assert all_files(folder) == left and charges(folder) == charged
     (folder / "weekly.yaml").write_text(text)
     if change != "list":
         assert report(folder, *FIRST) == 0, "its own question draws the same again"
         assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name] and charges(folder) == charged
+
+
+def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Not as a budget that is missing beside the one that was charged."""
+    assert report(folder, *FIRST) == 0
+    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user"))
+    capsys.readouterr()
+    for words in (SECOND, (*SECOND, "--dry-run")):
+        assert report(folder, *words) == 2
+        [said] = capsys.readouterr().err.splitlines()
+        assert (
+            "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
+        )
+        assert ", got user: another unit is another promise, with a name and a budget of its own: open one with" in said
+        assert said.endswith("--dataset plays --epsilon 1 --privacy-unit user`") and len(charges(folder)) == 1
 
 
 def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -120,7 +144,8 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     manifest = json.loads(after[f"{corrected}.manifest.json"])
     base = "weekly/20260105T000000Z--20260112T000000Z"
     assert manifest["report"] == f"{base}/correction-late rows"
-    assert manifest["corrects"] == [{"report": base, "epsilon": 1.0, "delta": 0.0}]
+    zcdp = {"rho": manifest["zcdp_of_a_window"]["rho"], "delta": 0.0}
+    assert manifest["corrects"] == [{"report": base, "epsilon": 1.0, "delta": 0.0, "zcdp": zcdp}]
     assert charges(folder) == [("", "released"), ("correction-late rows", "released")]
     capsys.readouterr()
     for words in (("--backfill", "--until", "2026-01-12"), (*FIRST, "--correction", "late rows")):
@@ -135,6 +160,26 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
         (folder / "out" / file).unlink()
     assert report(folder, *FIRST, "--correction", "late rows") == 0
     assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
+
+
+@pytest.mark.parametrize("name", ["peeling", "gaussian"])
+def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Path, name: str) -> None:
+    """By the rhos of all that was published, also of what is named by the correction's manifest alone."""
+    text = CHARGED.replace("horizon: 4", "horizon: 52").replace("joint", name)
+    text = text.replace("epsilon: 1", "epsilon: 1\n  delta: 1e-6\n  privacy_unit: user").replace("plays", "heard")
+    budget = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon 2 --delta 2e-6"
+    assert main([*budget.split(), "--privacy-unit", "user"]) == 0
+    for epsilon, words in ((1, FIRST), (0.8, SECOND), (0.8, (*FIRST, "--correction", "1"))):
+        (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}"))
+        assert report(folder, *words) == 0
+    spent = Cost.sum((1, charge.cost) for charge in Ledger(f"sqlite:///{folder}/budget.db").read().charges)
+    shown = read_published(str(folder / "out")).manifest
+    assert shown is not None and shown.privacy is not None
+    within = gaussian_epsilon if name == "gaussian" else epsilon_within
+    assert shown.privacy.epsilon == pytest.approx(
+        float(within(spent.rho, Fraction(str(shown.privacy.delta)))), rel=1e-4
+    )
+    assert shown.privacy.epsilon < spent.epsilon * 0.9
 
 
 def test_a_correction_of_a_folder_lies_in_a_folder_of_its_own_and_counts_those_before(folder: Path) -> None:

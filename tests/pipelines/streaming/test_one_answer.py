@@ -168,7 +168,7 @@ def test_a_deleted_window_is_refused_and_not_drawn_again(released: Released) -> 
     for check in ({}, {"dry_run": True}):
         done = stream(**check)
         assert done.status == 2 and "--output out has 2 of the 3 windows that r had published" in done.err, done.err
-        assert "another release id, which costs" in done.err
+        assert "another --release-id, which costs" in done.err
     assert {**once, **files()} == once and len(charges()) == 1
     assert charges()[0]["outcome"] == "released"
 
@@ -232,7 +232,7 @@ def test_a_folder_that_holds_other_files_than_were_read_is_no_input_to_go_on_wit
     for check in (True, None):
         done = stream(dry_run=check, **books)
         assert done.status == 2 and f"--input {Path.cwd()}/in/a.jsonl {said} since an earlier run of this" in done.err
-        assert done.err.endswith("or take another release id, which costs\n") and files() == left
+        assert done.err.endswith("or take another --release-id, which costs\n") and files() == left
     Path("in", "b.jsonl").unlink(missing_ok=True)
     shutil.copy2("kept", path)
     assert stream(**books).status == 0

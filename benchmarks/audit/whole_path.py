@@ -158,7 +158,7 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         sink_of_rankings = ToFile(str(Path(folder, "ranking.parquet")))
         period = Period(_START, _START + windows * _DAY, _DAY)
         source = Files(str(Path(folder, "rows-*.csv")), columns)
-        question = Question.of(**vars(_with_whole_budget(spec)), period=period, release=release)
+        question = Question(_with_whole_budget(spec), period, release)
         run(Report(question, source, sink_of_rankings), prepare("direct", []))
         published = sink_of_rankings.published() or []
     groups = (None,) if spec.groups is None else GROUPS

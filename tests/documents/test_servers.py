@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -10,7 +9,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from private_topk.pipelines.release import formats
 from tests.documents.holding import Held, hold, ranked
 from tests.documents.worlds import World, clone
 from tests.pipelines.streaming.replay import Topics, as_json
@@ -92,18 +90,6 @@ def project(cloud: Cloud) -> Cloud:
     rows = [{"user": f"u{n}", "item": f"i{n % 7}", "time": "2026-01-06T10:00:00"} for n in range(70)]
     bucket.put("plays/day.avro", to_avro(rows, avro_schema(user="string", item="string", time="string")))
     bucket.put("catalogue.txt", "".join(f"i{n}\n" for n in range(20)).encode())
-    ranking = to_avro([], formats.avro_schema())
-    published = {
-        "report": "plays-2026-01-12",
-        "windows": [{"start": "2026-01-05", "end": "2026-01-12"}],
-        "ranking_sha256": hashlib.sha256(ranking).hexdigest(),
-    }
-
-    def publish() -> None:
-        bucket.put("rankings/2026-01-12.avro", ranking)
-        bucket.put("rankings/2026-01-12.manifest.json", json.dumps(published).encode())
-
-    cloud.service.on_job = publish
     return cloud
 
 

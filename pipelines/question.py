@@ -32,7 +32,7 @@ from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.sources.lists import Lists
+    from private_topk.pipelines.sources.domain import Lists
 
 _FIELDS = (
     *("k", "mechanism", "epsilon", "delta", "neighbours", "parameters", "max_items_per_user", "max_windows_per_user"),
@@ -291,7 +291,7 @@ def asked_by(options: Options, lists: Lists | None = None) -> dict[str, Any]:
     Args:
         lists: in place of those that the options name, whose files are read otherwise.
     """
-    from private_topk.pipelines.sources.lists import load_lists  # loads Beam
+    from private_topk.pipelines.sources.domain import load_lists  # loads Beam
 
     require(options, "epsilon")
     check_epsilon(options["epsilon"])

@@ -27,7 +27,6 @@ from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RecordPublished, RunState
 from private_topk.pipelines.sinks.sink import about_the_output
-from private_topk.pipelines.sources.source import about_the_input
 from private_topk.pipelines.standing import (
     cannot_be_finished,
     check_adopted,
@@ -44,6 +43,7 @@ from private_topk.transforms.errors import (
     IncompleteDataError,
     InvalidArgument,
     Told,
+    of_field,
     refused,
     told_in,
     verbatim,
@@ -130,7 +130,7 @@ def _check_record(report: Report) -> None:
     if record is None:
         return
     try:
-        with about_the_input():
+        with of_field("input"):
             report.source.check_record(record)
     except InvalidArgument:
         if count_published(report) != len(report.question.period or ()):

@@ -95,18 +95,16 @@ def write_sample(folder: str) -> dict[str, str]:
     }
 
 
-def users_per_item(days: float | None = None, max_items_per_user: int | None = None, after: float = 0) -> np.ndarray:
+def users_per_item(days: float | None = None, max_items_per_user: int | None = None) -> np.ndarray:
     """How many listeners have played each track of the catalogue, in so many days from the start, or in all.
 
     Args:
-        after: so many days from the start are left out first.
         max_items_per_user: of each listener so many tracks are kept, those of the largest hash.
     """
     tracks = len(_catalogue())
     plays = _plays(RandomBits.keyed(_KEY).draw(), tracks)
-    start = START.timestamp() * 1000 + after * 86_400_000
-    end = np.inf if days is None else start + days * 86_400_000
-    within = (np.asarray(plays.times) >= start) & (np.asarray(plays.times) < end)
+    end = np.inf if days is None else START.timestamp() * 1000 + days * 86_400_000
+    within = np.asarray(plays.times) < end
     pairs = np.unique(np.asarray(plays.users)[within] * tracks + np.asarray(plays.tracks)[within])
     if max_items_per_user is not None:
         words = pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -9,7 +9,7 @@ import numpy as np
 
 from private_topk.pipelines.budget.composition import check_epsilon
 from private_topk.pipelines.options import Options
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, of_field, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import check_counts
 from private_topk.transforms.mechanisms.registry import with_budget
@@ -88,11 +88,9 @@ def _from_table(path: str) -> CountVector:
     from private_topk.pipelines.sources.columns import Columns, read_rows
     from private_topk.pipelines.sources.formats import check_file, reader_of, rows_in
 
-    try:
+    with of_field("counts"):
         file = match(path)[0]
         reader_of(path)
-    except InvalidArgument as error:
-        raise InvalidArgument("counts", error.rule, error.remedy) from None
     columns, alone = (Columns("count", item, quoted_line_ends=True) for item in ("item", "count"))
     counts, items = [pa.array([], pa.large_string())], [pa.array([], pa.large_string())]
     try:

@@ -75,12 +75,11 @@ def check_repeat(report: Report, outcome: str | None) -> None:
         )
 
 
-def cannot_be_finished(report: Report, refusal: Told | None = None, outcome: str = "failed") -> InvalidArgument | None:
+def cannot_be_finished(report: Report, refusal: Told | None = None) -> InvalidArgument | None:
     """Why the same release cannot be finished by running it again; None if it can.
 
     Args:
         refusal: what has ended it, if that was a refusal.
-        outcome: how its charge is noted, where there is one.
     """
     if isinstance(refusal, InvalidArgument) and refusal.final:
         return refusal
@@ -89,7 +88,7 @@ def cannot_be_finished(report: Report, refusal: Told | None = None, outcome: str
             return why
     if report.account is not None:
         try:
-            check_repeat(report, outcome)
+            check_repeat(report, "failed")
         except InvalidArgument as error:
             return error
     return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import wraps
@@ -61,6 +61,15 @@ class InvalidArgument(ValueError):
 
     def __reduce__(self) -> tuple[type[InvalidArgument], tuple[str, str, str, bool]]:
         return type(self), (self.field, self.rule, self.remedy, self.final)
+
+
+@contextmanager
+def of_field(field: str) -> Iterator[None]:
+    """Refusals inside are of this field, unless they name another one."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise error if error.field else type(error)(field, error.rule, error.remedy, error.final) from None
 
 
 class InputNotReady(InvalidArgument):

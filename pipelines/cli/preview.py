@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from private_topk.pipelines.preview import Expected, GroupsPreview, Preview
     from private_topk.pipelines.preview.to_date import SeriesPreview
     from private_topk.pipelines.question import Question
-    from private_topk.pipelines.sources.lists import Lists
+    from private_topk.pipelines.sources.domain import Lists
     from private_topk.transforms.domain import Domain
 
 
@@ -117,7 +117,7 @@ def _previews(
 
 def _domain(options: Options) -> Domain | None:
     """The domain that is named, or None where a preview goes without one. Reads its file. Raises InvalidArgument."""
-    from private_topk.pipelines.sources.lists import load_lists
+    from private_topk.pipelines.sources.domain import load_lists
 
     named = {name: options[name] for name in (*_LISTS, "item_column") if name in options}
     return load_lists(named).domain if set(_LISTS) & set(named) else None
@@ -155,7 +155,7 @@ def _question(
 def _lists(options: Options, domain: Domain | None, by_group: Mapping[str, Expected] | None = None) -> Lists:
     """The domain, or a long one, and the groups."""
     from private_topk.pipelines.preview.compare import numbered_groups
-    from private_topk.pipelines.sources.lists import Lists
+    from private_topk.pipelines.sources.domain import Lists
     from private_topk.transforms.domain import RangeDomain
 
     listed = RangeDomain(0, RangeDomain.LONGEST) if domain is None else domain

@@ -134,7 +134,7 @@ def tell_dry_run(
 
     Returns the same as a document, which with `--json` the caller prints.
     """
-    from private_topk.pipelines.data_quality import data_quality_of
+    from private_topk.pipelines.dropped_rows import data_quality_of
     from private_topk.pipelines.dry_run import dry_run
 
     facts = [*dry_run(report, launch), *more()]

@@ -26,7 +26,7 @@ from private_topk.pipelines.report import Report, check_shards, report_of, sink_
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
-from private_topk.pipelines.sources.lists import stand_ins
+from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim

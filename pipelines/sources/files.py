@@ -29,10 +29,10 @@ from private_topk.pipelines.sources.formats import (
     read_pieces,
 )
 from private_topk.pipelines.sources.names import keys_of
-from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input
+from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, of_field, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -65,7 +65,7 @@ class Files(Source):
         """The files as they are at the launch, sorted by path. Raises InvalidArgument if there are none, or if one is
         part of a table. One of 0 bytes has no rows, whatever its name: warehouses leave such ones beside their data.
         """
-        with about_the_input():
+        with of_field("input"):
             files = match(self.uri)
             refuse_tables(files)
             return tuple(each for each in map(Original.of, files) if each.file.size)
@@ -86,18 +86,18 @@ class Files(Source):
         return self._found[-1]
 
     def check(self, period: Period | None) -> None:
-        with about_the_input():
+        with of_field("input"):
             self._found.append(check_files(self.files, self.columns.within(period)))
 
     def read(self, period: Period | None) -> BlockReader:
         return _read_blocks(self.pieces(period), self.originals)
 
     def pieces(self, period: Period | None) -> list[Piece]:
-        with about_the_input():
+        with of_field("input"):
             return cut_into_pieces(self.files, self.columns.within(period))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
-        with about_the_input():
+        with of_field("input"):
             for piece in self.pieces(period):
                 yield from piece.rows()
 
@@ -115,7 +115,7 @@ class Files(Source):
         InvalidArgument as `identity` does.
         """
         columns = self.columns.within(period)
-        with about_the_input(), ThreadPoolExecutor(16) as pool:
+        with of_field("input"), ThreadPoolExecutor(16) as pool:
             list(pool.map(Original.identify, self.originals))
             check_decodable([file for file in self.files if is_local(file.path)], columns)
             list(pool.map(Original.check_still, self.originals))

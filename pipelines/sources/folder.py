@@ -38,9 +38,16 @@ from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.formats import check_files, reader_of, rows_in
-from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, about_the_input, horizon
+from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, crosses, of_another_release, verbatim
+from private_topk.transforms.errors import (
+    ANOTHER_RELEASE,
+    InvalidArgument,
+    crosses,
+    of_another_release,
+    of_field,
+    verbatim,
+)
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
@@ -80,7 +87,7 @@ class Folder(Source):
 
     def check(self, period: Period | None) -> None:
         horizon(period)
-        with about_the_input():
+        with of_field("input"):
             refuse_folder(self.uri)
             reader_of(self.uri)
             there = arrived(self.uri)

@@ -44,7 +44,7 @@ from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, moment_of, now_of
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
-from private_topk.pipelines.sources.source import BlockReader, Source, about_the_input, horizon
+from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.runners import Launch, Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import (
@@ -53,6 +53,7 @@ from private_topk.transforms.errors import (
     crosses,
     install_extra,
     of_another_release,
+    of_field,
     verbatim,
 )
 from private_topk.transforms.release import ReleaseKey
@@ -309,7 +310,7 @@ class Kafka(Source):
 
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")
-        with about_the_input():
+        with of_field("input"):
             check_repeatable(self.topic, facts, self.clock)
         if not self.topic_id:
             say(
@@ -327,7 +328,7 @@ class Kafka(Source):
             )
         observer = self.topic.observer()
         try:
-            with about_the_input():
+            with of_field("input"):
                 check_start(observer, self.topic, self._extents, self._since, start)
                 if self.clock == "log":
                     begin = {part: extent.begin for part, extent in self._extents.items()}

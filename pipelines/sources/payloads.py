@@ -26,7 +26,7 @@ from private_topk.pipelines.sources.avro_schema import (
 )
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.source import DroppedRowsByReason
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, of_field, verbatim
 
 _CONFLUENT = 5
 
@@ -89,7 +89,7 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
         return JsonPayload()
     if schema is None:
         raise InvalidArgument("payload", "avro needs {payload_schema}: messages do not hold their schema")
-    with open_file(schema) as source:
+    with of_field("payload_schema"), open_file(schema) as source:
         text = source.read().decode("utf-8", "replace")
     try:
         written = json.loads(text)
@@ -99,10 +99,8 @@ def make_payload(kind: str, schema: str | None, columns: Columns) -> Payload:
         raise InvalidArgument("payload_schema", f"{verbatim(schema)} has {error}", "send the rows without") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemaParseException, UnknownType):
         raise InvalidArgument("payload_schema", f"{verbatim(schema)} is not an Avro schema of a record") from None
-    try:
+    with of_field("payload_schema"):
         check_columns(schema, fields, columns)
-    except InvalidArgument as error:
-        raise error if error.field else InvalidArgument("payload_schema", error.rule, error.remedy) from None
     return AvroPayload(text)
 
 

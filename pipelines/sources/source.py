@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -118,15 +117,6 @@ class Source(ABC):
     def local_paths(self) -> tuple[str, ...]:
         """Paths on this machine, which workers elsewhere would not see."""
         return ()
-
-
-@contextmanager
-def about_the_input() -> Iterator[None]:
-    """Refusals inside are of the field `input`, unless they name another field."""
-    try:
-        yield
-    except InvalidArgument as error:
-        raise error if error.field else InvalidArgument("input", error.rule, error.remedy) from None
 
 
 def horizon(period: Period | None) -> Period:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -98,7 +98,7 @@ def _checksum_of(path: str) -> str:
 
 def _digest_of(path: str) -> str:
     with open_file(path) as source:
-        return hashlib.file_digest(source, "sha256").hexdigest()
+        return hashlib.file_digest(cast(Any, source), "sha256").hexdigest()
 
 
 @lru_cache(maxsize=1 << 12)

@@ -17,7 +17,7 @@ from private_topk.pipelines.release.manifest import BudgetFacts
 from private_topk.pipelines.report import Report, sink_for, source_for
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import in_words
-from private_topk.pipelines.sources.lists import Lists
+from private_topk.pipelines.sources.domain import Lists
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Gaussian, Joint

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from private_topk.pipelines.data_quality import DataQuality, data_quality_of
+from private_topk.pipelines.dropped_rows import DataQuality, data_quality_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.report import Report

@@ -128,6 +128,8 @@ def test_an_invalid_schema_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert "play.avsc: it has item, time, user: give user_column from these names" in refused(SCHEMA, Columns("who"))
     with pytest.raises(InvalidArgument, match="payload avro needs payload_schema"):
         make_payload("avro", None, COLUMNS)
+    with pytest.raises(InvalidArgument, match=r"^payload_schema \S+none.avsc cannot be read"):
+        make_payload("avro", f"{tmp_path}/none.avsc", COLUMNS)
     with pytest.raises(InvalidArgument, match="payload_schema goes with payload avro"):
         make_payload("json", "x.avsc", COLUMNS)
     (tmp_path / "play.avsc").write_text(json.dumps(SCHEMA))

@@ -45,7 +45,7 @@ def test_links_hold(page: str) -> None:
     for link in re.findall(r"\]\((?!http)([^) ]+)\)", (ROOT / page).read_text("utf-8")):
         path, _, place = link.partition("#")
         there = (ROOT / page).parent / path if path else ROOT / page
-        assert there.exists(), link
+        assert there.is_file(), f"{link}: the site links files, not folders"
         if place:
             headings = re.findall(r"(?m)^#+ (.*)$", there.read_text("utf-8"))
             assert place in [re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings], link

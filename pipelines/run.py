@@ -84,8 +84,9 @@ def build(
     execution = Execution(
         report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers, launch.by_reference, launch.cores
     )
+    columns = report.manifest.names("item"), report.manifest.names("group")
     rankings = blocks | "Rank" >> RankBlocks(
-        question.top_k, question.release, question.period, execution, step=report.step
+        question.top_k, question.release, question.period, execution, step=report.step, columns=columns
     )
     manifest = msgspec.structs.replace(report.manifest, runner=launch.name)
     written = rankings | "Write" >> report.sink.write(manifest, question.release, live, report.windows)

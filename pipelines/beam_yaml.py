@@ -19,7 +19,6 @@ import apache_beam as beam
 from private_topk.pipelines.options import OPTIONS
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
-from private_topk.transforms.composite import names_of
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
@@ -78,7 +77,7 @@ class RankRows(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
         for names in self._rank.columns[: 1 + self._grouped]:
-            fields += [(name, str) for name in names_of("item", "", names)]
+            fields += [(name, str) for name in names]
         if self._counted:
             number = float if self._summed else int
             fields += [("noisy_count", number), ("noise_stddev", float), ("noise_95", number)]

@@ -34,7 +34,6 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.asked import Asked
-from private_topk.transforms.composite import names_of
 from private_topk.transforms.domain import Domain, check_digits
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import Mechanism
@@ -143,7 +142,7 @@ def rank(
             "must have a key and an id that stay, or calling again is charged again",
             'give Release(ReleaseKey.parse("file:key"), "an id")',
         )
-    items = names_of("item", "item", item)
+    items = Columns(user, item).of("item")
     question = Question.of(
         k,
         mechanism,

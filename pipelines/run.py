@@ -62,7 +62,7 @@ _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 @dataclass(frozen=True)
 class Done:
-    """A report that has run to its end; or, where the launch is deferred, a template that was written."""
+    """A report that has run to its end; or, where the launch is deferred, a job that its launcher submits."""
 
     report: Report
     job: PipelineResult
@@ -84,8 +84,9 @@ def build(
     execution = Execution(
         report.user_shards(), tuple(reading.readers or ()), launch.waits_for_timers, launch.by_reference, launch.cores
     )
+    columns = report.manifest.names("item"), report.manifest.names("group")
     rankings = blocks | "Rank" >> RankBlocks(
-        question.top_k, question.release, question.period, execution, step=report.step
+        question.top_k, question.release, question.period, execution, step=report.step, columns=columns
     )
     manifest = msgspec.structs.replace(report.manifest, runner=launch.name)
     written = rankings | "Write" >> report.sink.write(manifest, question.release, live, report.windows)
@@ -98,12 +99,6 @@ def check(report: Report, launch: Launch) -> None:
     question = report.question
     if not launch.remote:
         check_key(question.release.key, launch.runner, launch.options)
-    if launch.deferred and report.account is not None:
-        raise InvalidArgument(
-            "ledger",
-            "does not go with a classic template, which is charged when it is made and not when it runs",
-            "use the flex template (docs/dataflow.md): each of its runs is charged",
-        )
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.uri):
         report.sink.check(report.windows, report.reads(), question.release)

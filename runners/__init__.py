@@ -54,7 +54,7 @@ class Launch:
 
     Args:
         remote: the workers are machines that see no local file and no environment variable of this one.
-        deferred: running only writes a template, which is run later.
+        deferred: running only writes the job down, and the launcher of a flex template submits it at once.
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
         cores: how many of its machine's cores a worker may fill by itself.

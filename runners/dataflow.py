@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ from private_topk.runners import Launch
 from private_topk.runners.options import BeamOptions
 from private_topk.transforms.errors import InvalidArgument, install_extra
 
+LAUNCHED = "FLEX_TEMPLATE_PYTHON_PY_FILE"
+"""The variable by which the launcher of flex templates finds its program: set where that starts it."""
+
 _MAX_WORKERS = 20
 _MIN_SETUPTOOLS = 77
 
@@ -48,11 +52,17 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
 
 def prepare(arguments: Sequence[str]) -> Launch:
-    """Prepare a job, or with --template_location a classic template. The workers see nothing of this machine."""
+    """Prepare a job, or one that the launcher of a flex template submits. The workers see nothing of this machine."""
     if not _googles_libraries():
         raise InvalidArgument("runner", "dataflow needs Google's libraries", install_extra("gcp"))
     options = BeamOptions(list(arguments))
     google = options.view_as(GoogleCloudOptions)
+    handed_over = bool(google.template_location)
+    if handed_over and LAUNCHED not in os.environ:
+        raise ValueError(
+            "--template_location makes a classic template, which would be charged once and could be run at any time: "
+            "use the flex template (docs/dataflow.md), each of whose runs is a report"
+        )
     missing = [f"--{name}" for name in ("project", "region", "temp_location") if not getattr(google, name)]
     if missing:
         raise InvalidArgument(
@@ -70,8 +80,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
             )
     _check_bucket(google.temp_location, options)
     _settle(options)
-    template = bool(google.template_location)
-    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=template)
+    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=handed_over)
 
 
 def _googles_libraries() -> bool:

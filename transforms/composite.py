@@ -16,13 +16,6 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-Names = str | tuple[str, ...]
-"""The name of a column, or those of several that are one label together: as they are given and told."""
-
-Label = str | tuple[str, ...]
-"""A label as it is published: of several columns its parts."""
-
 _PUBLISHED = frozenset(
     """answer group item items k noise_95 noise_stddev noisy_count noisy_counts noisy_weight noisy_weights
     rank release_id returned window window_end window_start""".split()
@@ -57,21 +50,14 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> tupl
     return names
 
 
-def told(names: tuple[str, ...]) -> Names:
-    """Names as they are told: of one column, its name."""
-    return names if len(names) > 1 else names[0]
-
-
-def published(role: str, names: Names | None) -> tuple[str, ...]:
+def published(role: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names of the columns in which items or groups are published: their role, or those of several columns."""
-    return names if isinstance(names, tuple) and len(names) > 1 else (role,)
+    return names if len(names) > 1 else (role,)
 
 
-def composite(label: Label) -> str:
-    """The one label of several parts, perhaps too long for a label; any other as it is."""
-    if isinstance(label, str):
-        return label
-    return '["' + '","'.join(part.replace("\\", "\\\\").replace('"', '\\"') for part in label) + '"]'
+def composite(parts: Sequence[str]) -> str:
+    """The one label of several parts, perhaps too long for a label."""
+    return '["' + '","'.join(part.replace("\\", "\\\\").replace('"', '\\"') for part in parts) + '"]'
 
 
 def composite_column(columns: Sequence[pa.Array]) -> pa.Array:
@@ -107,15 +93,3 @@ def alike(labels: pa.Array, part: str) -> str:
     except (ValueError, TypeError):  # a text, or a number
         return part
     return composite((part,) * number) if number > 1 and are_composite(labels, number) else part
-
-
-def as_columns(role: str, label: Label | int, names: tuple[str, ...]) -> dict[str, str | int]:
-    """A published label as columns: of its role's name, or of the names of its several parts."""
-    return dict(zip(names, label, strict=True)) if isinstance(label, tuple) else {role: label}
-
-
-def shown(label: Label | int) -> str:
-    """A label for people: its parts as a line of CSV has them, so that different ones look different."""
-    if not isinstance(label, tuple):
-        return str(label)
-    return ", ".join('"' + part.replace('"', '""') + '"' if set(part) & set(',"') else part for part in label)

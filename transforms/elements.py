@@ -33,7 +33,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.composite import composite, names_of
+from private_topk.transforms.composite import composite, names_of, published
 from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL, USERS, Score
@@ -75,20 +75,25 @@ class ElementSchema:
         for role in _WHATS:
             given = getattr(self, role)
             if role in ("item", "group"):
-                self._names_of(role)
+                self.names(role)
             elif given is not None and (not isinstance(given, str) or not given):
                 raise InvalidArgument(role, f"must be the name of a field, got {verbatim(repr(given))}")
         if self.value is not None and "value" not in self.score.columns:
             raise InvalidArgument("value", "needs {amounts}: the most that one user adds to an item")
         if self.group is not None and not self.groups:
             raise InvalidArgument("group", "needs {groups}: the public list of groups")
-        if self._names[0] in self._names_of("item"):
+        if self._names[0] in self.names("item"):
             rule = "must be another field than {item}"
             raise InvalidArgument("user", rule, "the one says who a row is of, the other what is ranked")
         if len(set(self._names)) < len(self._names):
             raise InvalidArgument(self._roles[-1], "must be another field than {user} and {item}")
 
-    def _names_of(self, role: str) -> tuple[str, ...]:
+    def published(self, role: str) -> tuple[str, ...]:
+        """The names of the columns in which items or groups are published."""
+        return published(role, self.names(role))
+
+    def names(self, role: str) -> tuple[str, ...]:
+        """The names of the fields that have a role."""
         given = getattr(self, role)
         return (role,) if given is None else names_of(role, role, given, "field")
 
@@ -96,7 +101,7 @@ class ElementSchema:
     def _fields(self) -> tuple[tuple[str, str], ...]:
         """The role and the name of every field."""
         roles = ("user", "item", *["group"] * self.groups, *self.score.columns)
-        return tuple((role, name) for role in roles for name in self._names_of(role))
+        return tuple((role, name) for role in roles for name in self.names(role))
 
     @cached_property
     def _roles(self) -> tuple[str, ...]:

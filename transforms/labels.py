@@ -178,7 +178,7 @@ def _label_of(value: object) -> str:
     if len(value) < _MIN_PARTS:
         raise TypeError
     parts = [label_of(part) for part in value]
-    return composite(tuple(parts)) if all(parts) else ""
+    return composite(parts) if all(parts) else ""
 
 
 def _is_label(value: object) -> bool:

@@ -17,9 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-from private_topk.transforms.composite import Label, as_columns, composite, parts_of
+from private_topk.transforms.composite import composite, parts_of
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.windows import WindowBounds
+
+Label = str | tuple[str, ...]
+"""A label as it is published: of several columns its parts."""
 
 
 class NoiseSize(NamedTuple):
@@ -52,7 +55,7 @@ class Ranking:
             are added up, in the measure of these. Counts that come with the draw are too high in the mean.
         noise: how far those may be off for their noise, in the same measure.
         noisy_weights: of a mechanism that weighs users, the noisy sums of weights that it has ranked by: no counts.
-        item_columns, group_columns: the names of several columns that are an item, or a group, together.
+        item_columns, group_columns: the names of the columns that have the item, or the group.
     """
 
     window: WindowBounds
@@ -64,22 +67,32 @@ class Ranking:
     group: Label | None = None
     noisy_weights: tuple[float, ...] | None = None
     group_number: int | None = None
-    item_columns: tuple[str, ...] = ()
-    group_columns: tuple[str, ...] = ()
+    item_columns: tuple[str, ...] = ("item",)
+    group_columns: tuple[str, ...] = ("group",)
 
     def label(self) -> str:
         """A name of its own among the rankings of a release."""
-        return self.window.label(None if self.group is None else composite(self.group))
+        return self.window.label(self.group_label)
+
+    @property
+    def group_label(self) -> str | None:
+        """The group as one text: of several columns their JSON array."""
+        return self.group if self.group is None or len(self.group_columns) == 1 else composite(self.group)  # type: ignore[return-value]
 
     def in_columns(self, item: tuple[str, ...], group: tuple[str, ...]) -> Ranking:
-        """The ranking with composites in the columns that they were read from: where these are several."""
-        ranking = self
-        if len(item) > 1:
-            items = tuple(parts_of(composite(label)) for label in self.items)
-            ranking = replace(ranking, items=items, item_columns=item)
-        if len(group) > 1 and self.group is not None:
-            ranking = replace(ranking, group=parts_of(composite(self.group)), group_columns=group)
-        return ranking
+        """A ranking of labels in the columns that they were read from, where these are several."""
+        items, its = self.items, self.group
+        return replace(
+            self,
+            items=tuple(map(parts_of, items)) if len(item) > 1 else items,  # type: ignore[arg-type]
+            group=its if its is None or len(group) == 1 else parts_of(its),  # type: ignore[arg-type]
+            item_columns=item,
+            group_columns=group,
+        )
+
+    def group_in_columns(self) -> dict[str, Any]:
+        """The published columns of the group: none where there are no groups."""
+        return {} if self.group is None else _columns(self.group_columns, self.group)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each item: window_start, window_end, maybe group, rank (None in a set), item, maybe noisy_weight,
@@ -91,9 +104,9 @@ class Ranking:
             {
                 "window_start": self.window.start,
                 "window_end": self.window.end,
-                **({} if self.group is None else as_columns("group", self.group, self.group_columns)),
+                **self.group_in_columns(),
                 "rank": place if self.answer == "sequence" else None,
-                **as_columns("item", item, self.item_columns),
+                **_columns(self.item_columns, item),
                 **({} if self.noisy_weights is None else {"noisy_weight": self.noisy_weights[place - 1]}),
                 "noisy_count": count,
                 "noise_stddev": None if count is None else self.noise and self.noise.stddev,
@@ -103,6 +116,11 @@ class Ranking:
             }
             for place, (item, count) in enumerate(zip(self.items, counts, strict=True), 1)
         ]
+
+
+def _columns(names: tuple[str, ...], label: Label) -> dict[str, Any]:
+    """A published label in its columns."""
+    return dict(zip(names, label, strict=True)) if len(names) > 1 else {names[0]: label}
 
 
 DRAWS = "release 7"

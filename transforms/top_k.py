@@ -15,7 +15,6 @@ from apache_beam.transforms.window import GlobalWindows
 from private_topk.transforms.asked import Asked, answer, mechanism_for
 from private_topk.transforms.assign_windows import AssignWindows, DropLateBlocks, EveryWindow
 from private_topk.transforms.combine import CombineCounts
-from private_topk.transforms.composite import names_of, published, told
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.counters import warnings_of_workers
@@ -95,8 +94,8 @@ class PrivateTopK(beam.PTransform):
         exact_counters: count exactly how many elements were dropped, and why: for tests. No epsilon covers that.
 
     Attributes:
-        columns: the names of items and of groups in the rows of a `Ranking`: `item` and `group`, or of several fields
-            their own.
+        columns: the names of the columns of items, and of those of groups, in the rows of a `Ranking`: `item` and
+            `group`, or of several fields their own.
         top_k, period, release: what is drawn, in which windows, by which key: what a ledger is charged for.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
@@ -145,24 +144,24 @@ class PrivateTopK(beam.PTransform):
             raise InvalidArgument(
                 "reveal_active_windows", "does not go with {period}: every window of a period is published"
             )
-        items = names_of("item", "item", "item" if item is None else item, "field")
-        in_groups = names_of("group", "group", "group" if group is None else group, "field")
+        items = ElementSchema(user, item).names("item")
         mechanism, since = mechanism_for(mechanism, period)
         spec, reason = answer(_settled, lambda spec: spec.mechanism, k, mechanism, domain, items, **asked)
         self._reason = reason or since
         if self._reason is not None:
             name = spec.mechanism.about.name
             logging.getLogger(__name__).info("mechanism: %s (%s)", name, self._reason)
+        schema = ElementSchema(user, item, value, spec.score, group, spec.groups is not None)
         check_columns("domain", items, spec.domain)
         if spec.groups is not None:
-            check_columns("groups", in_groups, spec.groups.labels)
-        self._columns = published("item", items), published("group", in_groups)
-        self.columns = tuple(map(told, self._columns))
-        schema = ElementSchema(user, item, value, spec.score, group, spec.groups is not None)
+            check_columns("groups", schema.names("group"), spec.groups.labels)
+        self.columns = schema.published("item"), schema.published("group")
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)
-        self._rank = RankBlocks(self.top_k, self.release, period, execution, reveal_active_windows)
+        self._rank = RankBlocks(
+            self.top_k, self.release, period, execution, reveal_active_windows, columns=self.columns
+        )
 
     def display_data(self) -> dict[str, Any]:
         return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
@@ -174,11 +173,7 @@ class PrivateTopK(beam.PTransform):
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)
         with counting_exactly(self._exact), warnings_of_workers():
-            rankings = pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
-        if all(len(names) == 1 for names in self._columns):
-            return rankings
-        # Ranking of composites  ->  Ranking in columns
-        return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self._columns).with_output_types(Ranking)
+            return pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
 
 
 def _settled(spec: TopK, delta: float | Fraction | None, aside: bool) -> TopK:
@@ -200,6 +195,7 @@ class RankBlocks(beam.PTransform):
         reveal_active_windows: as for `PrivateTopK`.
         step: of windows to date, the one that is published alone: blocks then also hold the pairs that were counted
             before, {user: uint64, item: code, first}, and `group` and `value` where there are any.
+        columns: in which items and groups are published.
     """
 
     def __init__(
@@ -210,9 +206,10 @@ class RankBlocks(beam.PTransform):
         execution: Execution | None = None,
         reveal_active_windows: bool = False,
         step: Step | None = None,
+        columns: tuple[tuple[str, ...], tuple[str, ...]] = (("item",), ("group",)),
     ) -> None:
         super().__init__()
-        self._step = step
+        self._step, self._columns = step, columns
         self._spec, self._release, self._period = spec.over(period), release, period
         self._execution = execution or Execution()
         self._windows_are_public = period is not None or reveal_active_windows
@@ -253,4 +250,10 @@ class RankBlocks(beam.PTransform):
         # (item shard, partial counts or receipt)  ->  (window group, totals or receipt)
         totals = counts | "Combine counts" >> CombineCounts(spec, key, execution_plan)
         # (window group, all its totals and receipts)  ->  Ranking, if the receipts add up
-        return (totals, windows) | "Select top k" >> SelectTopK(spec, self._release, execution_plan, self._period, step)
+        rankings = (totals, windows) | "Select top k" >> SelectTopK(
+            spec, self._release, execution_plan, self._period, step
+        )
+        if all(len(names) == 1 for names in self._columns):
+            return rankings
+        # Ranking of labels  ->  Ranking in columns
+        return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self._columns).with_output_types(Ranking)

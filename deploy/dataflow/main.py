@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -42,5 +43,6 @@ def as_command_line(words: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
+    os.environ["FLEX_TEMPLATE_PYTHON_PY_FILE"] = __file__  # as in the image: `run` hands its job over to a launcher
     sys.argv[1:] = ["run", "--quiet", *as_command_line(sys.argv[1:])]
     console()

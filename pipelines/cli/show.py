@@ -132,15 +132,15 @@ def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     from private_topk.pipelines.release.formats import columns_in, label_in
     from private_topk.pipelines.show.published import with_item
     from private_topk.pipelines.sources.domain import read_titles
-    from private_topk.transforms.composite import names_of
 
     names = columns_in(report.rows[0])[1] if report.rows else ("item",)
-    column = names_of("item_column", "", arguments.item_column or names)
-    titles = read_titles(arguments.item_titles, column, arguments.title_column or "title")
-    labels = ((row, label_in(row, names)) for row in report.rows)
+    titles = read_titles(arguments.item_titles, arguments.item_column or names, arguments.title_column or "title")
     return replace(
         report,
-        rows=[with_item(row, titles.get(label if len(names) > 1 else str(label), label)) for row, label in labels],
+        rows=[
+            with_item(row, titles.get(tuple(str(row[name]) for name in names), label_in(row, names)))
+            for row in report.rows
+        ],
     )
 
 

@@ -28,7 +28,6 @@ from private_topk.pipelines.release.manifest import (
     Zcdp,
 )
 from private_topk.pipelines.release.promise import promised
-from private_topk.transforms.composite import Names
 from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ _Record = TypeVar("_Record")
 def manifest_of(
     question: Question,
     *,
-    columns: Mapping[str, Names] | None = None,
+    columns: Mapping[str, str | tuple[str, ...]] | None = None,
     reading: Mapping[str, Any] | None = None,
     integer_items: bool = False,
     dataset: str | None = None,

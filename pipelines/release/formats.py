@@ -21,7 +21,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.release.manifest import Manifest, in_order
-from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import NoiseSize, Ranking
 from private_topk.transforms.windows import WindowBounds, utc_text
@@ -117,7 +116,7 @@ def arrow_schema(schema: RankingSchema = PLAIN) -> pa.Schema:
 def ranking_rows(rankings: Iterable[Ranking], release_id: str, schema: RankingSchema = PLAIN) -> list[dict[str, Any]]:
     """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set."""
     ordered = (each if schema.grouped else replace(each, group=None) for each in in_order(rankings))
-    rows = (row for ranking in ordered for row in ranking.in_columns(schema.item, schema.group).to_rows())
+    rows = (row for ranking in ordered for row in ranking.to_rows())
     typed = ({**row, "item": int(row["item"])} if schema.integers else row for row in rows)
     return [{**row, "release_id": release_id} for row in typed]
 
@@ -141,8 +140,8 @@ def rankings_in(rows: Iterable[Mapping[str, Any]], manifest: Manifest) -> list[R
             group=window.group,
             noisy_weights=tuple(row["noisy_weight"] for row in its) if weighed else None,
             group_number=window.group_number,
-            item_columns=item if len(item) > 1 else (),
-            group_columns=group if len(group) > 1 else (),
+            item_columns=item,
+            group_columns=group,
         )
         rankings.append(ranking)
     return rankings
@@ -164,13 +163,27 @@ def columns_in(row: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]
 def group_of(row: Mapping[str, Any]) -> str | None:
     """The group of a published row, for people; None where there are no groups."""
     names = columns_in(row)[0]
-    return shown(label_in(row, names)) if names else None
+    return as_text(label_in(row, names)) if names else None
+
+
+def item_of(row: Mapping[str, Any]) -> str:
+    """The item of a published row, for people."""
+    return as_text(label_in(row, columns_in(row)[1]))
 
 
 def label_in(row: Mapping[str, Any], names: Sequence[str]) -> Any:  # noqa: ANN401 - as the file has it
     """The label in the columns of a row: a tuple where there are several, None where there is no column."""
     parts = tuple(row[name] for name in names)
     return parts if len(parts) > 1 else next(iter(parts), None)
+
+
+def as_text(label: object) -> str:
+    """A published label for people: of several columns its parts as a line of CSV has them, so that different ones look
+    different.
+    """
+    if not isinstance(label, tuple):
+        return str(label)
+    return ", ".join('"' + part.replace('"', '""') + '"' if set(part) & set(',"') else part for part in label)
 
 
 Rows = list[dict[str, Any]]

@@ -15,10 +15,9 @@ from msgspec import Meta
 
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.differences import Differences, differences, told
-from private_topk.transforms.composite import Label, Names, published
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS, Amounts, Score
-from private_topk.transforms.release import Ranking
+from private_topk.transforms.release import Label, Ranking
 from private_topk.transforms.stated import stated
 
 MANIFEST = ".manifest.json"
@@ -233,7 +232,7 @@ class QuestionFacts(SeriesFacts, frozen=True, kw_only=True):
     groups: RankedGroups | None = None
     counts_rounded_to: Positive | None = None
     domain: ListedItems | None
-    columns: dict[str, Names] | None = None
+    columns: dict[str, str | tuple[str, ...]] | None = None
     reading: dict[str, Any] | None = None
     item_type: str | None = None
 
@@ -283,11 +282,8 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
 
     def names(self, role: str) -> tuple[str, ...]:
         """The names of the columns of the ranking that have a role, item or group."""
-        return published(role, (self.columns or {}).get(role))
-
-    def in_columns(self, ranking: Ranking) -> Ranking:
-        """One of its rankings, with items and groups as they are published."""
-        return ranking.in_columns(self.names("item"), self.names("group"))
+        names = (self.columns or {}).get(role)
+        return names if isinstance(names, tuple) else (role,)
 
     def with_answer(self, rankings: Iterable[Ranking]) -> Manifest:
         """The manifest with the windows of an answer."""
@@ -301,7 +297,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
                 noise_stddev=ranking.noise and ranking.noise.stddev,
                 noise_95=ranking.noise and ranking.noise.within_95,
             )
-            for ranking in in_order(map(self.in_columns, rankings))
+            for ranking in in_order(rankings)
         )
         return msgspec.structs.replace(self, windows=windows, released=f"{datetime.now(UTC):%Y-%m-%d}")
 

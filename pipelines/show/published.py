@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from private_topk.pipelines.release.formats import columns_in, group_of, label_in
+from private_topk.pipelines.release.formats import as_text, columns_in, group_of, item_of
 from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.pipelines.show import certainty, noise
-from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
 from private_topk.transforms.spec import TopK
 
@@ -43,7 +42,7 @@ class Listing(NamedTuple):
 
     @property
     def items(self) -> tuple[Any, ...]:
-        return tuple(label_in(row, columns_in(row)[1]) for row in self.rows)
+        return tuple(row["item"] for row in self.rows)
 
     @property
     def ranked(self) -> bool:
@@ -187,10 +186,10 @@ class PublishedReport:
             if not grouped:
                 by_window[window.start, window.end, None] = []
             elif window.group is not None:
-                by_window[window.start, window.end, shown(window.group)] = []
+                by_window[window.start, window.end, as_text(window.group)] = []
         for row in self.rows:
             place = row["window_start"], row["window_end"], group_of(row)
-            by_window.setdefault(place, []).append(with_item(row, shown(label_in(row, columns_in(row)[1]))))
+            by_window.setdefault(place, []).append(with_item(row, item_of(row)))
         few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
@@ -213,7 +212,7 @@ class PublishedReport:
         if self.manifest is None:
             return replace(self, rows=rows)
         windows = tuple(
-            window for window in self.manifest.windows if window.group is None or shown(window.group) == group
+            window for window in self.manifest.windows if window.group is None or as_text(window.group) == group
         )
         return replace(self, rows=rows, manifest=msgspec.structs.replace(self.manifest, windows=windows))
 
@@ -290,11 +289,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
     if not listing.ranked:
         title += ": a set, in no order of rank"
     width = len(str(rows[0]["k"]))
-    names = columns_in(rows[0])[1]
-    lines = [
-        f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(shown(label_in(row, names)))}"
-        for row in rows
-    ]
+    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
     widest = max(map(len, lines))
     lines = [
         f"{line:<{widest}}  {number}" if (number := number_of(row)) else line

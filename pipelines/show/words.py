@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.release.formats import as_text
 from private_topk.pipelines.release.manifest import (
     MANIFEST,
     BudgetFacts,
@@ -19,7 +20,6 @@ from private_topk.pipelines.release.manifest import (
     RankedGroups,
 )
 from private_topk.pipelines.show.published import PublishedReport, table
-from private_topk.transforms.composite import shown
 from private_topk.transforms.errors import printable
 from private_topk.transforms.stated import number
 
@@ -271,8 +271,8 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("protected unit", privacy and privacy.unit),
         ("how the budget adds up", privacy and shared_by(privacy)),
         ("a user is", columns and f"a value of the column {columns.get('user')}"),
-        ("an item is", "item" in several and f"what the columns {shown(several['item'])} hold"),
-        ("a group is", "group" in several and f"what the columns {shown(several['group'])} hold"),
+        ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
+        ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
         ("dataset", manifest.dataset),
         ("released", manifest.released),
         ("key", manifest.key_id),

@@ -15,7 +15,6 @@ from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, refuse_read
 from private_topk.pipelines.sources.kafka import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
-from private_topk.transforms.composite import as_columns
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.windows import Period, utc_text
@@ -35,9 +34,9 @@ def message_of(ranking: Ranking, release_id: str) -> bytes:
     message = {
         "window_start": start,
         "window_end": end,
-        **({} if ranking.group is None else as_columns("group", ranking.group, ranking.group_columns)),
+        **ranking.group_in_columns(),
         "answer": ranking.answer,
-        "items": [dict(zip(names, item, strict=True)) if names else item for item in ranking.items],
+        "items": [dict(zip(names, item, strict=True)) if len(names) > 1 else item for item in ranking.items],
         **({} if ranking.noisy_weights is None else {"noisy_weights": list(ranking.noisy_weights)}),
         "noisy_counts": ranking.noisy_counts and list(ranking.noisy_counts),
         "noise_stddev": ranking.noise and ranking.noise.stddev,
@@ -67,7 +66,7 @@ class ToKafka(Sink):
     def write(
         self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
     ) -> beam.PTransform:
-        return beam.ParDo(_SendDoFn(self.topic, manifest)).with_output_types(str)
+        return beam.ParDo(_SendDoFn(self.topic, release.id)).with_output_types(str)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         return _Follower(self.topic, release.id).published
@@ -94,7 +93,7 @@ class ToPubSub(Sink):
     def write(
         self, manifest: Manifest, release: Release, live: RunState | None = None, period: Period | None = None
     ) -> beam.PTransform:
-        sending = _PublishDoFn(resource(self.uri, "topics", "output"), manifest)
+        sending = _PublishDoFn(resource(self.uri, "topics", "output"), release.id)
         return beam.ParDo(sending).with_output_types(str)
 
 
@@ -131,8 +130,8 @@ class _Follower:
 class _SendDoFn(beam.DoFn):
     """Raises KafkaException, so that the bundle is tried again, unless the broker has taken every message."""
 
-    def __init__(self, topic: KafkaTopic, manifest: Manifest) -> None:
-        self._topic, self._manifest = topic, manifest
+    def __init__(self, topic: KafkaTopic, release_id: str) -> None:
+        self._topic, self._release_id = topic, release_id
         self._producer: Any = None
 
     def start_bundle(self) -> None:
@@ -143,7 +142,7 @@ class _SendDoFn(beam.DoFn):
 
         if self._producer is None:
             self._producer = Producer(self._topic.client(**{"enable.idempotence": True, "message.timeout.ms": 60_000}))
-        self._send(_published(ranking, self._manifest), ranking.label())
+        self._send(message_of(ranking, self._release_id), ranking.label())
         yield ranking.label()
 
     def _send(self, message: bytes, key: str) -> None:
@@ -180,8 +179,8 @@ class _PublishDoFn(beam.DoFn):
     Raises, so that the bundle is tried again, unless Pub/Sub has taken every message.
     """
 
-    def __init__(self, topic: str, manifest: Manifest) -> None:
-        self._topic, self._manifest = topic, manifest
+    def __init__(self, topic: str, release_id: str) -> None:
+        self._topic, self._release_id = topic, release_id
         self._publisher: Any = None
 
     def start_bundle(self) -> None:
@@ -192,7 +191,7 @@ class _PublishDoFn(beam.DoFn):
 
         if self._publisher is None:
             self._publisher = PublisherClient()
-        message = _published(ranking, self._manifest)
+        message = message_of(ranking, self._release_id)
         self._sent.append(self._publisher.publish(self._topic, message, **attributes_of(ranking)))
         yield ranking.label()
 
@@ -205,10 +204,6 @@ def attributes_of(ranking: Ranking) -> dict[str, str]:
     """The attributes of a message, by which Pub/Sub subscriptions may filter. A group of several columns is their JSON
     array.
     """
-    group = ranking.group
-    named = isinstance(group, str) and len(group.encode()) <= _LONGEST_ATTRIBUTE
+    group = ranking.group_label
+    named = group is not None and len(group.encode()) <= _LONGEST_ATTRIBUTE
     return {"window": ranking.window.label(), **({"group": str(group)} if named else {})}
-
-
-def _published(ranking: Ranking, manifest: Manifest) -> bytes:
-    return message_of(manifest.in_columns(ranking), str(manifest.release_id))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.release.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
-from private_topk.transforms.composite import Names, composite_column, names_of, told
+from private_topk.transforms.composite import composite_column, names_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
@@ -49,12 +49,12 @@ class Columns:
     """Whether the first line of a CSV file may be shown where it is no header, and so perhaps a row."""
 
     user: str = "user"
-    item: Names = "item"
+    item: str | Sequence[str] = "item"
     time: str | None = None
     time_unit: str | None = field(default=None, metadata={NONE_MEANS: "s"})
     quoted_line_ends: bool = False
     value: str | None = field(default=None, metadata={OMIT_IF_DEFAULT: True})
-    group: Names | None = field(default=None, metadata={OMIT_IF_DEFAULT: True})
+    group: str | Sequence[str] | None = field(default=None, metadata={OMIT_IF_DEFAULT: True})
     delimiter: str = field(default=",", metadata={OMIT_IF_DEFAULT: True})
     encoding: str = field(default="utf-8", metadata={OMIT_IF_DEFAULT: True})
 
@@ -64,7 +64,8 @@ class Columns:
             if name is None and role not in ("user", "item"):
                 continue
             if role in ("item", "group"):
-                object.__setattr__(self, role, told(names_of(f"{role}_column", "" if self.public else role, name)))
+                names = names_of(f"{role}_column", "" if self.public else role, name)
+                object.__setattr__(self, role, names if len(names) > 1 else names[0])
             elif not (isinstance(name, str) and name):
                 raise InvalidArgument(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
         others = {self.user, self.time, *self.of("item")}
@@ -89,7 +90,7 @@ class Columns:
         names = getattr(self, role)
         return names if isinstance(names, tuple) else () if names is None else (names,)
 
-    def by_role(self) -> dict[str, Names]:
+    def by_role(self) -> dict[str, str | tuple[str, ...]]:
         """The names of the columns that are read, by what each is: one of `ROLES`."""
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
 

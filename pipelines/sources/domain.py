@@ -21,7 +21,7 @@ from private_topk.pipelines.options import Options
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
 from private_topk.pipelines.sources.formats import INPUT_FORMATS, rows_in
-from private_topk.transforms.composite import Label, names_of, parts_of, published
+from private_topk.transforms.composite import names_of, parts_of, published
 from private_topk.transforms.domain import (
     Domain,
     DomainByGroup,
@@ -172,8 +172,11 @@ def read_domain_by_group(
         return DomainByGroup.of_pairs(PairsFile(_found_at(path), column, group_column), groups)
 
 
-def read_titles(path: str, column: tuple[str, ...], title_column: str) -> dict[Label, str]:
-    """The titles of the items in a table; none for an item whose title another one has too. Raises InvalidArgument."""
+def read_titles(path: str, column: str | Sequence[str], title_column: str) -> dict[tuple[str, ...], str]:
+    """The titles of the items in a table, by what each of their columns has; none for an item whose title another one
+    has too. Raises InvalidArgument.
+    """
+    column = names_of("item_column", "", column)
     if not has_columns(path):
         raise InvalidArgument(
             "item_titles", f"{verbatim(path)} must be a table with a column for items and one for titles"
@@ -186,8 +189,8 @@ def read_titles(path: str, column: tuple[str, ...], title_column: str) -> dict[L
         raise InvalidArgument("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
     times = Counter(named.values())
-    of = parts_of if len(column) > 1 else str
-    return {of(item): title for item, title in named.items() if title and times[title] == 1}
+    alone = ((item, title) for item, title in named.items() if title and times[title] == 1)
+    return {parts_of(item) if len(column) > 1 else (item,): title for item, title in alone}
 
 
 @contextmanager

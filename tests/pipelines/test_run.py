@@ -59,11 +59,10 @@ def charges(report: Report) -> list[str]:
     return [entry.outcome for entry in Ledger(report.account.ledger).read().charges]
 
 
-def test_a_template_is_not_charged_when_it_is_made(charged: Report) -> None:
-    """Somebody else runs it later, as often as they like."""
-    with refused("ledger", "does not go with a classic template") as caught:
-        run(charged, replace(prepare("direct", []), deferred=True))
-    assert caught.value.field == "ledger" and charges(charged) == []
+def test_a_job_that_a_launcher_submits_is_charged_before_that(charged: Report) -> None:
+    """The launcher of a flex template runs this command, and then submits what it has written down, once."""
+    assert run(charged, replace(prepare("direct", []), deferred=True)).deferred
+    assert charges(charged) == ["released"]
 
 
 def test_nothing_is_charged_for_an_input_that_is_not_there(charged: Report, tmp_path: Path) -> None:

@@ -22,12 +22,18 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, rank
 from private_topk.pipelines.beam_yaml import RankRows
-from private_topk.pipelines.release.formats import RANKING_FORMATS, RankingSchema, columns_in, fields_of, ranking_rows
+from private_topk.pipelines.release.formats import (
+    RANKING_FORMATS,
+    RankingSchema,
+    as_text,
+    columns_in,
+    fields_of,
+    ranking_rows,
+)
 from private_topk.pipelines.sinks.bigquery import table_schema
 from private_topk.pipelines.sinks.messages import attributes_of, message_of
 from private_topk.pipelines.sources import Columns
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, make_payload
-from private_topk.transforms.composite import shown
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import WindowBounds
 from tests.nightly import nightly, nightly_but
@@ -133,7 +139,7 @@ def by_frame(make: Callable[[Rows], Any], listed: Callable[[], Any]) -> Rows:
     assert found.items == found[0].items == tuple(in_pairs(found.to_rows()))
     assert found.to_arrow().column_names[2:5] == ["rank", "country", "title"]
     assert found.to_polars()["title"].to_list() == [row["title"] for row in found.to_rows()]
-    first = shown(found.items[0])
+    first = as_text(found.items[0])
     assert first in str(found) and html.escape(first).replace("&quot;", "&#34;") in found.html()
     assert "<svg" in found.plot()._repr_html_()
     found.write("again.csv")
@@ -488,17 +494,18 @@ def test_messages_are_read_and_written_in_the_columns() -> None:
 
     facts = manifest(columns={"user": "user", "item": ["country", "title"], "group": ["a", "b"]})
     ranking = Ranking(WindowBounds(), tuple(block["item"].to_pylist()), 1, "sequence", group=block["group"][0].as_py())
-    message = json.loads(message_of(facts.in_columns(ranking), "r"))
+    in_columns = ranking.in_columns(facts.names("item"), facts.names("group"))
+    message = json.loads(message_of(in_columns, "r"))
     assert message["items"] == [{"country": 'x"', "title": "y,"}]
     assert (message["a"], message["b"], "group" in message) == ("1", "2", False)
-    assert attributes_of(ranking) == {"window": "all", "group": '["1","2"]'}
-    assert ranking.label() == facts.in_columns(ranking).label() == 'all|["1","2"]'
+    assert attributes_of(in_columns) == {"window": "all", "group": '["1","2"]'}
+    assert ranking.label() == in_columns.label() == 'all|["1","2"]'
 
 
 def test_published_columns_keep_what_looks_like_a_number() -> None:
     schema = RankingSchema(item=("code", "item"), group=("group", "year"), grouped=True)
     ranking = Ranking(WindowBounds(), ('["007","1e3"]',), 1, "sequence", group='["01","2026"]')
-    rows = ranking_rows([ranking], "r", schema)
+    rows = ranking_rows([ranking.in_columns(schema.item, schema.group)], "r", schema)
     for codec in RANKING_FORMATS.values():
         [row] = codec.decode(codec.encode(rows, schema))
         assert (row["code"], row["item"], row["group"], row["year"]) == ("007", "1e3", "01", "2026")

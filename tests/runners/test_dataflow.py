@@ -18,6 +18,7 @@ from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
+from private_topk.runners.dataflow import prepare
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import module_serving
@@ -232,16 +233,12 @@ def test_the_submitted_pipeline_publishes_the_same(
     assert manifest == direct.manifest
 
 
-@pytest.mark.nightly
-def test_a_classic_template_is_written_and_nothing_runs(cloud: Cloud, report: Report, tmp_path: Path) -> None:
-    cloud.service.jobs.clear()
+def test_a_classic_template_is_refused(tmp_path: Path) -> None:
+    """Whoever has one runs it as often as they like, over rows that have changed and under one charge."""
     template = tmp_path / "weekly.json"
-    extra = ["--output", f"gs://{BUCKET}/published/other.avro", "--template_location", str(template)]
-    command = [*arguments(cloud), *extra]
-    status, message = report.attempt(*command, environment=cloud.environment)
-    assert status == 0, message
-    assert not cloud.service.jobs
-    assert staged(cloud, json.loads(template.read_text())).job["environment"]["version"]["job_type"] == "FNAPI_BATCH"
+    with pytest.raises(ValueError, match="--template_location makes a classic template.*use the flex template"):
+        prepare([f"--template_location={template}"])
+    assert not template.exists()
 
 
 def test_the_flex_templates_program_hands_over_the_same_job(

@@ -17,8 +17,8 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk.runners import prepare
 from private_topk.transforms import Period, PrivateTopK, Ranking, Release, ReleaseKey
-from private_topk.transforms.composite import Label
 from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.release import Label
 from private_topk.transforms.windows import CalendarWindows, SlidingWindows, microseconds
 
 START = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin; the clock changes that night

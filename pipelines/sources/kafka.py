@@ -724,6 +724,7 @@ class GroupReader:
         self._consumer, self._observer = topic.consumer(), topic.observer()
         self._places: tuple[int, ...] = ()
         self._ends: dict[int, int] = {}
+        self._troubled: float | None = None
         self._away: float | None = None
         self._held_since: dict[int, float] = {}
         self._told: set[int] = set()
@@ -749,9 +750,11 @@ class GroupReader:
         for message in self._consumer.consume(_BATCH, _WAIT):
             if not message.error():
                 batches[message.partition()].append(message)
+                self._troubled = None
                 self._hears(True)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._ends[message.partition()] = message.offset()
+                self._troubled = None
                 self._hears(True)
             elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
@@ -759,7 +762,8 @@ class GroupReader:
                 raise _lost(self._topic)
             else:  # a partition has no leader for a while when another broker takes over
                 self._hears(False)
-                if time.monotonic() - (self._away or 0.0) > _PATIENCE:
+                self._troubled = self._troubled or time.monotonic()
+                if time.monotonic() - self._troubled > _PATIENCE:
                     raise KafkaException(message.error())
         gaps = (
             batches[part][-1].offset() + 1 - offset > len(batches[part]) for part, offset in places if part in batches

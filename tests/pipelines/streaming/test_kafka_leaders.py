@@ -134,8 +134,13 @@ def test_a_live_topic_equals_its_replay_through_leader_changes(seed: int, monkey
     assert len({window for window, _ in counted}) >= 5
 
 
-def test_errors_are_waited_out_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("knows_the_end", [False, True])
+def test_errors_are_waited_out_for_half_a_minute(knows_the_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the end of the log is known, as to who may describe a topic and not read it."""
     broker = Broker(1, partitions=1)
+    broker.produce("u")
+    if knows_the_end:
+        monkeypatch.setattr(broker, "get_watermark_offsets", lambda place, timeout: (0, 1))
     live = reading(broker, monkeypatch, 1.0)
     broker.silent = 1.0
     with pytest.raises(KafkaException):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, get_dofn_specs, on_timer
 
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS
 
 GIVEN = "out/{start}-{{k}}.avro"
@@ -88,3 +93,25 @@ def test_a_misspelt_name_gets_the_intended_suggestion(known: list[str], meant: d
 def test_an_unlike_name_gets_the_remedy_and_no_suggestion(word: str) -> None:
     assert did_you_mean(word, MECHANISMS, "see the list") == "see the list"
     assert did_you_mean(word, []) == ""
+
+
+class _Holds(beam.DoFn):
+    BAG, END = BagStateSpec("bag", BytesCoder()), TimerSpec("end", TimeDomain.WATERMARK)
+
+    def process(self, element: Any, bag: Any = beam.DoFn.StateParam(BAG)) -> None:  # noqa: ANN401, B008
+        """A bag that nothing else names."""
+
+    @on_timer(END)
+    def end(self, timer: Any = beam.DoFn.TimerParam(END)) -> None:  # noqa: ANN401, B008
+        """A timer that nothing else names."""
+
+
+@crosses
+class _Crosses(_Holds):
+    def setup(self) -> None:
+        """As most have one."""
+
+
+def test_beam_sees_state_and_timers_of_a_dofn_and_none_of_its_own_methods() -> None:
+    assert get_dofn_specs(_Crosses()) == get_dofn_specs(_Holds()) == ({_Holds.BAG}, {_Holds.END})
+    assert {"setup", "process", "end"} <= set(dir(_Crosses())) and "display_data" not in dir(_Crosses())

@@ -114,6 +114,6 @@ def _ledger(report: Report) -> str:
     )
 
 
-def fits(used: Fraction | None) -> str:
+def fits(used: object) -> str:
     """That a charge fits, and what of the budget is used then, where that can be said."""
-    return "fits" if used is None else f"fits; {float(used):.1%} of the budget would be used"
+    return f"fits; {float(used):.1%} of the budget would be used" if isinstance(used, Fraction) else "fits"

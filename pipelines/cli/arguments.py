@@ -67,10 +67,8 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     parser.add_argument("--help-all", action="help", help="show all arguments" if command.first else argparse.SUPPRESS)
     if command.alone:
         metavar, text = command.alone
-        number, needed = "*" if command.several else "?", bool(command.takes)
-        parser.add_argument(
-            metavar.lower(), metavar=metavar, nargs=number, help="required: " * bool(command.takes) + text
-        )
+        number, text = "*" if command.several else "?", "required: " * bool(command.takes) + text
+        parser.add_argument(metavar.lower(), metavar=metavar, nargs=number, help=text)
     headed = command.first and not brief
     groups: dict[str, Any] = {"": parser}
     for field, option in options.items():

@@ -107,9 +107,13 @@ def _ledger(report: Report) -> str:
     check_adopted(report)
     quote = account.books.quote(request)
     if quote is None or isinstance(quote, Fraction):
-        after = "" if quote is None else f"; {float(quote):.1%} of the budget would be used"
-        return f"dataset {account.dataset}: this run fits{after}"
+        return f"dataset {account.dataset}: this run {fits(quote)}"
     check_repeat(report, quote.outcome)
     return (
         f"dataset {account.dataset}: this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"
     )
+
+
+def fits(used: object) -> str:
+    """That a charge fits, and what of the budget is used then, where that can be said."""
+    return f"fits; {float(used):.1%} of the budget would be used" if isinstance(used, Fraction) else "fits"

@@ -130,14 +130,17 @@ class Report:
         """
         return self.source.integer_items and self.question.top_k.domain.holds_integers()
 
-    def request(self) -> Request:
-        """What the account is asked to pay for, told by all of the question and the source. Reads files once, for their
-        identity; needs the release key here. Raises InvalidArgument.
+    def request(self, identity: str | None = None) -> Request:
+        """What the account is asked to pay for, told by all of the question and the source. Needs the release key here.
+        Raises InvalidArgument.
+
+        Args:
+            identity: of the input; by default its files are read once, for theirs.
         """
         assert self.account is not None
         release = self.question.release
         try:
-            key_id, identity = release.key.key_id(), self._fingerprint()
+            key_id, identity = release.key.key_id(), self._fingerprint() if identity is None else identity
         except InvalidArgument as error:
             if error.field != "release_key":
                 raise

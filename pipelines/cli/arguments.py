@@ -30,7 +30,7 @@ class Command:
         choose: the options of which one must be given.
         also: further arguments in the usage line.
         alone: the name of a positional argument, and its help.
-        takes: what that is, for the error if it is missing.
+        takes: what that is, for the error if it is missing; empty where it may be.
         several: whether there may be several of them.
         beam: whether other words go to Beam.
         first: the options that `--help` shows, with the headings of all others; empty where it shows every option.
@@ -67,8 +67,8 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
     parser.add_argument("--help-all", action="help", help="show all arguments" if command.first else argparse.SUPPRESS)
     if command.alone:
         metavar, text = command.alone
-        number = "*" if command.several else "?"
-        parser.add_argument(metavar.lower(), metavar=metavar, nargs=number, help=f"required: {text}")
+        number, text = "*" if command.several else "?", "required: " * bool(command.takes) + text
+        parser.add_argument(metavar.lower(), metavar=metavar, nargs=number, help=text)
     headed = command.first and not brief
     groups: dict[str, Any] = {"": parser}
     for field, option in options.items():
@@ -92,6 +92,7 @@ def _usage(name: str, command: Command, options: Mapping[str, Option]) -> str:
     needs, choose = ([worded[field] for field in fields] for fields in (command.needs, command.choose))
     one_of = f"({' | '.join(choose)})" if choose else ""
     alone = command.alone[0] if command.alone else ""
+    alone = alone if command.takes or not alone else f"[{alone}]"
     words = [f"private-topk {name}", alone, *needs, one_of, command.also, "[arguments]"]
     return _wrapped(" ".join(filter(None, words)))
 
@@ -115,7 +116,7 @@ def called(name: str, command: Command, words: list[str]) -> object:
             raise parser.unknown(error.word, error.known, " or of Beam") from None
     if others:
         raise parser.unknown(others[0])
-    if command.alone and not getattr(arguments, command.alone[0].lower()):
+    if command.alone and command.takes and not getattr(arguments, command.alone[0].lower()):
         raise InvalidArgument("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
     return command.execute(arguments, others)

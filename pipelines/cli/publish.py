@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -138,15 +138,20 @@ def tell_dry_run(
     from private_topk.pipelines.dry_run import dry_run
 
     facts = [*dry_run(report, launch), *more()]
-    width = max(len(name) for name, _ in facts)
     if not arguments.json:
-        print("\n".join(f"{name:<{width}}  {printable(value)}" for name, value in facts))
+        print(*lines_of(facts), sep="\n")
     if arguments.show_dropped_rows:
         lines = data_quality_of(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
     if not arguments.json:
         print("ready: nothing was drawn, charged or published")
     return {"ready": True, **dict(facts)}
+
+
+def lines_of(facts: Sequence[tuple[str, str]]) -> list[str]:
+    """Facts below each other, by their names."""
+    width = max((len(name) for name, _ in facts), default=0)
+    return [f"{name:<{width}}  {printable(value)}" for name, value in facts]
 
 
 _FILES = ("input", "output", "epsilon")

@@ -55,7 +55,7 @@ def _report(arguments: Namespace, others: list[str]) -> bool:
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """Check the file, and whether a period could be published if one is given."""
-    from private_topk.pipelines.cli.publish import tell_dry_run
+    from private_topk.pipelines.cli.publish import lines_of, tell_dry_run
 
     report.check()
     document: dict[str, object] = {"report": report.name, "well_described": True}
@@ -63,6 +63,10 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         print(f"{arguments.file} is valid", flush=True)
     for number in numbers:
         report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
+    facts = [] if numbers else list(report.ledger())
+    document.update(facts)
+    if not arguments.json:
+        print(*lines_of(facts), sep="\n", end="\n" * bool(facts))
     if arguments.json:
         print_json(document)
 

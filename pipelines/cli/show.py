@@ -16,7 +16,7 @@ from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
-from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
     from private_topk.pipelines.show.published import PublishedReport
@@ -38,7 +38,7 @@ Every call is a separate release that costs its epsilon. No ledger is charged.""
 
 _MECHANISMS = """examples:
   private-topk mechanisms
-  private-topk mechanisms --json"""
+  private-topk mechanisms joint peeling --json"""
 
 _SAMPLE = """examples:
   private-topk sample
@@ -252,12 +252,13 @@ def _select(arguments: Namespace, others: list[str]) -> None:
 
 
 def _mechanisms(arguments: Namespace, others: list[str]) -> None:
-    """Print every mechanism with its guarantee, domain, answer, cost, parameters, source and when to choose it."""
+    """Print mechanisms with their guarantee, domain, answer, cost, parameters, source and when to choose them."""
+    mechanisms = [mechanism_by_name(name) for name in arguments.mechanism or MECHANISMS]
     if arguments.json:
-        print_json([_about(mechanism) for mechanism in MECHANISMS.values()])
+        print_json([_about(mechanism) for mechanism in mechanisms])
         return
     width = min(shutil.get_terminal_size((110, 24)).columns, 130)
-    for mechanism in MECHANISMS.values():
+    for mechanism in mechanisms:
         about, proved = mechanism.about, mechanism.guarantee
         print(f"{about.name}")
         print(f"    {proved.privacy}; {proved.domain} domain; answers with a {proved.answer}; cost {about.cost}")
@@ -320,6 +321,12 @@ COMMANDS = {
         _SELECT,
         ("counts", "mechanism", "k", "epsilon"),
     ),
-    "mechanisms": Command(_mechanisms, "Compare the mechanisms: guarantee, domain, answer, cost, source.", _MECHANISMS),
+    "mechanisms": Command(
+        _mechanisms,
+        "Compare the mechanisms: guarantee, domain, answer, cost, source.",
+        _MECHANISMS,
+        alone=("MECHANISM", "the names of some; by default all"),
+        several=True,
+    ),
     "sample": Command(_sample, "Write sample data: the plays of a music service.", _SAMPLE),
 }

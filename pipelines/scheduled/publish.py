@@ -12,6 +12,7 @@ from itertools import starmap
 from private_topk.pipelines.budget.accounting import budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.dry_run import fits
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
@@ -98,7 +99,7 @@ class ScheduledReport(Periods):
             self._forewarn(report, number)
             for text in self._series_change(report, number):
                 self._tell(number, text)
-            for _, text, warns in _future_charges(self, report, number):
+            for _, text, warns in self._future_charges(report, number):
                 if warns:
                     tell_operator(text)
 
@@ -116,16 +117,79 @@ class ScheduledReport(Periods):
         def more() -> Iterator[Fact]:
             yield "recall", self._forewarn(report, number)
             yield from (("series", text) for text in self._series_change(report, number))
-            yield from (fact[:2] for fact in _future_charges(self, report, number))
+            yield from (fact[:2] for fact in self._future_charges(report, number))
 
         with self._pointing():
             tell(report, launch, more)
 
+    def ledger(self) -> Iterator[Fact]:
+        """What the ledger has of the periods, and says of the next one. Reads the lists, and no row and no key.
+
+        Raises InvalidArgument as the charge of that period would.
+        """
+        account = self.account
+        if account is None:
+            return
+        with self._pointing():
+            charged = self._charged(account)
+            periods = range(self.schedule.horizon or len(charged) + 1)
+            number = next((each for each in periods if self.release_id(each, None) not in charged), None)
+            report = self._keyless(number or 0)
+            told = f"dataset {account.dataset}, periods charged: {len(charged):,}"
+            if number is None:
+                yield "ledger", f"{told}, and none is left"
+                return
+            yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request('any')))}"
+            yield from (fact[:2] for fact in self._future_charges(report, None))
+
+    def _charged(self, account: Account) -> set[str]:
+        """The release ids of the periods that a ledger has."""
+        names = (entry.release_id.partition(CORRECTION)[0] for entry in account.books.read(account.dataset).charges)
+        return {name for name in names if name.startswith(f"{self.name}/")}
+
     def question(self) -> Question:
         """The question of every period, made for the first. Reads the lists and the ledger, and no key."""
-        unread = {name: value for name, value in self.options(0).items() if name not in ("release_key", "release_id")}
-        unit = unread.get("privacy_unit", "user-window")
-        return Question.of(**asked_by(unread), held=None if self.account is None else self.account.budget(unit).total)
+        return self._keyless(0).question
+
+    def _keyless(self, number: int) -> Report:
+        """A period's report under a key that is made for this."""
+        unread = {name: value for name, value in self.options(number).items() if name != "release_key"}
+        del unread["release_id"]
+        return report_of(unread, watch=self.watches, account=self.account)
+
+    def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, bool]]:
+        """Whether the periods left still fit into the budget: after one is charged, or where none is now.
+
+        Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
+        would.
+
+        Yields:
+            The name of a fact, its text, and whether it is a warning.
+        """
+        account, question, horizon = report.account, report.question, self.schedule.horizon
+        if account is None or self.state is not None:  # all of a series is charged at its start
+            return
+        ledger, cost, costs, known = account.books, cost_of(question.top_k), False, self._charged(account)
+        if number is not None:
+            earlier = ledger.find(question.release.id, question.release.key.key_id())
+            costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
+            known.add(self.release_id(number, None))
+        if question.privacy_unit != "user" or horizon is None or len(known) >= horizon:
+            return
+        budget = ledger.budget(account.dataset, "user")
+        spent = heaviest(budget, budget_usage(budget, ledger.read(account.dataset)).charges)
+        left = horizon - len(known)
+        used, then = (
+            min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
+            for windows in (costs, costs + left)
+        )
+        yield (
+            "horizon",
+            f"{left:,} of {horizon:,} periods remain{'' if number is None else ' after this run'} and need "
+            f"{float(then - used):.1%} of the budget; {max(1 - float(used), 0):.1%} will be left, so "
+            f"{'the last of them will be refused' if then > 1 else 'they fit'}",
+            then > 1,
+        )
 
     def forget(self, path: str) -> Sequence[str]:
         """Give what the state holds of the users of a file, one a line, to random users; and these users.
@@ -338,38 +402,3 @@ class ScheduledReport(Periods):
 
 def _at_step(report: Report, step: KeptStep, new: Source) -> Report:
     return replace(report, source=NewAndCounted(new, step), step=step)
-
-
-def _future_charges(periods: Periods, report: Report, period: int) -> Iterator[tuple[str, str, bool]]:
-    """Whether the periods left still fit into the budget after this one.
-
-    Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
-    would.
-
-    Yields:
-        The name of a fact, its text, and whether it is a warning.
-    """
-    account, question, horizon = report.account, report.question, periods.schedule.horizon
-    if account is None or periods.state is not None:  # all of a series is charged at its start
-        return
-    ledger, cost = account.books, cost_of(question.top_k)
-    earlier = ledger.find(question.release.id, question.release.key.key_id())
-    costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
-    books = ledger.read(account.dataset)
-    names = {entry.release_id.partition(CORRECTION)[0] for entry in books.charges}
-    known = {name for name in names if name.startswith(f"{periods.name}/")} | {periods.release_id(period, None)}
-    if question.privacy_unit != "user" or horizon is None or len(known) >= horizon:
-        return
-    budget = ledger.budget(account.dataset, "user")
-    spent, left = heaviest(budget, budget_usage(budget, books).charges), horizon - len(known)
-    used, then = (
-        min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
-        for windows in (costs, costs + left)
-    )
-    yield (
-        "horizon",
-        f"{left:,} of {horizon:,} periods remain after this run and need {float(then - used):.1%} of the budget; "
-        f"{max(1 - float(used), 0):.1%} will be left, so "
-        f"{'the last of them will be refused' if then > 1 else 'they fit'}",
-        then > 1,
-    )

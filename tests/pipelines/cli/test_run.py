@@ -181,6 +181,16 @@ def test_a_full_disk_is_named_and_no_data(capsys: pytest.CaptureFixture) -> None
     assert "failed with RuntimeError (No space left on device)\n" in said and "secret" not in said
 
 
+def test_mechanisms_shows_those_that_are_named() -> None:
+    whole = command("mechanisms").out
+    one = command("mechanisms", "joint")
+    assert one.status == 0 and one.out.startswith("joint\n") and one.out in whole and len(one.out.splitlines()) == 5
+    both = json.loads(command("mechanisms", "peeling", "gaussian", "--json").out)
+    assert [each["name"] for each in both] == ["peeling", "gaussian"]
+    assert command("mechanisms", "jiont").err.endswith("did you mean joint?\n")
+    assert "[MECHANISM]" in command("mechanisms", "--help").out
+
+
 def test_mechanisms_names_the_parameters_of_each() -> None:
     shown = command("mechanisms").out
     for needs in ("needs --delta, --max-items-per-user; takes --kbar", "takes --skew, --noise", "no parameters but"):

@@ -83,6 +83,31 @@ def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
         assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name] and charges(folder) == charged
 
 
+def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """What was charged, what is left, and that the next period is refused; nothing is written, and no row is read."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--dry-run") == 2 and "heard has no budget in this ledger" in capsys.readouterr().err
+    words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon 2 --privacy-unit user"
+    assert main(words.split()) == 0 and report(folder, *FIRST) == 0
+    (folder / "rows.csv").unlink()
+    books = (folder / "budget.db").read_bytes()
+
+    def checked(old: str = "", new: str = "", status: int = 0) -> str:
+        (folder / "weekly.yaml").write_text(text.replace(old, new))
+        capsys.readouterr()
+        assert report(folder, "--dry-run") == status
+        assert (folder / "budget.db").read_bytes() == books and len(all_files(folder)) == 2
+        return "".join(capsys.readouterr())
+
+    said = checked()
+    assert "ledger   dataset heard, periods charged: 1; the next one fits; 50.0% of the budget would be used\n" in said
+    assert "horizon  3 of 4 periods remain and need 75.0% of the budget; 75.0% will be left, so they fit\n" in said
+    assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
+    assert "source.user_column must be user for dataset heard" in checked("source:", "source:\n  user_column: who", 2)
+    assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
+
+
 def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -71,15 +71,14 @@ class RankRows(beam.PTransform):
             self._rank = _rank({name: value for name, value in given.items() if value is not None})
         except InvalidArgument as refusal:
             raise ValueError(refusal.shown(_shown)) from None
-        self._counted, self._summed = others.get("publish_counts") is not None, others.get("value") is not None
-        self._grouped = others.get("groups") is not None or isinstance(domain, Mapping)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
-        for names in self._rank.columns[: 1 + self._grouped]:
+        top_k = self._rank.top_k
+        for names in self._rank.columns[: 1 if top_k.groups is None else 2]:
             fields += [(name, str) for name in names]
-        if self._counted:
-            number = float if self._summed else int
+        if top_k.publish_counts is not None:
+            number = float if top_k.score.columns else int
             fields += [("noisy_count", number), ("noise_stddev", float), ("noise_95", number)]
         kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
         as_rows = beam.FlatMap(_rows, fields).with_output_types(kind)

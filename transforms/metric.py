@@ -75,11 +75,14 @@ class Score:
 
     Attributes:
         columns: what of a row says what is added: fields of elements, by their roles, and columns of blocks.
-        measure: what items are ranked by.
+        measure: what items are ranked by; and `explained`, to a reader, in a sentence.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
     measure: ClassVar[str] = "numbers of users"
+    explained: ClassVar[str] = (
+        "Items are ranked by how many different people have them. How often one person has an item does not matter."
+    )
 
     @property
     def cap(self) -> int:
@@ -189,6 +192,9 @@ class Amounts(Score):
 
     columns: ClassVar[tuple[str, ...]] = ("value",)
     measure: ClassVar[str] = "amounts"
+    explained: ClassVar[str] = (
+        "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
+    )
 
     @property
     def cap(self) -> int:

@@ -21,6 +21,7 @@ from private_topk.pipelines.release.manifest import (
 )
 from private_topk.pipelines.show.published import PublishedReport, table
 from private_topk.transforms.errors import printable
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.stated import number
 
 _WEAK = math.log(100)
@@ -227,9 +228,7 @@ def shared_by(privacy: PrivacyFacts) -> str:
 
 def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence."""
-    if manifest is not None and manifest.amounts is not None:
-        return "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
-    return "Items are ranked by how many different people have them. How often one person has an item does not matter."
+    return (USERS if manifest is None else manifest.score).explained
 
 
 def _items(domain: ListedItems) -> str:

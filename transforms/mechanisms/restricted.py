@@ -60,6 +60,11 @@ class RestrictedMechanism(UnknownDomainMechanism):
     def inner(self, k: int) -> Mechanism:
         """M, with what the tests leave of the budget."""
 
+    def rest(self, k: int) -> tuple[Fraction, Fraction]:
+        """(epsilon_M, delta_M): what the tests leave."""
+        epsilon_r, delta_r = self.test_budget(k)
+        return Fraction(self.parameter("epsilon")) - epsilon_r, Fraction(self.parameter("delta")) - delta_r
+
     def cost(self, k: int) -> Cost:
         """On the slots those of M and of the tests add up, but for an unstable item that passes."""
         epsilon_r, delta_r = self.test_budget(k)
@@ -208,9 +213,7 @@ class RestrictedGumbel(RestrictedMechanism):
         return self.inner(k).share(k)
 
     def inner(self, k: int) -> CdpPeeling:
-        epsilon_r, delta_r = self.test_budget(k)
-        epsilon, delta = Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r
-        return CdpPeeling(epsilon, delta, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact
+        return CdpPeeling(*self.rest(k), self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact
 
 
 @dataclass(frozen=True)
@@ -249,8 +252,7 @@ class RestrictedLaplace(RestrictedMechanism):
         return _QUARTER * Fraction(self.epsilon), Fraction(self.delta)
 
     def inner(self, k: int) -> Laplace:
-        rest = Fraction(self.epsilon) - self.test_budget(k)[0]
-        return Laplace(rest, self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact
+        return Laplace(self.rest(k)[0], self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # exact
 
 
 @dataclass(frozen=True)
@@ -293,9 +295,7 @@ class RestrictedNormal(RestrictedMechanism):
         return portion * Fraction(self.epsilon), Fraction(self.delta) / 2
 
     def inner(self, k: int) -> Gaussian:
-        epsilon_r, delta_r = self.test_budget(k)
-        epsilon, delta = Fraction(self.epsilon) - epsilon_r, Fraction(self.delta) - delta_r
-        return _OfSlots(epsilon, delta, self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]
+        return _OfSlots(*self.rest(k), self.max_items_per_user, self.neighbours, cap=self.cap)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -340,5 +340,4 @@ class RestrictedPnf(RestrictedMechanism):
         return _QUARTER * Fraction(self.epsilon), Fraction(self.delta)
 
     def inner(self, k: int) -> PnfPeeling:
-        rest = Fraction(self.epsilon) - self.test_budget(k)[0]
-        return PnfPeeling(rest, self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # an exact rational, no float
+        return PnfPeeling(self.rest(k)[0], self.neighbours, cap=self.cap)  # type: ignore[arg-type]  # an exact rational, no float

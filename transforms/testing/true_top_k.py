@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,9 +39,6 @@ class TrueTopK(Mechanism):
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         return np.arange(k, dtype=np.int64)
-
-    def sampler(self, histogram: Histogram, k: int) -> Callable[[Draw], Indices]:
-        return lambda draw: np.arange(k, dtype=np.int64)
 
     def cost(self, k: int) -> Cost:
         raise InvalidArgument(

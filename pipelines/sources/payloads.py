@@ -66,8 +66,8 @@ class AvroPayload:
         fields = branches_of(written)
         schema = fastavro.parse_schema(schema_for(bare(written), fields, columns))
         records = [_record(message, schema, columns) for message in messages]
-        nothing = dict.fromkeys(columns.names())
-        rows = rows_of([nothing if record is None else record for record in records], fields, columns)
+        found = {name: [record and record[name] for record in records] for name in columns.names()}
+        rows = rows_of(found, fields, columns)
         broken = np.array([record is None for record in records], bool)
         if rows.unreadable is not None:
             broken |= np.asarray(rows.unreadable)

@@ -314,8 +314,9 @@ class _Decoder:
             yield from batches
             return
         try:  # fastavro decides where polars does not
-            for records in _batches(self._records(blocks)):
-                yield rows_of(records, self._fields, self._columns)
+            records = self._records(blocks)
+            while (some := self._values(records))[0]:
+                yield rows_of(dict(zip(self._fields, some, strict=True)), self._fields, self._columns)
         except Exception:  # a decoder may raise anything for broken bytes
             raise _undecodable(self._path) from None
 
@@ -348,6 +349,17 @@ class _Decoder:
             if block.bytes_.read(1):
                 raise ValueError("there are bytes behind the rows of a block")
 
+    def _values(self, records: Iterator[dict[str, Any]]) -> list[list[Any]]:
+        """The next 100,000 values of each column that is read. No record is kept: Python's garbage collection would
+        look at every one again and again, which takes as long as to decode them.
+        """
+        values: list[list[Any]] = [[] for _ in self._fields]
+        adding = [(each.append, name) for each, name in zip(values, self._fields, strict=True)]
+        for record in islice(records, _ROWS):
+            for add, name in adding:
+                add(record[name])
+        return values
+
     def _file(self, schema: dict[str, Any], blocks: Sequence[Block]) -> io.BytesIO:
         """A file of uncompressed blocks: the same bytes under another schema."""
         file, sync = io.BytesIO(), self._header.sync
@@ -359,11 +371,6 @@ class _Decoder:
             file.write(sync)
         file.seek(0)
         return file
-
-
-def _batches(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while some := list(islice(records, _ROWS)):
-        yield some
 
 
 def _stored_bytes(frame: pl.DataFrame, schema: dict[str, Any]) -> int:

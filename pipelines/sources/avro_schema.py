@@ -180,11 +180,11 @@ def are_integers(branches: list[Branch]) -> bool:
     return bool(kinds) and all(map(is_int64, kinds))
 
 
-def rows_of(records: list[dict[str, Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
-    """The rows of records that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
-    arrays, unreadable = {}, np.zeros(len(records), bool)
+def rows_of(found: dict[str, list[Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
+    """The rows of columns that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
+    arrays, unreadable = {}, np.zeros(len(found[columns.user]), bool)
     for name in columns.names():
-        values, branches = [record[name] for record in records], fields[name]
+        values, branches = found[name], fields[name]
         if _is_mixed(branches):
             arrays[name] = _mixed(values, branches, name, columns)
             missing = np.array([value is None for value in values], bool)

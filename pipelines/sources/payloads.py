@@ -65,10 +65,14 @@ class AvroPayload:
         written = json.loads(self.schema)
         fields = branches_of(written)
         schema = fastavro.parse_schema(schema_for(bare(written), fields, columns))
-        records = [_record(message, schema, columns) for message in messages]
-        nothing = dict.fromkeys(columns.names())
-        rows = rows_of([nothing if record is None else record for record in records], fields, columns)
-        broken = np.array([record is None for record in records], bool)
+        found: dict[str, list[Any]] = {name: [] for name in columns.names()}
+        is_broken = []
+        for message in messages:
+            record = _record(message, schema, columns)
+            is_broken.append(record is None)
+            for name, values in found.items():
+                values.append(record and record[name])
+        rows, broken = rows_of(found, fields, columns), np.array(is_broken, bool)
         if rows.unreadable is not None:
             broken |= np.asarray(rows.unreadable)
         return Rows(rows.columns, pa.array(broken))

@@ -13,7 +13,7 @@ Words = dict[str, Any]
 Scores = dict[tuple[int, "str | None"], Counter[str]]
 """By the start of a window in seconds since 1970, 0 for all rows, and by group."""
 
-_NO_NOISE = "1000000"
+_NO_NOISE, _OVERALL = "1000000", "overall"
 _DAY = 86_400
 _START = 1_767_571_200  # 2026-01-05 in UTC
 _WORDS = ["tea", "cäke", "5", "007", "a,b", 'say "x"', " sp ", "\u200bz", "日本", "-0", "NULL", "x" * 300, "'"]
@@ -86,6 +86,7 @@ def question(draw: random.Random) -> Question:
         if draw.random() < 0.2 and words.get("to") != _day(100):  # thousands of rankings take half a minute
             groups = [f"g{n}" for n in range(70)]
         words |= {"group_column": "group", "groups_per_user": draw.choice([1, 2, len(groups)])}
+        words |= {"overall": True} if draw.random() < 0.5 else {}
     if "slide" in words and (groups or "max_items_per_user" in words):
         words["neighbours"] = "replace-one"
     bits = draw.choice([0, 1, 3, 16])
@@ -162,25 +163,24 @@ def expected(asked: Question) -> Scores | None:
     amounts: defaultdict[tuple[int, str | None, str, str], int] = defaultdict(int)
     for row in asked.rows:
         units = _units(row, words)
-        if row["user"] is None or row["item"] is None or not units or not _listed(row, asked):
+        if row["user"] is None or row["item"] is None or not units:
             continue
-        group = row["group"] if asked.groups else None
+        if asked.items is not None and row["item"] not in asked.items:
+            continue
+        own = [None] if not asked.groups else [row["group"]] if row["group"] in asked.groups else []
         for start in _starts(row["time"], words):
-            held[start, row["user"]][group] += 1
-            amounts[start, group, row["user"], row["item"]] += units
+            held[start, row["user"]].update(own)
+            for group in [*own, *([_OVERALL] if "overall" in words else [])]:
+                amounts[start, group, row["user"], row["item"]] += units
     most = words.get("groups_per_user", 1)
     if any(_torn(groups, most) for groups in held.values()):
         return None
     found: Scores = defaultdict(Counter)
     for (start, group, user, item), units in amounts.items():
-        if group in dict(held[start, user].most_common(most)):
+        if group == _OVERALL or group in dict(held[start, user].most_common(most)):
             found[start, group][item] += min(units, _cap(words))
     unit = _resolution(words) if "value_column" in words else 1
     return {place: Counter({item: units * unit for item, units in its.items()}) for place, its in found.items()}
-
-
-def _listed(row: dict[str, Any], asked: Question) -> bool:
-    return (asked.items is None or row["item"] in asked.items) and (not asked.groups or row["group"] in asked.groups)
 
 
 def _resolution(words: Words) -> float:

@@ -178,7 +178,7 @@ def score_of(asked: Mapping[str, Any]) -> Score:
 
 def _groups_of(asked: Mapping[str, Any]) -> Groups | None:
     groups = asked.get("groups")
-    own = {name: asked[name] for name in ("groups_per_user", "overall") if name in asked}
+    own = {name: asked[name] for name in ("groups_per_user", "overall") if asked.get(name, False) is not False}
     for name in own:
         if groups is None:
             raise InvalidArgument(name, "needs {groups}: the public list of groups")

@@ -326,7 +326,7 @@ def _check_groups(options: Options) -> bool:
             "group_column", "needs {groups}: the public list of groups; every one of them is published"
         )
     for name in ("groups", "groups_per_user", "overall"):
-        if name in options and "group_column" not in options:
+        if options.get(name, False) is not False and "group_column" not in options:
             raise InvalidArgument(name, "needs {group_column}: the column of the groups")
     return "groups" in options
 

@@ -55,6 +55,10 @@ def test_counters_of_an_own_pipeline_are_exact_on_request() -> None:
     assert dropped(plays, groups=["FR", "DE"]) == {"unreadable": "99"}
     assert dropped(plays, groups=["FR", "DE"], exact_counters=False) == {}
     assert dropped(plays, groups=["FR", "DE"], group="country") == {}
+    nowhere = [{**play, "country": None} for play in plays] + [{**play, "country": ""} for play in plays]
+    asked: dict[str, Any] = {"groups": ["FR", "DE"], "group": "country"}
+    assert dropped(nowhere, **asked) == {"not_in_groups": "198"}
+    assert dropped(nowhere, **asked, overall=True) == {}, "they count among all rows"
     assert dropped(plays, period=Period.of("2026-01-05", "2026-01-12")) == {"outside_the_period": "99"}
     assert dropped([("ana", "cake"), ("bo", None)]) == {"not_in_domain": "1", "null": "1"}
 

@@ -226,6 +226,7 @@ def test_a_group_of_that_name_is_refused() -> None:
     assert Groups(["fr", "overall"]).size == 2 and Groups([("overall", "tv")], overall=True).size == 2
     with refused("overall", "must be True or False"):
         Groups(["fr"], overall=1)
+    assert Question.of(1, "joint", ITEMS, epsilon=1, overall=False).asked.groups is None
     with refused("overall", "needs groups"):
         rank(plays(), 1, Joint(1.0), ITEMS, overall=True)
     with refused("overall", "must be left out", "the Groups of"):

@@ -20,6 +20,7 @@ from private_topk.transforms import Period, PrivateTopK, Ranking, Release, Relea
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Label
 from private_topk.transforms.windows import CalendarWindows, SlidingWindows, microseconds
+from tests.transforms.pipelines import create
 
 START = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin; the clock changes that night
 HOUR = timedelta(hours=1)
@@ -78,12 +79,7 @@ def transform(period: Period, **more: Any) -> PrivateTopK:  # noqa: ANN401
 
 def batch(rows: Sequence[Row], period: Period, **more: Any) -> dict[str, tuple[Label, ...]]:  # noqa: ANN401
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        _ = (
-            pipeline
-            | beam.Create(stamped(rows), reshuffle=False)
-            | transform(period, **more)
-            | beam.ParDo(Collect("batch"))
-        )
+        _ = pipeline | create(stamped(rows)) | transform(period, **more) | beam.ParDo(Collect("batch"))
     return by_label(Collect.found["batch"])
 
 

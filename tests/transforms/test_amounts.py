@@ -22,7 +22,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.metric import USERS, Score, as_numbers
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 ITEMS, SIXTY = ["a", "b", "c", "d"], Amounts(60)
 HOSTILE = [
@@ -143,7 +143,7 @@ def test_numbers_are_meant_as_they_are_written() -> None:
 )
 def test_amounts_are_numbers_in_elements_of_three(bad: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(InvalidArgument, match=message) as raised:
-        beam.Pipeline() | beam.Create([bad]) | PrivateTopK(1, Joint(1.0), ITEMS, amounts=SIXTY)
+        beam.Pipeline() | create([bad]) | PrivateTopK(1, Joint(1.0), ITEMS, amounts=SIXTY)
     assert "2026" not in str(raised.value)
 
 
@@ -159,7 +159,7 @@ def test_huge_integers_decimals_and_fractions_are_amounts() -> None:
     ]
     rank = PrivateTopK(3, Laplace(1e6), ITEMS, publish_counts=CountBudget(1e6), amounts=SIXTY)
     pairs = beam.Map(lambda ranking: list(zip(ranking.items, ranking.noisy_counts, strict=True)))
-    [[_, found]] = outcome(lambda p: p | beam.Create(rows) | rank | pairs)
+    [[_, found]] = outcome(lambda p: p | create(rows) | rank | pairs)
     assert [tuple(pair) for pair in found] == [("a", 60), ("b", 2 + 4), ("c", 3 + 2)]
 
 
@@ -167,7 +167,7 @@ def test_beam_yaml_takes_a_field_of_amounts() -> None:
     minutes = [("u", "a", 500.0), ("v", "b", 40.0), ("w", "b", None)]
     rows = [beam.Row(user=user, item=item, minutes=amount) for user, item, amount in minutes]
     rank = RankRows(1e6, "laplace", 2, ITEMS, value="minutes", max_value=60)
-    found = outcome(lambda p: p | beam.Create(rows) | rank | beam.Map(lambda row: [row.rank, row.item]))
+    found = outcome(lambda p: p | create(rows) | rank | beam.Map(lambda row: [row.rank, row.item]))
     assert sorted(element for _, element in found) == [[1, "a"], [2, "b"]]
     with pytest.raises(ValueError, match="value needs max_value"):
         RankRows(1.0, "laplace", 2, ITEMS, value="minutes")

@@ -44,6 +44,7 @@ from private_topk.transforms.rows import BlockCoder, UserRows, _ShardDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period, microseconds
 from private_topk.transforms.windows.period import TimeSlices
+from tests.transforms.pipelines import create
 from tests.transforms.sabotage import PICKS, a_receipt, sabotage
 from tests.transforms.shards import shard_of
 from tests.transforms.streams import (
@@ -397,7 +398,7 @@ def test_a_lost_receipt_fails_the_windows_of_the_input(runner: type, monkeypatch
 
     def run() -> None:
         with beam.Pipeline(runner=runner()) as pipeline:
-            rows = pipeline | beam.Create(stamped(few)) | beam.WindowInto(FixedWindows(7 * 3600))
+            rows = pipeline | create(stamped(few)) | beam.WindowInto(FixedWindows(7 * 3600))
             _ = rows | plain | beam.ParDo(Collect("undeclared"))
 
     run()

@@ -14,6 +14,7 @@ from private_topk.transforms import Period, PrivateTopK
 from private_topk.transforms.counters import exact_counters, read_dropped_rows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.rows import MakeBlocks
+from tests.transforms.pipelines import create
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +23,7 @@ def shown(nulls: int, exact: bool = False) -> tuple[dict[str, str], dict[str, in
     """What is read of the metrics, and all counters of ours as a runner's page has them."""
     pipeline = beam.Pipeline(FnApiRunner())
     with exact_counters(exact):
-        _ = pipeline | beam.Create([(None, "x")] * nulls + [("a", "x")]) | MakeBlocks()
+        _ = pipeline | create([(None, "x")] * nulls + [("a", "x")]) | MakeBlocks()
     result = pipeline.run()
     result.wait_until_finish()
     ours = beam.metrics.MetricsFilter().with_namespace("private_topk")
@@ -49,7 +50,7 @@ def test_counters_of_an_own_pipeline_are_exact_on_request() -> None:
     def dropped(rows: list[Any], exact_counters: bool = True, **asked: Any) -> dict[str, str]:  # noqa: ANN401
         pipeline = beam.Pipeline(runner="FnApiRunner")
         rank = PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["tea"], exact_counters=exact_counters, **asked)
-        _ = pipeline | beam.Create(rows) | rank
+        _ = pipeline | create(rows) | rank
         return read_dropped_rows(pipeline.run().metrics())
 
     assert dropped(plays, groups=["FR", "DE"]) == {"unreadable": "99"}

@@ -29,7 +29,7 @@ from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
 from tests.refusals import refused
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 
 def column(items: list[str | None]) -> pa.Array:
@@ -201,9 +201,7 @@ ROWS = [(f"u{n}", "abcd"[n % 4], "fr" if n < 40 else "de") for n in range(60)]
 def ranked(rows: list[tuple[str, str, str]], **changes: Any) -> dict[str, tuple[tuple[str, ...], Any]]:  # noqa: ANN401
     given = {"domain": {"fr": ["a", "b", "c"], "de": ["c", "d", "x", "a"]}, "mechanism": Laplace(1e6), "k": 3}
     rank = PrivateTopK(**{**given, **changes}, publish_counts=CountBudget(1e6), release=RELEASE)
-    found = outcome(
-        lambda p: p | beam.Create(rows) | rank | beam.Map(lambda r: [r.group, list(r.items), r.noisy_counts])
-    )
+    found = outcome(lambda p: p | create(rows) | rank | beam.Map(lambda r: [r.group, list(r.items), r.noisy_counts]))
     return {group: (tuple(items), list(counts)) for _, (group, items, counts) in found}
 
 

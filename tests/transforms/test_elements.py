@@ -36,7 +36,7 @@ from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
 from tests.nightly import nightly
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 SECRET = "secret"
 WHOLE = {"user": "u", "item": 5, "country": "FR", "value": 1}
@@ -89,7 +89,7 @@ def read_back(elements: list[Any], schema: ElementSchema | None = None, untyped:
     """What the blocks hold, in any order."""
 
     def build(p: beam.Pipeline) -> beam.PCollection:
-        rows = p | beam.Create(elements)
+        rows = p | create(elements)
         rows = rows | beam.Map(lambda row: row).with_output_types(Any) if untyped else rows
         return (
             rows
@@ -184,7 +184,7 @@ def test_a_worker_warns_once_of_a_bundle_that_begins_unreadable(
 def warnings(elements: list[Any], names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> list[str]:
     caplog.clear()
     with beam.Pipeline(FnApiRunner()) as pipeline:
-        rows = pipeline | beam.Create(elements, reshuffle=False) | beam.Map(lambda row: row).with_output_types(Any)
+        rows = pipeline | create(elements) | beam.Map(lambda row: row).with_output_types(Any)
         _ = rows | PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], **names)
     return [record.getMessage() for record in caplog.records if "PrivateTopK" in record.getMessage()]
 
@@ -317,7 +317,7 @@ def test_an_unreadable_element_is_dropped_and_all_others_are_read() -> None:
 @pytest.mark.parametrize("elements", [[], [{SECRET: 1}], [("u", "a", "b"), ("u", 1.5), None, "ab", b"ab"]])
 def test_elements_of_any_type_yield_a_ranking(elements: list[Any]) -> None:
     def build(p: beam.Pipeline) -> beam.PCollection:
-        rows = p | beam.Create([*elements, None]) | beam.Filter(lambda row: row is not None).with_output_types(Any)
+        rows = p | create([*elements, None]) | beam.Filter(lambda row: row is not None).with_output_types(Any)
         return rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"]) | beam.Map(lambda ranking: ranking.items)
 
     assert [items for _, items in outcome(build)] == [["a"]]
@@ -325,7 +325,7 @@ def test_elements_of_any_type_yield_a_ranking(elements: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", sorted(REFUSED.keys() - UNTIL_IT_FLOWS))
 def test_an_element_type_known_to_beam_is_refused_at_construction(kind: str) -> None:
-    rows = beam.Pipeline(FnApiRunner()) | beam.Create(REFUSED[kind])
+    rows = beam.Pipeline(FnApiRunner()) | create(REFUSED[kind])
     with pytest.raises(InvalidArgument, match="PrivateTopK takes .* got an? .* type ") as caught:
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"])
     assert SECRET not in str(caught.value)
@@ -361,7 +361,7 @@ def test_whole_tables_are_refused_and_the_refusal_says_how_they_become_rows(kind
     told = f"flatten them to rows first: beam.FlatMap(lambda table: table.{to_rows})"
     for element_type, refused in ((Any, Exception), (type(table), InvalidArgument)):
         with pytest.raises(refused) as caught, beam.Pipeline(FnApiRunner()) as pipeline:
-            tables = pipeline | beam.Create([0]) | beam.Map(lambda _: table).with_output_types(element_type)
+            tables = pipeline | create([0]) | beam.Map(lambda _: table).with_output_types(element_type)
             tables | PrivateTopK(1, Joint(epsilon=1.0), ["5"])
         assert told in str(caught.value) and SECRET not in str(caught.value)
     assert eval(f"table.{to_rows}", {"table": table}) == [{"user": SECRET, "item": "5"}]
@@ -391,12 +391,12 @@ def test_random_objects_are_pairs_or_left_out() -> None:
 
 
 def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
-    rows = beam.Pipeline(FnApiRunner()) | beam.Create([Order("ana", "tea", "FR")])
+    rows = beam.Pipeline(FnApiRunner()) | create([Order("ana", "tea", "FR")])
     with pytest.raises(
         InvalidArgument, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"
     ):
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"])
     with pytest.raises(InvalidArgument, match="as Beam knows it: .* as well needs groups=... or amounts=..."):
-        triples = beam.Pipeline() | beam.Create([("ana", "tea", 1)])
+        triples = beam.Pipeline() | create([("ana", "tea", 1)])
         triples | beam.Map(lambda row: row[:2]) | PrivateTopK(1, Joint(epsilon=1.0), ["tea"])
     rows | "Named" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"], group="country")

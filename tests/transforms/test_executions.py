@@ -44,6 +44,7 @@ from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import ToDate
 from private_topk.transforms.windows.windowing import windowing_of
 from tests.nightly import nightly_but
+from tests.transforms.pipelines import create
 from tests.transforms.streams import (
     DOMAIN,
     HOUR,
@@ -162,7 +163,7 @@ def published(pipeline: beam.Pipeline, rows: Any, asked: Question, execution: Ex
 
 
 def bounded(asked: Question, rows: Sequence[Row], execution: Execution, *windowed: beam.PTransform) -> Published:
-    given: Any = beam.Create(stamped(rows), reshuffle=False)
+    given: Any = create(stamped(rows))
     for windows in windowed:
         given |= windows
     return published(beam.Pipeline(runner=FnApiRunner()), given, asked, execution)

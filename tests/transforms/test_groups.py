@@ -30,7 +30,7 @@ from tests.examples import examples
 from tests.laws import max_log_ratio
 from tests.refusals import refused
 from tests.transforms.mechanisms.stated import contract_of
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
 
@@ -94,7 +94,7 @@ def ranked(rows: list[Played], period: Period | None, shards: int = 4, unknown: 
     begin = WEEK.start.timestamp()
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        timed = pipeline | beam.Create([TimestampedValue(row[:3], begin + row[3]) for row in rows])
+        timed = pipeline | create([TimestampedValue(row[:3], begin + row[3]) for row in rows])
         return timed | rank | beam.Map(lambda r: [r.window.label(), r.group, list(r.items), list(r.noisy_counts or ())])
 
     return sorted(element for _, element in outcome(build))
@@ -235,5 +235,5 @@ def test_groups_of_equal_counts_have_different_noise() -> None:
     release = Release(ReleaseKey.held(b"a key of enough bytes"), "seeds")
     rows = [(f"u{n}", f"i{n % 40}", "north" if n < 400 else "south") for n in range(800)]
     rank = PrivateTopK(40, Joint(0.01), [f"i{n}" for n in range(40)], groups=["north", "south"], release=release)
-    found = outcome(lambda p: p | beam.Create(rows) | rank | beam.Map(lambda r: list(r.items)))
+    found = outcome(lambda p: p | create(rows) | rank | beam.Map(lambda r: list(r.items)))
     assert found[0][1] != found[1][1]

@@ -22,7 +22,7 @@ from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, MakeBlocks, UserRows, _ShardDoFn
 from private_topk.transforms.spec import TopK
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
@@ -51,7 +51,7 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.Mo
     rows = [((n, "i"), 5 if n % 3 else 15) for n in range(1200)]
 
     def build(p: beam.Pipeline) -> beam.PCollection:
-        pairs = p | beam.Create([rows]) | beam.FlatMap(lambda all_: [TimestampedValue(*row) for row in all_])
+        pairs = p | create([rows]) | beam.FlatMap(lambda all_: [TimestampedValue(*row) for row in all_])
         return (
             pairs | beam.WindowInto(FixedWindows(10)) | MakeBlocks() | beam.Map(lambda block: block["user"].to_pylist())
         )
@@ -66,7 +66,7 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.Mo
 def test_pairs_with_a_null_are_dropped_and_counted() -> None:
     pipeline = beam.Pipeline(FnApiRunner())
     with exact_counters():
-        _ = pipeline | beam.Create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
+        _ = pipeline | create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
     result = pipeline.run()
     [counter] = result.metrics().query()["counters"]
     assert counter.key.metric.name == "operator_only_dropped_rows_null" and counter.committed == 2

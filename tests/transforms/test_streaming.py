@@ -21,6 +21,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import TrueTopK
 from private_topk.transforms.top_k import RankBlocks
 from tests.nightly import nightly, nightly_but
+from tests.transforms.pipelines import create
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -64,7 +65,7 @@ def stages(readers: tuple[int, ...], unbounded: bool) -> list[str]:
             self.names.append(node.full_label.rpartition("/")[2])
 
     pipeline, spec = streaming("direct"), TopK(2, Joint(epsilon=1.0), PublicDomain.of(DOMAIN))
-    rows = pipeline | (test_stream.TestStream() if unbounded else beam.Create([]))
+    rows = pipeline | (test_stream.TestStream() if unbounded else create([]))
     blocks = rows | beam.Map(lambda row: row).with_output_types(pa.RecordBatch)
     _ = blocks | RankBlocks(spec, RELEASE, period_of("fixed"), Execution(readers=readers))
     pipeline.visit(look := Look())
@@ -96,7 +97,7 @@ def test_rankings_are_in_the_declared_windows(cut: str, streamed: bool) -> None:
     """Whatever the windows of the input were."""
     Note.seen.clear()
     with streaming("direct") if streamed else beam.Pipeline(runner="FnApiRunner") as pipeline:
-        rows = events_of(some_rows(1, 72), 72) if streamed else beam.Create(stamped(some_rows(1, 72)))
+        rows = events_of(some_rows(1, 72), 72) if streamed else create(stamped(some_rows(1, 72)))
         ranked = pipeline | rows | beam.WindowInto(FixedWindows(86_400)) | transform(period_of(cut))
         _ = ranked | beam.ParDo(Note())
     declared = [IntervalWindow(at(hours(window.start)), at(hours(window.end))) for window in period_of(cut).windows()]

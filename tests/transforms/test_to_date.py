@@ -32,6 +32,7 @@ from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import SeriesShard, UserShard
+from tests.transforms.pipelines import create
 
 KEY = ReleaseKey.for_tests()
 YEAR = Period.of("2026-01-05", "2026-02-09", "7d", to_date=True)
@@ -191,7 +192,7 @@ def ranked(rows: Sequence[Row], release: Release, groups: bool = False, **more: 
     mechanism = CorrelatedGaussian(2.0, 1e-5, 2)
     transform = PrivateTopK(3, mechanism, ITEMS, release=release, period=YEAR, shards=4, groups=named, **more)
     with beam.Pipeline(FnApiRunner()) as pipeline:
-        elements = pipeline | beam.Create(list(rows)) | beam.Map(element, groups).with_output_types(kind)
+        elements = pipeline | create(list(rows)) | beam.Map(element, groups).with_output_types(kind)
         elements | transform | beam.Map(keep)
     return {ranking.label(): ranking for ranking in FOUND}
 
@@ -258,7 +259,7 @@ def test_lists_of_groups_are_ranked_each_by_its_own() -> None:
     FOUND.clear()
     transform = PrivateTopK(2, CorrelatedGaussian(400.0, 1e-5, 2), lists, period=YEAR, shards=4)
     with beam.Pipeline(FnApiRunner()) as pipeline:
-        elements = pipeline | beam.Create(rows) | beam.Map(element, True).with_output_types(tuple[str, str, str])
+        elements = pipeline | create(rows) | beam.Map(element, True).with_output_types(tuple[str, str, str])
         elements | transform | beam.Map(keep)
     assert len(FOUND) == 10
     for ranking in FOUND:

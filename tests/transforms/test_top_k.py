@@ -57,7 +57,7 @@ from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
 from tests.nightly import nightly
-from tests.transforms.pipelines import Pairs, describe, outcome, set_counts
+from tests.transforms.pipelines import Pairs, create, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
 JOINT = Joint(epsilon=1.0)
@@ -78,9 +78,7 @@ def flat_pairs() -> Pairs:
 def rankings(pairs: Pairs, *beam_options: str, **arguments: Any) -> list[list[Any]]:  # noqa: ANN401
     """[window label, items, k, answer] of every window."""
     settings = {"k": 10, "mechanism": JOINT, "domain": ITEMS, "release": RELEASE, "shards": 4, **arguments}
-    found = outcome(
-        lambda p: p | beam.Create(pairs) | PrivateTopK(**settings) | beam.Map(describe), options=beam_options
-    )
+    found = outcome(lambda p: p | create(pairs) | PrivateTopK(**settings) | beam.Map(describe), options=beam_options)
     return sorted(ranking for _, ranking in found)
 
 
@@ -143,7 +141,7 @@ def test_a_local_domain_file_is_refused_on_dataflow(tmp_path: Path) -> None:
     key = ReleaseKey.parse("gcp-secret:projects/p/secrets/s/versions/1")
     rank = PrivateTopK(1, JOINT, tmp_path / "menu.txt", release=Release(key, "weekly"))
     pipeline = beam.Pipeline()
-    orders = pipeline | beam.Create([("ana", "tea")])
+    orders = pipeline | create([("ana", "tea")])
     pipeline.runner = type("DataflowRunner", (BundleBasedDirectRunner,), {})()  # Beam's own asks Google at once
     with pytest.raises(
         InvalidArgument, match=r"domain .*menu.txt is a file of this machine, which the workers do not see"
@@ -256,7 +254,7 @@ class TestDeclaredPeriod:
         rows = [((user, str(time)), time) for time in times for user in range(400)]
 
         def build(p: beam.Pipeline) -> beam.PCollection:
-            stamped = p | beam.Create(rows) | beam.MapTuple(_at)
+            stamped = p | create(rows) | beam.MapTuple(_at)
             settings = {"k": 6, "mechanism": Joint(epsilon=5.0), "domain": names, "shards": 1}
             return stamped | PrivateTopK(period=period, **settings) | beam.Map(describe)
 
@@ -345,14 +343,14 @@ FIRES_TWICE = {
 @pytest.mark.parametrize("case", FIRES_TWICE)
 def test_triggers_that_may_fire_twice_are_refused_at_construction(case: str) -> None:
     arguments = {"accumulation_mode": AccumulationMode.DISCARDING, **FIRES_TWICE[case]}
-    rows = beam.Pipeline(BundleBasedDirectRunner()) | beam.Create([("u", "a")])
+    rows = beam.Pipeline(BundleBasedDirectRunner()) | create([("u", "a")])
     windowed = rows | beam.WindowInto(FixedWindows(10), **arguments)
     with pytest.raises(ValueError, match="must fire exactly once, since each firing is a release: window the input"):
         windowed | PrivateTopK(1, JOINT, ["a"])
 
 
 def test_windows_inferred_from_the_data_are_refused() -> None:
-    rows = beam.Pipeline(BundleBasedDirectRunner()) | beam.Create([("u", "a")]) | beam.WindowInto(Sessions(10))
+    rows = beam.Pipeline(BundleBasedDirectRunner()) | create([("u", "a")]) | beam.WindowInto(Sessions(10))
     with pytest.raises(ValueError, match="inferred from the data"):
         rows | PrivateTopK(1, JOINT, ["a"])
 
@@ -362,7 +360,7 @@ def test_windows_inferred_from_the_data_are_refused() -> None:
 def test_windows_of_the_input_are_refused_unless_what_they_tell_is_accepted(windowfn: WindowFn, bounded: bool) -> None:
     """Two neighbours: with one user more, one window more is published with certainty."""
     pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
-    source = beam.Create([("u", "a")]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
+    source = create([("u", "a")]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
     rows = pipeline | source | beam.WindowInto(windowfn)
     with pytest.raises(
         InvalidArgument, match="when somebody was active: declare the windows; to accept that, set reveal_"
@@ -398,7 +396,7 @@ class TestArguments:
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
             ({"domain": UnknownDomain}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got type"),
             (
-                {"domain": beam.Pipeline() | beam.Create(["a"])},
+                {"domain": beam.Pipeline() | create(["a"])},
                 ValueError,
                 "PCollection: .* never made from the rows",
             ),

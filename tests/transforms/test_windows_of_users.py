@@ -43,7 +43,7 @@ from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from tests.examples import examples
-from tests.transforms.pipelines import added_up, outcome
+from tests.transforms.pipelines import added_up, create, outcome
 from tests.transforms.reference import reference
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
@@ -290,9 +290,7 @@ def ranked(rows: list[tuple[str, str, int]], period: Period, shards: int = 4, mo
     )
     stamped = [TimestampedValue(row[:2], row[2]) for row in rows]
     return outcome(
-        lambda p: (
-            p | beam.Create(stamped) | rank | beam.Map(lambda r: sorted(zip(r.items, r.noisy_counts, strict=True)))
-        )
+        lambda p: p | create(stamped) | rank | beam.Map(lambda r: sorted(zip(r.items, r.noisy_counts, strict=True)))
     )
 
 
@@ -320,7 +318,7 @@ def test_invalid_options_with_bounded_windows_are_refused(change: dict[str, Any]
     with pytest.raises(ValueError, match=message):
         (
             beam.Pipeline()
-            | beam.Create([("a", "b")])
+            | create([("a", "b")])
             | PrivateTopK(1, Laplace(1.0), ITEMS, **{"period": DAYS, "max_windows_per_user": 2, **change})
         )
 

@@ -42,6 +42,14 @@ def test_every_name_is_where_the_page_says() -> None:
     assert checked > 40
 
 
+def test_the_pipeline_in_readme_prints_its_ranking_and_nothing_else() -> None:
+    """Beam's warning that its extra for BigQuery is missing is the first thing that a reader would see."""
+    (pipeline,) = re.findall(r"```python\n(.*?PrivateTopK.*?)```", (ROOT / "README.md").read_text(), re.S)
+    code = f"import sys; sys.modules['apitools'] = None\n{pipeline}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == "" and done.stdout.startswith("all ")
+
+
 def test_the_package_says_nothing_as_it_is_loaded() -> None:
     """Beam warns where its extra for BigQuery is missing, on a handler that it gives the root logger."""
     code = "import sys, logging; sys.modules['apitools'] = None; import private_topk; private_topk.rank"

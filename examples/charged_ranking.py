@@ -1,9 +1,12 @@
 """The top dishes of every day in a pipeline of one's own, which is charged to a budget before it runs.
 
+    private-topk budget create --ledger sqlite:///budget.db --dataset orders --epsilon 1
+    head -c 32 /dev/urandom | base64 > release.key
+    printf 'user,dish,time\\nann,tea,2026-01-05T12:00:00+00:00\\n' > orders.csv
     python examples/charged_ranking.py --orders orders.csv --key release.key --ledger sqlite:///budget.db --output top
 
 `--runner flink`, with Beam's options, runs it there. A repeat is charged nothing and draws the same. The tests are in
-test_charged_ranking.py. docs/budget.md says how the budget is created.
+test_charged_ranking.py.
 """
 
 import argparse

@@ -245,7 +245,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
     """
     require(options, "input", "output", "epsilon")
     sink, account = sink_for(options, watch=watch), account or Account.of(options)
-    question = Question.of(**asked_by(options), held=_held(account, options) if account else None)
+    question = Question.of(**asked_by(options), held=held_by(account, options) if account else None)
     return Report(
         question,
         source_for(options, watch=watch),
@@ -258,7 +258,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
     )
 
 
-def _held(account: Account, options: Options) -> Total:
+def held_by(account: Account, options: Options) -> Total:
     """The total that a ledger holds. Raises InvalidArgument, with the command that opens a budget for these options."""
     unit = options.get("privacy_unit", "user-window")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +42,28 @@ def test_every_name_is_where_the_page_says() -> None:
             assert hasattr(module, name) or name in ("Source", "Sink"), (module.__name__, name)
             checked += 1
     assert checked > 40
+
+
+def test_the_pipeline_in_readme_prints_its_ranking_and_nothing_else() -> None:
+    """Beam's warning that its extra for BigQuery is missing is the first thing that a reader would see."""
+    (pipeline,) = re.findall(r"```python\n(.*?PrivateTopK.*?)```", (ROOT / "README.md").read_text(), re.S)
+    code = f"import sys; sys.modules['apitools'] = None\n{pipeline}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == "" and done.stdout.startswith("all ")
+
+
+def test_the_charged_example_runs_as_it_says(tmp_path: Path) -> None:
+    """In an empty folder, with nothing made before."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    text = ast.get_docstring(ast.parse((ROOT / "examples" / "charged_ranking.py").read_text())) or ""
+    lines = "\n".join(re.findall(r"(?m)^    (.*)$", text))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(
+        ["bash", "-ec", lines], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0 and "ledger: charged dishes/2026-01-05 to dataset orders" in done.stderr, done.stderr
+    assert len((tmp_path / "top.jsonl").read_text().splitlines()) == 2 * 7
 
 
 def test_the_package_says_nothing_as_it_is_loaded() -> None:

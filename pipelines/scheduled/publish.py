@@ -23,7 +23,7 @@ from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window
-from private_topk.pipelines.report import Report, check_shards, report_of, sink_for, source_for
+from private_topk.pipelines.report import Report, check_shards, held_by, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
@@ -131,6 +131,7 @@ class ScheduledReport(Periods):
         if account is None:
             return
         with self._pointing():
+            held_by(account, self.options(0))
             charged = self._charged(account)
             periods = range(self.schedule.horizon or len(charged) + 1)
             number = next((each for each in periods if self.release_id(each, None) not in charged), None)
@@ -234,8 +235,8 @@ class ScheduledReport(Periods):
                         f"{verbatim(self.uri(earlier))} is missing, and its items are on the list",
                         f"publish the period {self.words(earlier)} first",
                     )
-            self._check_adopted(number)
             report = report_of(options, watch=self.watches, account=self.account)
+            self._check_adopted(number)
             if self.state is not None:
                 report = _at_step(report, self._step(self.state, report.question, number), report.source)
             kept = (*report.kept, self._file.document.path)

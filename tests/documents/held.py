@@ -32,7 +32,7 @@ def plays_at_the_bar(world: World) -> None:
 
 README = [
     Held("$ make rank", before=lambda world: clone(world.folder), after=ranked_like_the_page),
-    Held("import apache_beam as beam", "python", says=r"^all (tea|cake|scone)\n$"),
+    Held("from private_topk import PrivateTopK", "python", says=r"^all (tea|cake|scone)\n$"),
 ]
 RUN = [
     Held("private-topk run", before=lambda world: plays_of_a_shop(world.folder), after=ranked("ranking.avro", 40)),

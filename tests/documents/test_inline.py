@@ -48,6 +48,7 @@ BY_HAND = {
         ),
         "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways",
     ),
+    "pip install pytest": "with which these tests run",
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
     "python -m tests.pipelines.budget.test_unknown_domains": "the test itself holds what the table shows",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",

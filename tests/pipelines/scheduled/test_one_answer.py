@@ -92,6 +92,11 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     assert main(words.split()) == 0 and report(folder, *FIRST) == 0
     (folder / "rows.csv").unlink()
     books = (folder / "budget.db").read_bytes()
+    (folder / "weekly.yaml").write_text(text.replace("budget.db", "none.db"))
+    for words in ((), FIRST):
+        capsys.readouterr()
+        assert report(folder, "--dry-run", *words) == 2
+        assert "none.db does not exist: open one with `private-topk budget create --ledger" in capsys.readouterr().err
 
     def checked(old: str = "", new: str = "", status: int = 0) -> str:
         (folder / "weekly.yaml").write_text(text.replace(old, new))

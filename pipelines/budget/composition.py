@@ -22,13 +22,14 @@ from flint import arb
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost, at_least_0
 from private_topk.transforms.mechanisms.exact.accounting import (
+    about,
     at_most,
     bounded_range_epsilon,
     gaussian_scale,
     largest,
     rho_within,
 )
-from private_topk.transforms.mechanisms.exact.reals import Real, ball
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
 from private_topk.transforms.mechanisms.parameters import plain
 
 UNITS = {
@@ -129,28 +130,39 @@ def share_under(accounting: str, price: Price, total: Total, windows: int) -> Sh
     def cost(epsilon: Fraction) -> Cost:
         return price(epsilon, delta)
 
-    within = _within(accounting, cost, probe, Total(total.epsilon, total.delta, release), windows)
-    if within is None:
+    bound = _bound(accounting, cost, probe, Total(total.epsilon, total.delta, release), windows)
+    if bound is None:
         return None
+    within, spent, limit = bound
     start = Fraction(2) ** _exponent(total.epsilon / windows)  # a power of two, so that floats are what is searched
     if not within(start):
         return None
-    epsilon = largest(within, start)
+    epsilon = largest(within, start, about(spent, float(limit), start))
     return Share(accounting, epsilon, delta if probe.delta else Fraction(0), cost(epsilon))
 
 
-def _within(
+def _bound(
     accounting: str, cost: Callable[[Fraction], Cost], probe: Cost, total: Total, windows: int
-) -> Callable[[Fraction], bool] | None:
-    """Whether a share stays within the total, whose `release_delta` is for what adds up of the windows' deltas."""
+) -> tuple[Callable[[Fraction], bool], Callable[[Fraction], float], Fraction] | None:
+    """Whether a share stays within the total, whose `release_delta` is for what adds up of the windows' deltas; and, in
+    floats, what such shares spend, and of how much.
+    """
     epsilon, release = total.epsilon, total.release_delta or Fraction(0)
     delta = total.delta - release
     if accounting == "basic":
-        return lambda share: windows * share <= epsilon
+        return lambda share: windows * share <= epsilon, lambda share: float(windows * share), epsilon
     if accounting == "optimal" and windows <= MAX_WINDOWS_OF_OPTIMAL:
-        return lambda share: at_most(optimal_delta(epsilon, share, windows), delta)
+
+        def least(share: Fraction) -> Real:
+            return optimal_delta(epsilon, share, windows)
+
+        return lambda share: at_most(least(share), delta), lambda share: relative_float(least(share)), delta
     if accounting == "bounded-range" and probe.bounded_range is not None:
-        return lambda share: at_most(bounded_range_epsilon(windows, cost(share).bounded_range or share, delta), epsilon)
+
+        def composed(share: Fraction) -> Real:
+            return bounded_range_epsilon(windows, cost(share).bounded_range or share, delta)
+
+        return lambda share: at_most(composed(share), epsilon), lambda share: relative_float(composed(share)), epsilon
     if accounting == "zcdp" or (accounting == "gaussian" and probe.gdp):
         if accounting == "zcdp":
             limit = rho_within(epsilon, delta)
@@ -161,7 +173,7 @@ def _within(
             its = cost(share)
             return windows * its.rho <= limit and windows * its.zcdp_delta <= release
 
-        return fits
+        return fits, lambda share: float(windows * cost(share).rho), limit
     return None
 
 

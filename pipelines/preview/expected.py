@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from itertools import groupby, product
 from typing import Any, Protocol
 
@@ -564,6 +565,11 @@ def _about(path: str) -> Iterator[None]:
         raise InvalidArgument("like", f"{verbatim(path)} cannot be read: {verbatim(why(error))}") from None
 
 
+@cache
+def _played(days: float | None, max_items_per_user: int | None) -> PublicCounts:
+    return PublicCounts(users_per_item(days, max_items_per_user))
+
+
 @dataclass(frozen=True)
 class _Sample:
     """The made-up plays that `private-topk sample` writes: those of one window from its start, or all of them."""
@@ -571,7 +577,7 @@ class _Sample:
     period: Period | None
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
-        return PublicCounts(users_per_item(self.days(), max_items_per_user)).histogram(None, unknown)
+        return _played(self.days(), max_items_per_user).histogram(None, unknown)
 
     def summary(self) -> str:
         days = self.days()

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import log, log1p
+from math import exp, expm1, frexp, inf, log, log1p, sqrt
 
 from flint import arb, ctx
 
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision
+from private_topk.transforms.mechanisms.exact.reals import Real, ball, floor, precision, relative_float
 
 _MAX_PRECISION = 1 << 13
 _SCALE = 1 << 100  # rho_within answers in multiples of its inverse
 _LARGEST_EXACT = 1000  # a delta of the next one has thousands of digits
 _ORDERS = [1 + Fraction(step, 32) * Fraction(2) ** octave for octave in range(-6, 26) for step in range(32, 64)]
 _FLOATS = [float(order) for order in _ORDERS]  # exactly
+_HALVINGS = (8, 20, 36)
+_SECANTS, _NEAR, _FAR = 10, 2.0**-22, 100.0
 _SLACK_ERROR, _RELATIVE_ERROR = 2.0**-30, 2.0**-40
 """By what floats err at most: logarithms of numbers up to 2**4096 by 2**-40, all else by a few parts in 2**52."""
 
@@ -40,12 +42,41 @@ def at_most(value: Real, bound: Fraction) -> bool:
     return False
 
 
-def largest(within: Callable[[Fraction], bool], start: Fraction) -> Fraction:
-    """The largest parameter, to float precision, that is `within` budget: start is, and all below one that is are."""
-    low = start
+def largest(within: Callable[[Fraction], bool], start: Fraction, near: float = 0.0) -> Fraction:
+    """The largest parameter, to float precision, that is `within` budget: start is, and all below one that is are.
+
+    Args:
+        near: about that, by floats. It shortens the search and does not change what is found.
+    """
+    low = start * 2 ** max(0, frexp(near / float(start))[1] - 1)
+    while low > start and not within(low):
+        low /= 2
     while within(2 * low):
         low *= 2
+    for halvings in _HALVINGS if low < near < 2 * low else ():
+        # Halving comes to the interval around `near`, if what is sought lies there.
+        width = low / 2 ** (52 - halvings)
+        good = low + (Fraction(near) - low) // width * width
+        if within(good) and not within(good + width):
+            return _bisect(within, good, good + width, halvings)
     return _bisect(within, low, 2 * low)
+
+
+def about(rising: Callable[[Fraction], float], wanted: float, start: Fraction) -> float:
+    """About where a rising function has a positive value, by secants of logarithms; 0 where floats do not tell."""
+    place, value, power, step = float(start), rising(start), 1.0, 1.0
+    for _ in range(_SECANTS):
+        if not 0 < value < inf or not 0 < wanted < inf or not power > 0:
+            return 0.0
+        step = log(wanted / value) / power
+        if abs(step) > _FAR:
+            return 0.0
+        place *= exp(step)
+        if abs(step) < _NEAR:
+            break
+        before, value = value, rising(Fraction(place))
+        power = log(value / before) / step if 0 < value < inf else 0.0
+    return place
 
 
 def smallest(within: Callable[[Fraction], bool]) -> Fraction:
@@ -68,9 +99,9 @@ def smallest(within: Callable[[Fraction], bool]) -> Fraction:
     return _bisect(within, high, high / 2)
 
 
-def _bisect(within: Callable[[Fraction], bool], good: Fraction, bad: Fraction) -> Fraction:
+def _bisect(within: Callable[[Fraction], bool], good: Fraction, bad: Fraction, halvings: int = 52) -> Fraction:
     # Halving a binade 52 times leaves two neighbouring floats.
-    for _ in range(52):
+    for _ in range(halvings):
         middle = (good + bad) / 2
         good, bad = (middle, bad) if within(middle) else (good, middle)
     return good
@@ -104,7 +135,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     spend = float(epsilon)
     proved = [(spend + slack) / order for order, slack in zip(_FLOATS, _slacks(delta), strict=True)]
     near = _largest(proved, [_error(order, spend) / order for order in _FLOATS])
-    return Fraction(max(0, *(floor(_rho_at(order, epsilon, delta)) for order in near)), _SCALE)
+    return Fraction(max(0, *(floor(_rho_at(_ORDERS[place], epsilon, delta)) for place in near)), _SCALE)
 
 
 @lru_cache(maxsize=256)
@@ -117,7 +148,7 @@ def epsilon_within(rho: Fraction, delta: Fraction) -> Fraction:
     spent = float(rho)
     saved = [slack - order * spent for order, slack in zip(_FLOATS, _slacks(delta), strict=True)]
     near = _largest(saved, [_error(order, order * spent) for order in _FLOATS])
-    return Fraction(min(-floor(less(order)) for order in near), _SCALE)
+    return Fraction(min(-floor(less(_ORDERS[place])) for place in near), _SCALE)
 
 
 def _rho_at(order: Fraction, epsilon: Fraction, delta: Fraction) -> Real:
@@ -130,10 +161,10 @@ def _error(order: float, value: float) -> float:
     return _SLACK_ERROR / (order - 1) + _RELATIVE_ERROR * abs(value)
 
 
-def _largest(values: Sequence[float], errors: Sequence[float]) -> list[Fraction]:
-    """The orders of which the real number that a float stands for may be the largest, by how far each may be off."""
+def _largest(values: Sequence[float], errors: Sequence[float]) -> list[int]:
+    """The places of the orders whose real numbers may be the largest, by how far the floats of these may be off."""
     least = max(value - error for value, error in zip(values, errors, strict=True))
-    return [order for order, value, off in zip(_ORDERS, values, errors, strict=True) if value + off >= least]
+    return [place for place, (value, off) in enumerate(zip(values, errors, strict=True)) if value + off >= least]
 
 
 @lru_cache(maxsize=256)
@@ -188,7 +219,7 @@ def per_round_epsilon(epsilon: Fraction, delta: Fraction, k: int) -> Fraction:
     def by_zcdp(share: Fraction) -> bool:
         return k * share * share / 8 <= limit
 
-    share = largest(by_zcdp, share) if by_zcdp(share) else share
+    share = largest(by_zcdp, share, sqrt(8 * limit / k)) if by_zcdp(share) else share
     while (more := _share_proved(_best_order(share, delta, k), share, epsilon, delta, k)) > share:
         share = more
     return share
@@ -200,7 +231,13 @@ def _share_proved(order: Fraction, least: Fraction, epsilon: Fraction, delta: Fr
     def within(share: Fraction) -> bool:
         return at_most(_to_spend(order, share, delta, k), epsilon)
 
-    return largest(within, least) if within(least) else Fraction(0)
+    def spent(share: Fraction) -> float:
+        return relative_float(lambda: k * bounded_range_divergence(order, share))
+
+    if not within(least):
+        return Fraction(0)
+    limit = relative_float(lambda: ball(epsilon) + _slack(order, delta))
+    return largest(within, least, about(spent, limit, least))
 
 
 def _to_spend(order: Fraction, share: Fraction, delta: Fraction, k: int) -> Real:
@@ -211,11 +248,30 @@ def _to_spend(order: Fraction, share: Fraction, delta: Fraction, k: int) -> Real
 def _best_order(share: Fraction, delta: Fraction, k: int) -> Fraction:
     """The order that proves the least epsilon; where it is no single valley, one that proves hardly more."""
 
+    slacks, s = _slacks(delta), float(share)
+
     def spent(number: int) -> int:
         return floor(lambda: _SCALE * _to_spend(_ORDERS[number], share, delta, k)())
 
-    near = min(range(0, len(_ORDERS), 16), key=spent)
-    return _ORDERS[min(range(max(near - 15, 0), min(near + 16, len(_ORDERS))), key=spent)]
+    def best(numbers: range) -> int:
+        orders = [_FLOATS[number] for number in numbers]
+        diverging = [_divergence(order, s) for order in orders]
+        saved = [slacks[number] - k * each for number, each in zip(numbers, diverging, strict=True)]
+        errors = [
+            _error(order, value) + k * _RELATIVE_ERROR * (1 + s + 1 / (order - 1))
+            for order, value in zip(orders, saved, strict=True)
+        ]
+        near = [numbers[place] for place in _largest(saved, errors)]
+        return min(near, key=spent) if len(near) > 1 else near[0]
+
+    near = best(range(0, len(_ORDERS), 16))
+    return _ORDERS[best(range(max(near - 15, 0), min(near + 16, len(_ORDERS))))]
+
+
+def _divergence(order: float, share: float) -> float:
+    """`bounded_range_divergence` in floats."""
+    whole, part, one = (-expm1(-each * share) for each in (order, order - 1, 1.0))
+    return share + log((order - 1) / order * whole / part) + log(whole / (order * one)) / (order - 1)
 
 
 def gaussian_delta(epsilon: Fraction, variance: Fraction, squared_sensitivity: Fraction) -> Real:

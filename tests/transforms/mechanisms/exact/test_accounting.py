@@ -16,6 +16,7 @@ from scipy.stats import binom
 from private_topk.transforms.mechanisms.exact import accounting
 from private_topk.transforms.mechanisms.exact.accounting import (
     _ORDERS,
+    about,
     at_most,
     bounded_range_divergence,
     epsilon_within,
@@ -140,6 +141,26 @@ def test_largest_and_smallest_find_the_edge() -> None:
     assert smallest(lambda x: x * x >= Fraction(1, 2000)) == pytest.approx(math.sqrt(1 / 2000), rel=2**-51)
 
 
+@pytest.mark.parametrize("start", [Fraction(1, 8), Fraction(1, 10), Fraction(7, 5)])
+@pytest.mark.parametrize("near", [0.0, 1e-300, 1.0, math.sqrt(2), math.sqrt(2) * (1 + 1e-15), 1.4143, 2.9, 1e300])
+def test_a_guess_changes_nothing_and_a_good_one_saves_most_of_the_search(start: Fraction, near: float) -> None:
+    tried: list[Fraction] = []
+
+    def within(value: Fraction) -> bool:
+        tried.append(value)
+        return value * value <= 2
+
+    assert largest(within, start, near) == largest(lambda value: value * value <= 2, start)
+    assert len(tried) <= 16 or not math.isclose(near, math.sqrt(2), rel_tol=1e-14)
+
+
+@pytest.mark.parametrize("wanted", [1e-9, 2.0, 1e7])
+def test_about_comes_near_and_gives_up_without_a_positive_value(wanted: float) -> None:
+    rising = lambda place: float(place + place**2)  # noqa: E731
+    assert about(rising, wanted, Fraction(1, 8)) == pytest.approx(math.sqrt(wanted + 0.25) - 0.5, rel=1e-7)
+    assert about(lambda place: 0.0, wanted, Fraction(1, 8)) == about(rising, 0.0, Fraction(1, 8)) == 0
+
+
 def reach(moves: np.ndarray) -> np.ndarray:
     return (moves**2).sum(axis=1) - moves.sum(axis=1) ** 2 / moves.shape[1]
 
@@ -176,6 +197,24 @@ def test_orders_that_floats_leave_out_would_have_changed_nothing(seed: int) -> N
         if rho:
             less = [partial(_saved, order, delta, rho) for order in _ORDERS]
             assert epsilon_within(rho, delta) == Fraction(min(-floor(each) for each in less), accounting._SCALE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_a_share_is_the_best_of_those_looked_at_in_balls_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(5):
+        share, delta, k = (
+            Fraction(10 ** rng.uniform(-12, 1)),
+            Fraction(10 ** rng.uniform(-40, -0.5)),
+            rng.randint(1, 500),
+        )
+
+        def spent(place: int, given: tuple[Fraction, Fraction, int] = (share, delta, k)) -> int:
+            return floor(lambda: accounting._SCALE * accounting._to_spend(_ORDERS[place], *given)())
+
+        near = min(range(0, len(_ORDERS), 16), key=spent)
+        best = min(range(max(near - 15, 0), min(near + 16, len(_ORDERS))), key=spent)
+        assert accounting._best_order(share, delta, k) == _ORDERS[best]
 
 
 def _saved(order: Fraction, delta: Fraction, rho: Fraction) -> arb:

@@ -377,7 +377,12 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
     if after.adds_up:
         lines.append(_remedy(total.epsilon - before.epsilon))
-    lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
+    if after.adds_up or budget.rho:
+        lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
+    else:
+        lines.append(
+            "This budget has no delta to spare for rhos: take a mechanism without a delta, or open one with it"
+        )
     return "\n  ".join(lines)
 
 

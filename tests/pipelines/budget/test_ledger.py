@@ -189,6 +189,15 @@ def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
     assert ledger.read().charges == []
 
 
+def test_gaussian_noise_is_told_that_its_budget_needs_a_delta(url: str) -> None:
+    """However often it is renewed, nothing like it fits."""
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    with pytest.raises(InvalidArgument, match="no delta to spare for rhos: take a mechanism without") as caught:
+        ledger.charge(request("a", cost=Cost.gaussian(Fraction(1, 10), Fraction(1, 10**7))))
+    assert "renew" not in str(caught.value) and "only the rhos count" in str(caught.value)
+
+
 def test_a_changed_lateness_is_told_by_its_name(url: str) -> None:
     """The windows are the same."""
     ledger = Ledger(url)

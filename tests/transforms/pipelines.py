@@ -43,6 +43,11 @@ class _Note(beam.DoFn):
             sink.write(json.dumps([start, element]) + "\n")
 
 
+def direct() -> beam.Pipeline:
+    """A pipeline on Beam's runner in this process, with options as every job of ours is given them."""
+    return beam.Pipeline(runner=FnApiRunner(), options=BeamOptions([]))
+
+
 def create(elements: Iterable[Any]) -> beam.Create:
     """The elements as a collection, without the six stages in which Beam spreads them, which cost as much as ours."""
     return beam.Create(elements, reshuffle=False)

@@ -9,18 +9,18 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import TimestampedValue
 
 from private_topk.runners import prepare
+from private_topk.runners.options import BeamOptions
 from private_topk.transforms import Period, PrivateTopK, Ranking, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Label
 from private_topk.transforms.windows import CalendarWindows, SlidingWindows, microseconds
-from tests.transforms.pipelines import create
+from tests.transforms.pipelines import create, direct
 
 START = datetime(2026, 3, 28, 23, tzinfo=UTC)  # midnight in Berlin; the clock changes that night
 HOUR = timedelta(hours=1)
@@ -78,7 +78,7 @@ def transform(period: Period, **more: Any) -> PrivateTopK:  # noqa: ANN401
 
 
 def batch(rows: Sequence[Row], period: Period, **more: Any) -> dict[str, tuple[Label, ...]]:  # noqa: ANN401
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+    with direct() as pipeline:
         _ = pipeline | create(stamped(rows)) | transform(period, **more) | beam.ParDo(Collect("batch"))
     return by_label(Collect.found["batch"])
 
@@ -86,7 +86,7 @@ def batch(rows: Sequence[Row], period: Period, **more: Any) -> dict[str, tuple[L
 def streaming(runner: str) -> beam.Pipeline:
     """A pipeline in which a TestStream runs: by Beam's in-process runner, or by Prism, which is a process."""
     if runner == "direct":
-        options = PipelineOptions([])
+        options = BeamOptions([])
         options.view_as(StandardOptions).streaming = True
         return beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
     launch = prepare("prism", ["--streaming"])

@@ -8,20 +8,19 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.transforms import Period, PrivateTopK
 from private_topk.transforms.counters import exact_counters, read_dropped_rows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.rows import MakeBlocks
-from tests.transforms.pipelines import create
+from tests.transforms.pipelines import create, direct
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def shown(nulls: int, exact: bool = False) -> tuple[dict[str, str], dict[str, int]]:
     """What is read of the metrics, and all counters of ours as a runner's page has them."""
-    pipeline = beam.Pipeline(FnApiRunner())
+    pipeline = direct()
     with exact_counters(exact):
         _ = pipeline | create([(None, "x")] * nulls + [("a", "x")]) | MakeBlocks()
     result = pipeline.run()
@@ -48,7 +47,7 @@ def test_counters_of_an_own_pipeline_are_exact_on_request() -> None:
     plays = [{"user": f"u{n}", "item": "tea", "country": "FR"} for n in range(99)]
 
     def dropped(rows: list[Any], exact_counters: bool = True, **asked: Any) -> dict[str, str]:  # noqa: ANN401
-        pipeline = beam.Pipeline(runner="FnApiRunner")
+        pipeline = direct()
         rank = PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["tea"], exact_counters=exact_counters, **asked)
         _ = pipeline | create(rows) | rank
         return read_dropped_rows(pipeline.run().metrics())

@@ -19,7 +19,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
@@ -36,7 +35,7 @@ from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows import Period
 from tests.nightly import nightly
-from tests.transforms.pipelines import create, outcome
+from tests.transforms.pipelines import create, direct, outcome
 
 SECRET = "secret"
 WHOLE = {"user": "u", "item": 5, "country": "FR", "value": 1}
@@ -183,7 +182,7 @@ def test_a_worker_warns_once_of_a_bundle_that_begins_unreadable(
 
 def warnings(elements: list[Any], names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> list[str]:
     caplog.clear()
-    with beam.Pipeline(FnApiRunner()) as pipeline:
+    with direct() as pipeline:
         rows = pipeline | create(elements) | beam.Map(lambda row: row).with_output_types(Any)
         _ = rows | PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], **names)
     return [record.getMessage() for record in caplog.records if "PrivateTopK" in record.getMessage()]
@@ -325,7 +324,7 @@ def test_elements_of_any_type_yield_a_ranking(elements: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", sorted(REFUSED.keys() - UNTIL_IT_FLOWS))
 def test_an_element_type_known_to_beam_is_refused_at_construction(kind: str) -> None:
-    rows = beam.Pipeline(FnApiRunner()) | create(REFUSED[kind])
+    rows = direct() | create(REFUSED[kind])
     with pytest.raises(InvalidArgument, match="PrivateTopK takes .* got an? .* type ") as caught:
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"])
     assert SECRET not in str(caught.value)
@@ -360,7 +359,7 @@ def test_whole_tables_are_refused_and_the_refusal_says_how_they_become_rows(kind
     table, to_rows = TABLES[kind]
     told = f"flatten them to rows first: beam.FlatMap(lambda table: table.{to_rows})"
     for element_type, refused in ((Any, Exception), (type(table), InvalidArgument)):
-        with pytest.raises(refused) as caught, beam.Pipeline(FnApiRunner()) as pipeline:
+        with pytest.raises(refused) as caught, direct() as pipeline:
             tables = pipeline | create([0]) | beam.Map(lambda _: table).with_output_types(element_type)
             tables | PrivateTopK(1, Joint(epsilon=1.0), ["5"])
         assert told in str(caught.value) and SECRET not in str(caught.value)
@@ -391,7 +390,7 @@ def test_random_objects_are_pairs_or_left_out() -> None:
 
 
 def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
-    rows = beam.Pipeline(FnApiRunner()) | create([Order("ana", "tea", "FR")])
+    rows = direct() | create([Order("ana", "tea", "FR")])
     with pytest.raises(
         InvalidArgument, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"
     ):

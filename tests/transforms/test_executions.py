@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
 
 from private_topk import (
@@ -44,7 +43,7 @@ from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.windows import ToDate
 from private_topk.transforms.windows.windowing import windowing_of
 from tests.nightly import nightly_but
-from tests.transforms.pipelines import create
+from tests.transforms.pipelines import create, direct
 from tests.transforms.streams import (
     DOMAIN,
     HOUR,
@@ -166,7 +165,7 @@ def bounded(asked: Question, rows: Sequence[Row], execution: Execution, *windowe
     given: Any = create(stamped(rows))
     for windows in windowed:
         given |= windows
-    return published(beam.Pipeline(runner=FnApiRunner()), given, asked, execution)
+    return published(direct(), given, asked, execution)
 
 
 @cache

@@ -8,7 +8,6 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from private_topk.transforms import rows as rows_module
@@ -22,7 +21,7 @@ from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, MakeBlocks, UserRows, _ShardDoFn
 from private_topk.transforms.spec import TopK
-from tests.transforms.pipelines import create, outcome
+from tests.transforms.pipelines import create, direct, outcome
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
@@ -64,7 +63,7 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.Mo
 
 
 def test_pairs_with_a_null_are_dropped_and_counted() -> None:
-    pipeline = beam.Pipeline(FnApiRunner())
+    pipeline = direct()
     with exact_counters():
         _ = pipeline | create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
     result = pipeline.run()

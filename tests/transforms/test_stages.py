@@ -6,7 +6,6 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from private_topk.transforms.assign_windows import AssignWindows, EveryWindow
 from private_topk.transforms.combine import CombineCounts
@@ -19,6 +18,7 @@ from private_topk.transforms.rows import ShardByUser
 from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
+from tests.transforms.pipelines import direct
 from tests.transforms.streams import RELEASE, Collect
 
 DAY = 86_400_000_000
@@ -39,7 +39,7 @@ def held() -> dict[str, list[Any]]:
     """The elements of every stage, by its name."""
     found: dict[str, list[Any]] = {}
     execution_plan = plan(SPEC, Execution(user_shards=2), WEEKS, in_global_window=True, bounded=True)
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+    with direct() as pipeline:
         blocks = pipeline | beam.Create([BLOCK], reshuffle=False).with_output_types(pa.RecordBatch)
         placed = blocks | AssignWindows(WEEKS)
         windows = placed | EveryWindow(WEEKS, execution_plan.windows)

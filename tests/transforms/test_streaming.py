@@ -21,7 +21,7 @@ from private_topk.transforms.spec import TopK
 from private_topk.transforms.testing import TrueTopK
 from private_topk.transforms.top_k import RankBlocks
 from tests.nightly import nightly, nightly_but
-from tests.transforms.pipelines import create
+from tests.transforms.pipelines import create, direct
 from tests.transforms.streams import (
     CUTS,
     DOMAIN,
@@ -96,7 +96,7 @@ class Note(beam.DoFn):
 def test_rankings_are_in_the_declared_windows(cut: str, streamed: bool) -> None:
     """Whatever the windows of the input were."""
     Note.seen.clear()
-    with streaming("direct") if streamed else beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with streaming("direct") if streamed else direct() as pipeline:
         rows = events_of(some_rows(1, 72), 72) if streamed else create(stamped(some_rows(1, 72)))
         ranked = pipeline | rows | beam.WindowInto(FixedWindows(86_400)) | transform(period_of(cut))
         _ = ranked | beam.ParDo(Note())

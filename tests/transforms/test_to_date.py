@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import TimestampedValue
 from scipy.stats import norm
 
@@ -32,7 +31,7 @@ from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.select import WindowCounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import SeriesShard, UserShard
-from tests.transforms.pipelines import create
+from tests.transforms.pipelines import create, direct
 
 KEY = ReleaseKey.for_tests()
 YEAR = Period.of("2026-01-05", "2026-02-09", "7d", to_date=True)
@@ -191,7 +190,7 @@ def ranked(rows: Sequence[Row], release: Release, groups: bool = False, **more: 
     named, kind = (GROUPS, tuple[str, str, str]) if groups else (None, tuple[str, str])
     mechanism = CorrelatedGaussian(2.0, 1e-5, 2)
     transform = PrivateTopK(3, mechanism, ITEMS, release=release, period=YEAR, shards=4, groups=named, **more)
-    with beam.Pipeline(FnApiRunner()) as pipeline:
+    with direct() as pipeline:
         elements = pipeline | create(list(rows)) | beam.Map(element, groups).with_output_types(kind)
         elements | transform | beam.Map(keep)
     return {ranking.label(): ranking for ranking in FOUND}
@@ -258,7 +257,7 @@ def test_lists_of_groups_are_ranked_each_by_its_own() -> None:
     rows = [Row(f"u{n}-{item}", item, n % 5, n % 2) for item in range(12) for n in range(20 + 10 * item)]
     FOUND.clear()
     transform = PrivateTopK(2, CorrelatedGaussian(400.0, 1e-5, 2), lists, period=YEAR, shards=4)
-    with beam.Pipeline(FnApiRunner()) as pipeline:
+    with direct() as pipeline:
         elements = pipeline | create(rows) | beam.Map(element, True).with_output_types(tuple[str, str, str])
         elements | transform | beam.Map(keep)
     assert len(FOUND) == 10

@@ -84,19 +84,21 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
 def _previews(
     options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
 ) -> list[Preview | GroupsPreview | SeriesPreview]:
-    from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, OF_SERIES, one_of_many, preview
+    from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, OF_SERIES, one_of_many
+    from private_topk.pipelines.preview.compare import preview as alone
     from private_topk.pipelines.preview.expected import expected_counts
     from private_topk.pipelines.preview.to_date import SeriesPreview
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     names = cast("Sequence[str] | None", options.get("mechanism"))
     settings, domain, held = list(product(ks, epsilons)), _domain(options), _held(options)
-    offered, to_date = _offered(options), options.get("to_date", False)
+    to_date, draws, preview = options.get("to_date", False), arguments.draws, one_of_many if settings[1:] else alone
     tried = names or (OF_SERIES if to_date else OF_ONE_WINDOW)
-    draws, many = arguments.draws, len(settings) > 1
+    given_to_some: dict[str, Any] = {name: options[name] for name in ("delta", "parameters") if name in options}
     previews: list[Preview | GroupsPreview | SeriesPreview] = []
     with _progress() as tell:
         by_group = expected_counts(options, given, domain.size or None if domain else None)
+        expected = by_group.get("", by_group)
         for k, epsilon in settings:
             question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
             if arguments.recall is not None:
@@ -104,14 +106,12 @@ def _previews(
                     raise InvalidArgument(
                         "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
                     )
-                question = _solved(question, by_group[""], k is None, float(arguments.recall), names, offered, tell)
+                recall = float(arguments.recall)
+                question = _solved(question, by_group[""], k is None, recall, names, given_to_some, tell)
             if to_date:
                 previews.append(SeriesPreview.of(next(iter(by_group.values())), question, draws, tell))
-            elif many:
-                previews.append(one_of_many(by_group, question, tried, draws, tell, **offered))
             else:
-                expected = by_group.get("", by_group)
-                previews.append(preview(expected, question, mechanism=tried, draws=draws, tell=tell, **offered))
+                previews.append(preview(expected, question, mechanism=tried, draws=draws, tell=tell, **given_to_some))
     return previews
 
 
@@ -129,10 +129,6 @@ def _held(options: Options) -> Total | None:
 
     account = Account.of(options)
     return None if account is None else account.budget(options.get("privacy_unit", "user-window")).total
-
-
-def _offered(options: Options) -> dict[str, Any]:
-    return {name: options[name] for name in ("delta", "parameters") if name in options}
 
 
 def _question(
@@ -185,15 +181,16 @@ def _solved(
     for_k: bool,
     recall: float,
     names: Iterable[str] | None,
-    offered: Mapping[str, Any],
+    given: Mapping[str, Any],
     tell: Callable[[str], None],
 ) -> Question:
     """The question with what was looked for; without names, of the mechanisms that answer with a sequence."""
     from private_topk.pipelines.preview import alternatives, largest_k, least_epsilon
+    from private_topk.pipelines.preview.compare import offered
 
     sequences = [name for name, kind in MECHANISMS.items() if kind.guarantee.answer == "sequence"]
     named = sequences if names is None else names
-    questions, _ = alternatives(question, named, delta=offered.get("delta"), **offered.get("parameters", {}))
+    questions, _ = alternatives(question, named, **offered(question, **given))
     return (largest_k if for_k else least_epsilon)(expected, questions.values(), recall, tell)
 
 

@@ -308,34 +308,33 @@ def preview(
         raise InvalidArgument(min(given), "is part of the Question that is given", "leave it out")
     elif isinstance(mechanism, Mechanism):
         raise InvalidArgument("mechanism", "must be a name beside a Question, which has the budget", f"give {names[0]}")
-    offered, tell = _offered(question, delta, asked.get("parameters")), tell or _tell_nobody
+    more, tell = offered(question, delta, asked.get("parameters")), tell or _tell_nobody
     if isinstance(expected, Mapping):
-        return _of_groups(expected, question, names, offered, Effort.of(draws, _AMONG_MANY), tell)
-    return _preview(expected, question, names, offered, Effort.of(draws, _ALONE), tell)
+        return _of_groups(expected, question, names, more, Effort.of(draws, _AMONG_MANY), tell)
+    return _preview(expected, question, names, more, Effort.of(draws, _ALONE), tell)
 
 
 def one_of_many(
-    by_group: Mapping[str, Expected],
+    expected: Expected | Mapping[str, Expected],
     question: Question,
-    names: Iterable[str],
+    *,
+    mechanism: Iterable[str],
     draws: int | None,
     tell: Callable[[str], None],
-    delta: float | Fraction | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    **given: Any,  # noqa: ANN401 - as `offered` takes it
 ) -> Preview | GroupsPreview:
     """The preview of one of many questions, of few draws: no range of one ranking is told. Of groups all mechanisms are
     tried in the median one alone.
-
-    Args:
-        by_group: what is expected, as `expected_counts` gives it.
     """
-    effort, offered = Effort.of(draws, _AMONG_MANY), _offered(question, delta, parameters)
-    if list(by_group) == [""]:
-        return _preview(by_group[""], question, names, offered, effort, tell)
-    return _of_groups(by_group, question, names, offered, effort, tell, median_alone=True)
+    effort, more = Effort.of(draws, _AMONG_MANY), offered(question, **given)
+    if isinstance(expected, Mapping):
+        return _of_groups(expected, question, mechanism, more, effort, tell, median_alone=True)
+    return _preview(expected, question, mechanism, more, effort, tell)
 
 
-def _offered(question: Question, delta: object, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+def offered(
+    question: Question, delta: float | Fraction | None = None, parameters: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """A delta, by default the question's own, and parameters, for the mechanisms that take them."""
     own = question.asked.mechanism.parameter("delta", question.spare_delta)
     return {"delta": own if delta is None else delta, **(parameters or {})}

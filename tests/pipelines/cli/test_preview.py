@@ -56,7 +56,7 @@ def test_a_pure_run_is_recommended_without_the_delta() -> None:
 GIVEN = [
     "--max-value 12345.67 --value-resolution 0.01 --mechanism peeling "
     "--like items=9,users=5e7,amount=30,rank1=5%,rank9=4%",
-    "--domain games.csv --domain-column game --mechanism peeling --groups-per-user 2",
+    "--domain games.csv --domain-column game --mechanism peeling --groups-per-user 2 --overall",
     "--domain games.csv --item-column game --mechanism peeling",
     "--domain games.csv --domain-column game --found old.csv --found older.csv --mechanism peeling",
     "--domain-range 1000:1200 --mechanism peeling",

@@ -74,6 +74,7 @@ GIVEN = [
     "--mechanism correlated-gaussian --window 7d --to-date --from 2026-01-05 --to 2026-02-02 --max-items-per-user 4 "
     "--delta 1.23456789e-7",
     "--mechanism joint --like 'items=200, users=5e7, rank1=50%, rank9=4%'",
+    "--mechanism joint --groups-per-user 2 --overall",
 ]
 
 

@@ -166,7 +166,9 @@ class PublishedReport:
             list(self.by_group()),
             sorted({(listing.start, listing.end) for listing in self.listings() if listing.start and listing.end}),
         )
-        of = "" if groups in ([], [None]) else f" of {groups[0]}" if len(groups) == 1 else f" of {len(groups):,} groups"
+        overall = self.manifest is not None and self.manifest.groups is not None and self.manifest.groups.overall
+        several = f"{len(groups) - overall:,} groups{' and overall' if overall else ''}"
+        of = "" if groups in ([], [None]) else f" of {groups[0] if len(groups) == 1 else several}"
         what = f"{_rhythm(windows)} top {'items' if self.k is None else f'{self.k:,}'}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
         what += of

@@ -72,7 +72,9 @@ def test_page_manifest_plan_and_sign_off_say_that_two_rankings_share_the_budget(
     assert f"{shared}" in " ".join(done("show", "out.csv", "--sign-off").split())
     said = " ".join(done("show", "out.csv").split())
     assert "at most 1 of the groups of a window, and in the ranking of all rows" in said
-    assert "groups of a window, and in the ranking of all rows" in _page("out.csv")
+    page = _page("out.csv")
+    assert "groups of a window, and in the ranking of all rows" in page
+    assert "op 2 of 2 groups and overall, 2026-01-05" in page
 
 
 def _page(output: str) -> str:

@@ -19,6 +19,7 @@ from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
+from tests.nightly import nightly
 from tests.pipelines.sinks.nowhere import Nowhere
 from tests.pipelines.support import Done, command, options, write
 from tests.refusals import refused
@@ -137,7 +138,9 @@ def test_rows_that_came_later_are_no_second_answer_in_another_place(released: Re
     assert len(charges()) == 1
 
 
-@pytest.mark.parametrize(("overwrite", "books"), [(None, {}), (True, FREE)])
+@pytest.mark.parametrize(
+    ("overwrite", "books"), [(None, {}), (True, FREE), nightly(True, {}), nightly(None, FREE)], ids=range(4)
+)
 def test_a_repeated_stream_keeps_its_published_files(
     released: Released, overwrite: bool | None, books: dict[str, Any]
 ) -> None:

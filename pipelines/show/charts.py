@@ -48,7 +48,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
     )
     of_ends = share_starts(shown)
-    every = -(-80 // step)  # so that dates do not run into each other
+    every = -(-8 * len(shown[-1].day()) // step)  # so that dates do not run into each other
     return rendered(
         "places.svg",
         name=name,
@@ -64,10 +64,10 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         top=_TOP,
         bottom=_TOP + places * row,
         windows=[
-            (left + n * step, _day(each, of_ends) if (last - n) % every == 0 else "") for n, each in enumerate(shown)
+            (left + n * step, each.day(of_ends) if (last - n) % every == 0 else "") for n, each in enumerate(shown)
         ],
         marks=[
-            (left + n * step - step // 2, f"From {_day(each, of_ends)}: {each.changed}")
+            (left + n * step - step // 2, f"From {each.day(of_ends)}: {each.changed}")
             for n, each in enumerate(shown)
             if n and each.changed
         ],
@@ -80,11 +80,6 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         ],
         lines=lines,
     )
-
-
-def _day(listing: Listing, of_end: bool) -> str:
-    day = listing.last_day if of_end else listing.start
-    return f"{day:%Y-%m-%d}" if day else ""
 
 
 def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int]]:

@@ -145,16 +145,12 @@ def _counts(listing: Listing) -> dict[str, str]:
 
 
 def _head(listing: Listing, of_end: bool) -> str:
-    if listing.start is None or listing.end is None:
-        return "All"
-    start = listing.last_day if of_end and listing.last_day else listing.local_start
-    days = (listing.end - listing.start).days > 0
     short = ""
     if not listing.rows:
         short = ": none"
     elif listing.rows[0]["returned"] < listing.rows[0]["k"]:
         short = f": {listing.rows[0]['returned']:,} of {listing.rows[0]['k']:,}"
-    return (f"{start:%Y-%m-%d}" if days else f"{start:%Y-%m-%d %H:%M}") + short
+    return listing.day(of_end) + short
 
 
 def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | None, str]) -> dict[str, Any]:

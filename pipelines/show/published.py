@@ -90,16 +90,12 @@ class Listing(NamedTuple):
             return ""
         return noise.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
 
-    @property
-    def local_start(self) -> datetime:
-        """The start in local time of the zone."""
-        assert self.start is not None
-        return self.start.astimezone(_zone(self.zone))
-
-    @property
-    def last_day(self) -> datetime | None:
-        """A moment of the last day, in local time of the zone."""
-        return None if self.end is None else (self.end - timedelta(microseconds=1)).astimezone(_zone(self.zone))
+    def day(self, of_end: bool = False) -> str:
+        """The first day in local time of the zone, or the last one; of a window shorter than a day with its time."""
+        if self.start is None or self.end is None:
+            return "All"
+        moment = self.end - timedelta(microseconds=1) if of_end else self.start
+        return day_of(moment, self.zone, hours=self.end - self.start < timedelta(hours=23))
 
     def __repr__(self) -> str:
         return "\n".join(table(self))
@@ -172,7 +168,7 @@ class PublishedReport:
         what = f"{_rhythm(windows)} top {'items' if self.k is None else f'{self.k:,}'}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
         what += of
-        return f"{what}, {when(windows[0][0], max(end for _, end in windows), self._zone)}" if windows else what
+        return f"{what}, {when(windows[0][0], max(end for _, end in windows), self.zone)}" if windows else what
 
     @property
     def is_private(self) -> bool:
@@ -197,7 +193,7 @@ class PublishedReport:
         helped = self.manifest is not None and self.manifest.draws_counts
         changed = dict(self.changes)
         return [
-            Listing(*place, rows, self._zone, self._steps, drawn, helped, changed.get(place[0], ""))
+            Listing(*place, rows, self.zone, self._steps, drawn, helped, changed.get(place[0], ""))
             for place, rows in by_window.items()
         ]
 
@@ -226,7 +222,8 @@ class PublishedReport:
         return unit, unit * (self.manifest.counts_rounded_to or 1)
 
     @property
-    def _zone(self) -> str:
+    def zone(self) -> str:
+        """The time zone in which days begin and moments are shown."""
         return (None if self.manifest is None else self.manifest.time_zone) or "UTC"
 
 
@@ -257,6 +254,11 @@ def _zone(zone: str) -> ZoneInfo:
         return ZoneInfo(zone)
     except (ValueError, KeyError, OSError):  # a zone that this machine's database does not have
         return ZoneInfo("UTC")
+
+
+def day_of(moment: datetime, zone: str, hours: bool = False) -> str:
+    """The day of a moment as people read it, in local time of a zone; with the time of day where that tells more."""
+    return f"{moment.astimezone(_zone(zone)):{'%Y-%m-%d %H:%M' if hours else '%Y-%m-%d'}}"
 
 
 def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str:

@@ -13,7 +13,7 @@ from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, 
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, SeriesFacts, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
 from private_topk.pipelines.release.promise import promise_of
-from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _Content = tuple[list[dict[str, Any]], Manifest | None]
@@ -124,10 +124,11 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
             raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
         for window in dict.fromkeys((row["window_start"], row["window_end"], group_of(row)) for row in rows):
             if window in whose:
-                when = "" if window[0] is None else f" of {window[0]:%Y-%m-%d %H:%M}"
+                zone = (None if manifest is None else manifest.time_zone) or "UTC"
+                which = "" if window[0] is None else f" of {when(*window[:2], zone)}"
                 raise InvalidArgument(
                     "",
-                    f"{verbatim(file)} has a window{when} that {verbatim(whose[window])} has too",
+                    f"{verbatim(file)} has a window{which} that {verbatim(whose[window])} has too",
                     "give one of them: a series has each window once",
                 )
             whose[window] = file

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from private_topk.pipelines.release.manifest import BudgetFacts
-from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
     change_of,
@@ -93,8 +93,7 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "shared": shared_by(privacy),
         "books": books,
         "spans": spans,
-        "start": start and f"{start:%Y-%m-%d %H:%M} UTC",
-        "end": end and f"{end:%Y-%m-%d %H:%M} UTC",
+        "when": when(start, end, report.zone),
         "groups": len(manifest.windows) // (len(spans) or 1),
     }
 

@@ -19,7 +19,7 @@ from private_topk.pipelines.release.manifest import (
     PrivacyFacts,
     RankedGroups,
 )
-from private_topk.pipelines.show.published import PublishedReport, table
+from private_topk.pipelines.show.published import PublishedReport, day_of, table
 from private_topk.transforms.errors import printable
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.stated import number
@@ -190,7 +190,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
 def changes_of(report: PublishedReport) -> list[str]:
     """From where on a series was asked otherwise, and how."""
     return [
-        f"The windows before that{f' of {start:%Y-%m-%d}' if start else ''} were asked otherwise: {what}"
+        f"The windows before that{f' of {day_of(start, report.zone)}' if start else ''} were asked otherwise: {what}"
         for start, what in report.changes
     ]
 

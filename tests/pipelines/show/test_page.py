@@ -16,8 +16,9 @@ from private_topk.pipelines.show.charts import COLOURS
 from private_topk.pipelines.show.page import file_name, page, pages, snippet
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
+from private_topk.transforms.windows import Period
 from tests.pipelines import support
-from tests.pipelines.show.rankings import PAGES, START, bare, manifest, rows
+from tests.pipelines.show.rankings import PAGES, START, asked, bare, manifest, published, rows
 
 VOID = {"meta"}
 LIGHT, DARK = (
@@ -217,6 +218,27 @@ def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
     assert titled(*months) == "Monthly top 3, 2026-01-01 00:00 to 2026-04-01 00:00 UTC"
     hours = [START + timedelta(hours=n) for n in range(3)]
     assert titled(*hours) == "Hourly top 3, 2026-01-05 00:00 to 2026-01-05 02:00 UTC"
+
+
+def test_every_day_that_is_told_is_one_of_the_time_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weeks of Berlin begin on Sundays in UTC. Headings, columns, the axis and what is said of changes agree."""
+    monkeypatch.chdir(tmp_path)
+    support.write(tmp_path / "key", "0" * 32)
+    for day, k in ((12, 3), (19, 3), (26, 2)):
+        end = datetime(2026, 10, day) + timedelta(days=7)
+        period = Period.of(f"2026-10-{day}", f"{end:%Y-%m-%d}", "week", time_zone="Europe/Berlin")
+        published(f"weeks/{day}.csv", asked(f"{day}", period=period, k=k))
+    assert support.command("show", "weeks", "--html", "weeks.html").status == 0
+    told = [support.command("show", "weeks", *form) for form in ([], ["--sign-off"], ["--registry"])]
+    told.append(support.command("show", "weeks/12.csv", "--registry"))
+    text = (tmp_path / "weeks.html").read_text() + "".join(f"{each.out}{each.err}" for each in told)
+    days = set(re.findall(r"2026-1[01]-\d\d", text)) - {f"{datetime.now(UTC):%Y-%m-%d}"}
+    assert days == {"2026-10-12", "2026-10-19", "2026-10-26", "2026-11-02"}
+    assert text.count("The windows before that of 2026-10-26") == 4 and '"middle">2026-10-12</text>' in text
+    support.write(tmp_path / "again.csv", (tmp_path / "weeks" / "12.csv").read_text())
+    support.write(tmp_path / "again.manifest.json", (tmp_path / "weeks" / "12.manifest.json").read_text())
+    twice = support.command("show", "weeks/12.csv", "again.csv")
+    assert "has a window of 2026-10-12 00:00 to 2026-10-19 00:00 Europe/Berlin that" in twice.err
 
 
 def test_the_name_of_a_page_is_one_part_of_a_path_and_gives_the_group_back() -> None:

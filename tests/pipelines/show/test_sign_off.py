@@ -118,13 +118,13 @@ def test_the_entry_says_what_a_row_is_who_is_trusted_and_how_many_releases_there
         (
             TWO_DAYS,
             "a user, an item, a time.",
-            "One ranking in each of 2 windows, from 2026-01-05 00:00 UTC to 2026-01-07 00:00 UTC.",
+            "One ranking in each of 2 windows, 2026-01-05 00:00 to 2026-01-07 00:00 UTC.",
         ),
         (grouped, "a user, an item, a group.", "One ranking of all rows for each of 3 groups."),
         (
             grouped | TWO_DAYS,
             "a user, an item, a group, a time.",
-            "One ranking for each of 3 groups in each of 2 windows, from 2026-01-05 00:00 UTC to 2026-01-07 00:00 UTC.",
+            "One ranking for each of 3 groups in each of 2 windows, 2026-01-05 00:00 to 2026-01-07 00:00 UTC.",
         ),
     ):
         _, deployment, _ = signed(asked(**more))

@@ -112,7 +112,10 @@ def _cost(stated: BudgetFacts | Publication, zcdp: Zcdp | None, rankings: int = 
     cost = rankings * Cost(_decimal(stated.epsilon), _decimal(stated.delta))
     if zcdp is None:
         return cost
-    return Cost(cost.epsilon, cost.delta, _decimal(zcdp.rho), _decimal(zcdp.delta), gdp=zcdp.gdp)
+    delta, tail = cost.delta, _decimal(zcdp.delta)
+    if _to_last_bits(delta) == _to_last_bits(tail):  # one event, whose probability was rounded twice
+        delta = tail = max(delta, tail)
+    return Cost(cost.epsilon, delta, _decimal(zcdp.rho), tail, gdp=zcdp.gdp)
 
 
 def _decimal(value: float) -> Fraction:
@@ -139,4 +142,8 @@ def _budget(epsilon: Fraction, delta: Fraction) -> BudgetFacts:
 
 def _rounded(value: Fraction) -> float:
     """A number rounded up to six digits, but for the last bits that shares gained as they were written as floats."""
-    return float(number(float(f"{float(value):.14g}")))
+    return float(number(_to_last_bits(value)))
+
+
+def _to_last_bits(value: Fraction) -> float:
+    return float(f"{float(value):.14g}")

@@ -27,7 +27,7 @@ from private_topk.pipelines.release.formats import RankingSchema, format_of, ran
 from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
 from private_topk.pipelines.release.promise import cost_of_a_window, promise_of
-from private_topk.transforms.mechanisms import Cost, Gaussian, Joint, LimitDomain
+from private_topk.transforms.mechanisms import Cost, Gaussian, Joint, LimitDomain, RestrictedLaplace
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
 from private_topk.transforms.stated import number, stated
 from tests.pipelines.support import command, options, question_of, write
@@ -336,3 +336,17 @@ def test_two_kinds_of_proof_are_promised_by_their_epsilons_and_deltas() -> None:
     epsilon, delta = over_windows(4 * read[0] + 4 * read[1], 1)
     assert promise_of(parts)[0].epsilon == pytest.approx(float(epsilon), rel=1e-5)
     assert promise_of(parts)[0].delta == pytest.approx(float(delta), rel=1e-5)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 3.7e-7, 1 / 3e6])
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_deltas_of_several_rankings_stay_of_the_kind_that_their_mechanism_proves(unit: str, delta: float) -> None:
+    """Three times a decimal and the decimal of three times it differ in the last bits, and are one probability."""
+    for mechanism in (RestrictedLaplace(1.0, delta, 2), LimitDomain(1.0, delta)):
+        asked = {"groups": ["a", "b", "c"], "groups_per_user": 2, "overall": True, "unknown_domain": True}
+        question = Question.of(
+            1, mechanism, max_items_per_user=2, privacy_unit=unit, release=Release(KEY, "r"), **asked
+        )
+        exact, read = cost_of(question.top_k), cost_of_a_window(manifest_of(question))
+        assert read.adds_up is exact.adds_up is isinstance(mechanism, RestrictedLaplace)
+        assert all(getattr(read, name) >= getattr(exact, name) * (1 - Fraction(1, 10**15)) for name in ("delta", "rho"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 Differences = dict[str, tuple[Any, Any]]
 """The settings that differ by their names, each with its earlier and its present value."""
 
+NOT_KNOWN = "not known"
+"""In place of a setting that a record does not tell: nothing is said of it."""
+
 _SEVERAL = ("groups", "columns", "windows")
+_RANKINGS = "rankings_of_a_user"
+_OF_GROUPS = ("per_user", "overall", _RANKINGS)
 _AS_A_WHOLE = ("domain", "reading", "windowing", "allowed_lateness", *_SEVERAL)
 """The settings of which a message says that there is another one, since their parts say nothing to a reader."""
 _SOME = 4
@@ -22,9 +27,10 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[
         but: names of settings that are not compared.
     """
     found: Differences = {}
+    was, now = _by_argument(was), _by_argument(now)
     for name in {**was, **now}:
         one, other = was.get(name), now.get(name)
-        if name in but or one == other:
+        if name in but or one == other or NOT_KNOWN in (one, other):
             continue
         if isinstance(one, dict) and isinstance(other, dict) and name not in _AS_A_WHOLE:
             for part, values in differences(one, other, but).items():
@@ -32,6 +38,31 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[
         else:
             found.setdefault(name, (one, other))
     return found
+
+
+def differing(
+    was: Mapping[str, Any], now: Mapping[str, Any], as_asked: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Differences:
+    """The settings that were asked and differ; those that follow from others only where nothing else does.
+
+    So whoever is told gets the argument to put right, and everything that two questions differ in still decides.
+    """
+    return differences(as_asked(was), as_asked(now), but=(_RANKINGS,)) or differences(was, now)
+
+
+def _by_argument(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with those of groups by the arguments that ask for them, beside the list."""
+    groups = settings.get("groups")
+    if not isinstance(groups, Mapping):
+        return settings
+    per_user, overall, rankings = map(groups.get, _OF_GROUPS)
+    return {
+        **settings,
+        "groups": {name: value for name, value in groups.items() if name not in _OF_GROUPS},
+        "groups_per_user": None if per_user == 1 else per_user,
+        "overall": overall or None,
+        _RANKINGS: rankings,
+    }
 
 
 def told(differing: Differences) -> str:
@@ -43,9 +74,9 @@ def told(differing: Differences) -> str:
 def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"{'other' if name in _SEVERAL else 'another'} {name}"
-    return f"{setting(name, was)} (now {'none' if now is None else now})"
+    return f"{setting(name, was)} (now {'none' if now is None else 'given' if now is True else now})"
 
 
 def setting(name: str, value: Any) -> str:  # noqa: ANN401 - JSON
     """A setting as a message has it, such as `k 3`."""
-    return f"no {name}" if value is None else f"{name} {value}"
+    return f"no {name}" if value is None else name if value is True else f"{name} {value}"

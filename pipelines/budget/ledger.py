@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -30,7 +30,7 @@ from private_topk.pipelines.budget.accounting import (
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.differences import differences, told
+from private_topk.pipelines.differences import differing, told
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
@@ -491,12 +491,28 @@ def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
 
 def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:
     was, now = json.loads(earlier.question), json.loads(asked.question)
-    # What is published follows from the parameters; what else was asked is named where they are the same.
-    differing = differences(was, now, but=("asked",)) or differences(was, now)
-    rule = f"{asked.release_id} was charged on {earlier.charged} with {told(differing)}"
+    rule = f"{asked.release_id} was charged on {earlier.charged} with {told(differing(was, now, _as_asked))}"
     return InvalidArgument(
         "release_id", verbatim(rule), f"ask the same again, which costs nothing, or {ANOTHER_RELEASE}"
     )
+
+
+def _as_asked(question: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a window is drawn with, and in place of its share the budget that was asked for, where that is noted."""
+    drawn = {name: value for name, value in question.items() if name not in ("asked", "draws", "cap")}
+    with suppress(KeyError, TypeError, ValueError):  # of a request of one's own, which may note anything
+        whole = question["asked"]
+        mechanism, counts = whole["asked"]["mechanism"], whole["asked"]["publish_counts"] or {}
+        budget = {
+            "epsilon": mechanism["epsilon"],
+            "delta": mechanism.get("delta", whole["spare_delta"]),
+            "publish_counts": counts.get("epsilon"),
+            "publish_counts_delta": counts.get("delta"),
+        }
+        drawn |= {name: None if value is None else float(Fraction(value)) for name, value in budget.items()}
+        drawn |= {"publish_counts": "drawn"} if counts and "epsilon" not in counts else {}
+        drawn |= {"privacy_unit": whole["privacy_unit"], "horizon": whole["horizon"]}
+    return drawn
 
 
 def _check_rows(asked: Entry, charges: list[Entry]) -> None:

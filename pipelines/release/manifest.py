@@ -6,7 +6,7 @@ It is read through its type alone: JSON that does not fit it is no manifest. Wha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.differences import Differences, differences, told
+from private_topk.pipelines.differences import NOT_KNOWN, Differences, differing, told
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.release import Label, Ranking
@@ -324,20 +324,51 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
 
 
 _DECODER = msgspec.json.Decoder(Manifest)
+_DRAWN = "drawn"
 _OF_A_SERIES = frozenset(
     ("private", "answer", "neighbours", "unit", "max_windows_per_user", "to_date", "start", "end", "drawn")
-    + ("amounts", "max_value", "value_resolution", "weights", "of_a_user_with_t_items")
+    + ("amounts", "max_value", "value_resolution", "weights", "of_a_user_with_t_items", "privacy_unit")
 )
 """The settings that are the same in a series: what its places mean, and whom its budgets protect."""
-_TOLD_LAST = frozenset(("share_of_a_window", "windows", "accounting", "guarantee"))
-"""What follows from other settings."""
 
 
 def question_difference(was: Manifest, now: Manifest, of: type[SeriesFacts], but: Collection[str] = ()) -> Differences:
     """The settings by which two manifests differ in a kind of facts."""
-    names = [field.encode_name for field in msgspec.structs.fields(of) if field.name not in but]
-    one, other = ({name: facts.get(name) for name in names} for facts in (was.to_json(), now.to_json()))
-    return differences(one, other)
+    return differing(_facts(was, of, but), _facts(now, of, but), _as_asked)
+
+
+def _facts(manifest: Manifest, of: type[SeriesFacts], but: Collection[str] = ()) -> dict[str, Any]:
+    facts = manifest.to_json()
+    return {
+        each.encode_name: facts.get(each.encode_name) for each in msgspec.structs.fields(of) if each.name not in but
+    }
+
+
+def _as_asked(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with the budget as it was asked for, and nothing that follows from others."""
+    privacy = facts["privacy"] or {}
+    share = privacy.get("share_of_a_window", privacy)
+    ranking, counts = (share.get("ranking") or {}).get("epsilon"), share.get("noisy_counts") or {}
+    if not ranking:
+        return facts
+    # The share is parted as the whole is, so the whole is parted as the share: but for the rounding of a float.
+    counted = counts.get("epsilon", 0)
+    epsilon, of_counts = (
+        float(f"{privacy['epsilon'] * part / (ranking + counted):.12g}") for part in (ranking, counted)
+    )
+    composed = privacy["guarantee"] == "approximate" or share is privacy
+    asked = {
+        "epsilon": epsilon,
+        "delta": privacy["delta"] if composed else NOT_KNOWN,
+        "publish_counts": _DRAWN if counts.get("drawn") else of_counts or None,
+        "neighbours": privacy["neighbours"],
+        "privacy_unit": privacy["unit"],
+        "horizon": privacy.get("windows") if privacy["unit"] == UNITS["user"] else None,
+    }
+    parameters = {name: value for name, value in facts["parameters"].items() if name not in (*asked, "cap")}
+    rounded = facts.get("counts_rounded_to")
+    others = {"parameters": parameters, "privacy": None, "counts_rounded_to": None}
+    return {**facts, **asked, **others, "round_counts": None if rounded == 1 else rounded}
 
 
 def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
@@ -351,13 +382,23 @@ def in_order(rankings: Iterable[Ranking]) -> list[Ranking]:
 def series_difference(one: Manifest, other: Manifest) -> str | None:
     """The settings by which a manifest is of another series than an earlier one, in words; None if both are of one."""
     found = question_difference(one, other, SeriesFacts)
-    differing = {name: values for name, values in found.items() if name in _OF_A_SERIES}
-    return told(differing) if differing else None
+    apart = {name: values for name, values in found.items() if name in _OF_A_SERIES or _is_drawn(*values)}
+    return told(apart) if apart else None
+
+
+def _is_drawn(was: object, now: object) -> bool:
+    """Whether counts come with the draw in one of two manifests, and have a budget of their own in the other."""
+    return _DRAWN in (was, now) and None not in (was, now)
 
 
 def series_change(one: Manifest, other: Manifest) -> str | None:
     """What was asked otherwise from one manifest of a series to a later one, in words; None if nothing was."""
-    differing = question_difference(one, other, SeriesFacts)
-    groups, now = (each.groups and each.groups.rankings for each in (one, other))
-    differing |= {} if groups == now else {"number of groups": (groups, now)}
-    return told({name: differing[name] for name in sorted(differing, key=_TOLD_LAST.__contains__)}) or None
+    was, now = (
+        {
+            **_facts(each, SeriesFacts),
+            "number of groups": each.groups and each.groups.number,
+            "overall": each.groups and each.groups.overall or None,
+        }
+        for each in (one, other)
+    )
+    return told(differing(was, now, _as_asked)) or None

@@ -146,10 +146,10 @@ def another_question(published: Manifest, asked: Manifest, bounds: Collection[Bo
     Args:
         bounds: of the windows that are asked.
     """
-    differing = question_difference(published, asked, QuestionFacts, but=("key_id",))
+    found = question_difference(published, asked, QuestionFacts, but=("key_id",))
     if published.bounds() != set(bounds):
-        differing["windows"] = (len(published.bounds()), len(set(bounds)))
-    return told(differing) if differing else None
+        found["windows"] = (len(published.bounds()), len(set(bounds)))
+    return told(found) if found else None
 
 
 def whole_windows(manifest: Manifest) -> int:

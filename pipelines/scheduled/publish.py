@@ -268,15 +268,16 @@ class ScheduledReport(Periods):
         periods of one call what is known of the first. Prints a warning if it would be close to noise.
         """
         if self._known is None:
-            before = (file for earlier in range(number - 1, -1, -1) for file in self._files(earlier))
+            before = (file for files in self._before(number, number) for file in files)
             who = f"{self.name}, {self.words(number)}"
             self._known = forewarn(report.question, self.options(number), before, who, series=True)
         return self._known
 
     def _series_change(self, report: Report, number: int) -> Iterator[str]:
-        """What is asked otherwise than in the last published period, of a few before this one."""
-        nearby = range(number - 1, max(number - 1 - _NEARBY, -1), -1)
-        before = (file for earlier in nearby for file in self._files(earlier)[:1])  # one of a folder tells of all
+        """What is asked otherwise than in the last publication, of a few periods before this one; of a correction than
+        in what it corrects.
+        """
+        before = (file for files in self._before(number, _NEARBY) for file in files[:1])  # one of a folder tells of all
         last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
         if last is None:
             return
@@ -288,9 +289,21 @@ class ScheduledReport(Periods):
         elif (change := series_change(last, report.manifest)) is not None:
             yield f"{last.release_id} was published with {change}: `show` marks where that changed"
 
-    def _files(self, number: int) -> list[str]:
-        options = self.options(number)
-        return sink_for(options, watch=self.watches).files(self.windows(number)) or []
+    def _before(self, number: int, most: int) -> Iterator[list[str]]:
+        """The files of each publication before this one, the latest first: of the period itself where that is
+        corrected, then of so many periods before it, of each the corrections before what they correct.
+        """
+        first = Periods(self._file)
+        last = number - (self._correction is None)
+        for earlier in range(last, max(number - 1 - most, -1), -1):
+            made = [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(earlier)))]
+            published = [
+                self._files(each, earlier) for each in made if each.release_id(earlier) != self.release_id(number)
+            ]
+            yield from sorted(published, key=_corrects, reverse=True)
+
+    def _files(self, periods: Periods, number: int) -> list[str]:
+        return sink_for(periods.options(number), watch=self.watches).files(periods.windows(number)) or []
 
     def published(self, number: int) -> bool:
         """Whether a period's output exists, complete, and is recorded in the ledger if there is one.
@@ -399,6 +412,12 @@ class ScheduledReport(Periods):
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
             raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
+
+
+def _corrects(files: Sequence[str]) -> int:
+    """How many publications the one in some files corrects: the latest corrects most."""
+    manifest = pair_at(files[0]).manifest if files else None
+    return -1 if manifest is None else len(manifest.corrects)
 
 
 def _at_step(report: Report, step: KeptStep, new: Source) -> Report:

@@ -229,7 +229,7 @@ def test_a_ledger_tells_caps_apart(folder: Path) -> None:
     open_books(3)
     charged("amounts", "33.3%")
     charged("amounts", "repeating it costs nothing")
-    charged("amounts", "with cap 120 (now 240)", 2, max_value=120)
+    charged("amounts", "with max_value 60 (now 120)", 2, max_value=120)
     charged("amounts", "66.7%", max_value=120, release_id="s")
 
 

@@ -92,7 +92,34 @@ def test_a_ledger_is_charged_for_all_rankings_of_a_user_and_tells_it_apart_from_
     assert again.status == 0 and Path("again.csv").read_bytes() == Path("out.csv").read_bytes()
     without = [word for word in ASKED if word != "--overall"]
     other = command("run", "--input", "rows.csv", *without, "--output", "other.csv", *books)
-    assert other.status != 0 and not Path("other.csv").exists(), "another question under the id"
+    assert other.status == 2 and not Path("other.csv").exists(), "another question under the id"
+    assert "with overall (now none): ask the same again" in other.err, other.err
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_what_is_refused_as_another_question_is_told_as_it_was_asked(ledger: bool) -> None:
+    """By the ledger or by the manifest: without what follows from the arguments that differ, such as a share."""
+    Path("key").write_text("a key of the tests, which is no secret\n")
+    words = ["--release-key", "file:key", "--release-id", "r", "--quiet", "--publish-counts", "0.5"]
+    words += ["--mechanism", "oneshot"]
+    if ledger:
+        books = ["--ledger", "sqlite:///b.db", "--dataset", "d"]
+        done("budget", "create", *books, "--epsilon", "9")
+        words += books
+    run("--output", "out.csv", *words)
+    if ledger:
+        for path in Path().glob("out.*"):
+            path.unlink()
+    without = [word for word in ASKED if word != "--overall"]
+    for asked, said in (
+        (without, "overall (now none)"),
+        ([*without, "--groups-per-user", "2"], "no groups_per_user (now 2), overall (now none)"),
+        (["0.5" if word == "1" else word for word in ASKED], "epsilon 1.0 (now 0.5)"),
+    ):
+        told = command("run", "--input", "rows.csv", *asked, "--output", "out.csv", *words)
+        assert told.status == 2 and "--release-id" in told.err, told.err
+        assert f"with {said}: ask" in told.err, told.err
+        assert not any(name in told.err for name in ("account", "share", "rankings_of", "guarantee")), told.err
 
 
 def test_rows_of_no_listed_group_are_told_to_count_in_it_alone() -> None:

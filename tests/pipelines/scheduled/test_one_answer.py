@@ -192,6 +192,39 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
 
 
+def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherwise(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """By the latest publication, also of the periods before; and its promise is of the window whose rankings it has."""
+    text = CHARGED.partition("ledger:")[0].replace("horizon: 4", "horizon: 6")
+    text = text.replace("epsilon: 1", "epsilon: 9\n  publish_counts: 3\n  privacy_unit: user")
+    (folder / "weekly.yaml").write_text(text)
+    for words in (FIRST, SECOND, (*FIRST, "--correction", "late"), (*FIRST, "--correction", "again")):
+        assert report(folder, *words) == 0
+    (folder / "weekly.yaml").write_text(text.replace("k: 3", "k: 2"))
+
+    def told(*words: str) -> dict[str, str]:
+        capsys.readouterr()
+        assert report(folder, *words, "--dry-run", "--json") == 0
+        found: dict[str, str] = json.loads(capsys.readouterr().out)
+        return found
+
+    base = "weekly/20260105T000000Z--20260112T000000Z"
+    found = told(*FIRST, "--correction", "third")
+    assert "weekly-2026-01-05.correction-again.csv" in found["recall"], found["recall"]
+    changed = f"{base}/correction-again was published with k 3 (now 2): `show` marks where that changed"
+    assert found["series"] == changed
+    assert found["privacy"].startswith("epsilon 8 for one user's rows within one window; basic composition over 4 ")
+    assert found["privacy"].endswith("2 each; a correction comes on top of what the periods share")
+    assert "weekly-2026-01-12.csv" in told(*SECOND, "--correction", "1")["recall"]
+    assert "weekly-2026-01-12.csv" in (third := told("--window-end", "2026-01-26"))["recall"]
+    assert third["privacy"].startswith("epsilon 12 for one user's rows in all windows")
+    (folder / "out" / "weekly-2026-01-12.csv").unlink()
+    assert "weekly-2026-01-05.correction-again.csv" in told("--window-end", "2026-01-26")["recall"]
+    assert report(folder, *FIRST, "--correction", "third") == 0
+    assert changed in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["peeling", "gaussian"])
 def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Path, name: str) -> None:
     """By the rhos of all that was published, also of what is named by the correction's manifest alone."""

@@ -31,6 +31,7 @@ from private_topk.pipelines.standing import (
     cannot_be_finished,
     check_adopted,
     check_all_published,
+    check_record_kept,
     check_repeat,
     count_published,
     how_it_stands,
@@ -122,14 +123,11 @@ def check(report: Report, launch: Launch) -> None:
 
 def _check_record(report: Report) -> None:
     record = report.input_record()
-    if record is None:
+    if record is None or count_published(report) == windows_of(report):
         return
-    try:
-        with of_field("input"):
-            report.source.check_record(record)
-    except InvalidArgument:
-        if count_published(report) != len(report.question.period or ()):
-            raise
+    check_record_kept(report)
+    with of_field("input"):
+        report.source.check_record(record)
 
 
 def run(

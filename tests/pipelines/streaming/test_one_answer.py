@@ -282,6 +282,33 @@ def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times
 
 
 @pytest.mark.parametrize("books", [{}, FREE])
+def test_a_release_without_the_record_of_its_input_is_not_finished(released: Released, books: dict[str, Any]) -> None:
+    """Its other windows could be of other rows. With its record brought back, it ends as it would have."""
+    once, record = released("free" if books else "charged"), Path("out", ".private-topk-input")
+    record.rename("kept")
+    assert stream(**books).status == 0 and files() == once, "all is published already"
+    shutil.rmtree(record, ignore_errors=True)
+    killed(1)
+    left = files()
+    for check in (True, None):
+        done = stream(dry_run=check, **books)
+        assert done.status == 2, done
+        assert "--output out has 2 of the 3 windows of r, and out/.private-topk-input/" in done.err
+        assert "bring it back from a copy, or take another --release-id, which costs" in done.err
+        assert files() == left and not record.exists()
+    Path("kept").rename(record)
+    assert stream(**books).status == 0 and files() == once
+
+
+def test_a_record_of_nothing_is_a_record(released: Released) -> None:
+    """A stream of a folder without files publishes empty windows, and can be finished."""
+    Path("in", "a.jsonl").unlink()
+    assert stream(clock="log", **FREE).status == 0 and len(files()) == 6
+    killed(1)
+    assert stream(clock="log", **FREE).status == 0 and len(files()) == 6
+
+
+@pytest.mark.parametrize("books", [{}, FREE])
 def test_other_questions_under_one_id_are_no_answers_to_each_other(released: Released, books: dict[str, Any]) -> None:
     """What stands is kept as an answer to its own question only, and nobody is told that it may be overwritten."""
     once = released("free" if books else "charged")

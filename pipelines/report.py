@@ -106,8 +106,8 @@ class Report:
 
     def input_record(self) -> InputRecord | None:
         """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
-        release = self.question.release
-        return None if self.source.bounded or release.key.in_memory else self.sink.input_record(release)
+        release, source = self.question.release, self.source
+        return None if source.bounded or source.live or release.key.in_memory else self.sink.input_record(release)
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 
 import apache_beam as beam
@@ -24,6 +24,7 @@ from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
 from private_topk.pipelines.progress import followed, progress
 from private_topk.pipelines.release.input_record import InputRecord
+from private_topk.pipelines.release.store import sole_launcher
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RecordPublished, RunState
 from private_topk.pipelines.sinks.sink import about_the_output
@@ -31,6 +32,7 @@ from private_topk.pipelines.standing import (
     cannot_be_finished,
     check_adopted,
     check_all_published,
+    check_record_kept,
     check_repeat,
     count_published,
     how_it_stands,
@@ -122,14 +124,11 @@ def check(report: Report, launch: Launch) -> None:
 
 def _check_record(report: Report) -> None:
     record = report.input_record()
-    if record is None:
+    if record is None or count_published(report) == windows_of(report):
         return
-    try:
-        with of_field("input"):
-            report.source.check_record(record)
-    except InvalidArgument:
-        if count_published(report) != len(report.question.period or ()):
-            raise
+    check_record_kept(report)
+    with of_field("input"):
+        report.source.check_record(record)
 
 
 def run(
@@ -157,9 +156,18 @@ def run(
     """
     check(report, launch)
     once_checked()
-    running = _Running(report, launch.listening() if report.source.live else launch, again)
-    with running.pipeline(show_exact_counters) as pipeline, running.ending(), running.charged():
-        return running.publish(pipeline, say, health_file)
+    with _alone(report):
+        running = _Running(report, launch.listening() if report.source.live else launch, again)
+        with running.pipeline(show_exact_counters) as pipeline, running.ending(), running.charged():
+            return running.publish(pipeline, say, health_file)
+
+
+def _alone(report: Report) -> AbstractContextManager[None]:
+    """Inside, no other launcher publishes the same release of a stream. Raises InvalidArgument if one does."""
+    release, files = report.question.release, report.sink.files(report.windows)
+    if report.source.bounded or release.key.in_memory or not files:
+        return nullcontext()
+    return sole_launcher(files[0], release.id)
 
 
 class _Running:

@@ -75,6 +75,24 @@ def check_repeat(report: Report, outcome: str | None) -> None:
         )
 
 
+def check_record_kept(report: Report) -> None:
+    """Raise InvalidArgument if windows of this release are published, others are not, and the record of what it has
+    read is gone: nothing can show then that the others would be of the same rows.
+    """
+    record, found = report.input_record(), lying_at(report) or []
+    begun = any(each.of == "this release" for each in found)
+    out, windows = sum(each.windows for each in found), windows_of(report)
+    if record is None or not begun or out >= windows or record.is_kept():
+        return
+    uri, name = verbatim(report.sink.uri), verbatim(report.question.release.id)
+    rule = f"{uri} has {out:,} of the {windows:,} windows of {name}"
+    raise InvalidArgument(
+        "output",
+        f"{rule}, and {verbatim(record.uri)}, the record of what it had read, is gone: the others may be of other rows",
+        f"bring it back from a copy, or {ANOTHER_RELEASE}",
+    )
+
+
 def cannot_be_finished(report: Report, refusal: Told | None = None) -> InvalidArgument | None:
     """Why the same release cannot be finished by running it again; None if it can.
 
@@ -86,11 +104,12 @@ def cannot_be_finished(report: Report, refusal: Told | None = None) -> InvalidAr
     for lying in lying_at(report) or ():
         if (why := lying.obstacle(report.sink.overwrite)) is not None:
             return why
-    if report.account is not None:
-        try:
+    try:
+        check_record_kept(report)
+        if report.account is not None:
             check_repeat(report, "failed")
-        except InvalidArgument as error:
-            return error
+    except InvalidArgument as error:
+        return error
     return None
 
 

@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from private_topk.pipelines.files import exists, match_any, open_file
+from private_topk.pipelines.files import FileInfo, exists, match_any, open_file
 from private_topk.pipelines.release.store import replace_file
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
 from private_topk.transforms.release import Release
@@ -43,6 +43,7 @@ class InputRecord:
         self._name = f"{secrets.token_hex(8)}.jsonl"
         self._page: list[Entry] = []
         self._known: dict[str, Entry] | None = None
+        self._kept = False
 
     @property
     def uri(self) -> str:
@@ -58,21 +59,29 @@ class InputRecord:
     def read(self) -> list[Entry]:
         """All entries, of this run and of earlier ones. Raises InvalidArgument if a page cannot be understood."""
         if self._known is None:
-            pages = match_any(f"{self.uri}/*.jsonl") if exists(self.uri) or "://" in self.uri else []
+            pages = self._pages()
             self._known = {_text(entry): entry for page in pages for entry in _read(page.path)}
+            self._kept = bool(pages)
         return list(self._known.values())
 
+    def is_kept(self) -> bool:
+        """Whether it is there: a stream has a page before its first window closes, though it may have read nothing."""
+        return bool(self._pages())
+
+    def _pages(self) -> list[FileInfo]:
+        return match_any(f"{self.uri}/*.jsonl") if exists(self.uri) or "://" in self.uri else []
+
     def add(self, entries: Iterable[Entry]) -> None:
-        """Write entries down, unless they are on record. On return they are stored for good."""
+        """Write entries down, unless they are on record. On return they are stored for good, if only as none."""
         self.read()
         assert self._known is not None
         new = {_text(entry): entry for entry in entries if _text(entry) not in self._known}
-        if not new:
+        if not new and self._kept:
             return
         page = [*self._page, *new.values()]
         replace_file(f"{self.uri}/{self._name}", "".join(f"{_text(entry)}\n" for entry in page).encode())
         self._known |= new
-        self._page = page
+        self._page, self._kept = page, True
         if len(page) >= _PAGE:
             self._page, self._name = [], f"{secrets.token_hex(8)}.jsonl"
 

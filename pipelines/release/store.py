@@ -8,8 +8,10 @@ system releases with the process: files with a temporary name there were left by
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import secrets
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -31,6 +33,7 @@ except ImportError:  # no such locks on this system: only the checks keep two ru
 
 
 _INCOMPLETE = ".incomplete"
+_LAUNCHER = ".private-topk-launcher-"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
 
@@ -117,6 +120,37 @@ def _locked(handle: int, folder: str) -> bool:
             say(f"waiting for another process that publishes to {printable(folder)}, up to {_LONGEST_WAIT:.0f} seconds")
             announced = True
         time.sleep(0.01 if waited < 1 else 0.2)
+
+
+@contextmanager
+def sole_launcher(path: str, release_id: str) -> Iterator[None]:
+    """Be the only launcher of a release's stream into the folder of a path, by a lock that the system releases with the
+    process.
+
+    Two would share one charge and one health file, and the first to end would tell for both how the release stands.
+    Where there are no locks of files, nobody notices.
+
+    Raises InvalidArgument if another process holds the lock.
+    """
+    if not is_local(path) or fcntl is None:
+        yield
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+    name = f"{_LAUNCHER}{hashlib.sha256(release_id.encode()).hexdigest()[:32]}"
+    with open(f"{folder}/{name}", "a+") as holder:
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder.seek(0)
+            rule = f"{verbatim(release_id)} is being published to {verbatim(folder)} by {verbatim(holder.read())}"
+            raise InvalidArgument("release_id", rule, "leave it to that launcher, or end it first") from None
+        except OSError:  # some network file systems lock no files
+            pass
+        holder.truncate(0)
+        holder.write(f"process {os.getpid()} of {socket.gethostname()}")
+        holder.flush()
+        yield
 
 
 def sweep(path: str) -> None:

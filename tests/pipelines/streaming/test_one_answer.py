@@ -21,6 +21,7 @@ from private_topk.pipelines.run import run
 from private_topk.runners import prepare
 from tests.nightly import nightly
 from tests.pipelines.sinks.nowhere import Nowhere
+from tests.pipelines.streaming.replay import kill, streaming, wait_for
 from tests.pipelines.support import Done, command, options, write
 from tests.refusals import refused
 
@@ -279,6 +280,52 @@ def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times
     killed(1)
     done = stream()
     assert done.status == 2 and "the record of what this release has read, is damaged" in done.err
+
+
+@pytest.mark.parametrize("books", [{}, FREE])
+def test_a_release_without_the_record_of_its_input_is_not_finished(released: Released, books: dict[str, Any]) -> None:
+    """Its other windows could be of other rows. With its record brought back, it ends as it would have."""
+    once, record = released("free" if books else "charged"), Path("out", ".private-topk-input")
+    record.rename("kept")
+    assert stream(**books).status == 0 and files() == once, "all is published already"
+    shutil.rmtree(record, ignore_errors=True)
+    killed(1)
+    left = files()
+    for check in (True, None):
+        done = stream(dry_run=check, **books)
+        assert done.status == 2, done
+        assert "--output out has 2 of the 3 windows of r, and out/.private-topk-input/" in done.err
+        assert "bring it back from a copy, or take another --release-id, which costs" in done.err
+        assert files() == left and not record.exists()
+    Path("kept").rename(record)
+    assert stream(**books).status == 0 and files() == once
+
+
+def test_a_record_of_nothing_is_a_record(released: Released) -> None:
+    """A stream of a folder without files publishes empty windows, and can be finished."""
+    Path("in", "a.jsonl").unlink()
+    assert stream(clock="log", **FREE).status == 0 and len(files()) == 6
+    killed(1)
+    assert stream(clock="log", **FREE).status == 0 and len(files()) == 6
+
+
+def test_a_stream_that_is_being_published_has_no_second_launcher(released: Released) -> None:
+    """Whose end would tell of a failure while the first goes on. The death of the first frees its place."""
+    write(Path("in", "a.jsonl"), ROWS)
+    words, log = options(**{**ASKED, **BOOKS}), Path("log")
+    with streaming(words, log) as first:
+        wait_for(charges, first, log)
+        with streaming(words, Path("second")) as second:
+            assert second.wait(60) == 2
+        said = Path("second").read_text()
+        assert f"--release-id r is being published to {Path.cwd()}/out by process {first.pid} of " in said
+        assert said.endswith(": leave it to that launcher, or end it first\n")
+        assert [charge["outcome"] for charge in charges()] == ["started"], "what it says of the first is still true"
+        write(Path("in", "b.jsonl"), [END])
+        assert stream(release_id="s", output="out2").status == 0, "another release is none of its business"
+        kill(first)
+    assert stream().status == 0
+    assert [charge["outcome"] for charge in charges()] == ["released"] * 2
 
 
 @pytest.mark.parametrize("books", [{}, FREE])

@@ -216,6 +216,23 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
 
 
+def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:
+    """Of two keys that a series has had, either may be the one under which two users share a hash."""
+
+    def told() -> str:
+        return " ".join(command("show", "days").out.split())
+
+    for number in (5, 6):
+        published(f"days/{number}.csv", asked(str(number), **day(number), max_items_per_user=1))
+    assert "every other person adds 5.42102e-20 to delta." in told()
+    write(tmp_path / "key", "1" * 32)
+    for number in (7, 8):
+        published(f"days/{number}.csv", asked(str(number), **day(number), max_items_per_user=1))
+    assert "every other person adds 1.08421e-19 to delta." in told()
+    published("days/9.csv", asked("9", **day(9)))
+    assert "every other person adds 1.08421e-19 to delta." in told(), "also where one of them counts all rows of a user"
+
+
 @pytest.mark.parametrize("groups", [None, ["x", "y"]])
 def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(groups: list[str] | None) -> None:
     """Rhos add up, and are turned into an epsilon once, at the delta of one release and not of all."""

@@ -292,17 +292,19 @@ def cost_of(spec: TopK) -> Cost:
 _DELTA = Fraction(1, 10**6)
 
 
-def over_windows(cost: Cost, windows: int) -> tuple[Fraction, Fraction]:
-    """Epsilon and delta for all rows of a user who is in so many windows, each of this cost.
+def over_windows(spent: Cost, delta: Fraction) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta for all rows of a user whose windows together have cost so much.
 
-    The smaller epsilon of two: as they add up; or by zCDP, or as one Gaussian where they are (`shares`), at a delta of
-    1e-6, or of what the windows declare where that is more.
+    The smaller epsilon of two: as they add up; or by zCDP, or as one Gaussian where they are (`shares`). Rhos need no
+    delta until their sum is turned into an epsilon, as a ledger does: so once, at 1e-6 or the given delta.
+
+    Args:
+        delta: the largest of a single release.
     """
-    added = (windows * cost.epsilon, windows * cost.delta)
-    tail = max(_DELTA, added[1])
-    within = gaussian_epsilon if cost.gdp else epsilon_within
-    composed = (within(windows * cost.rho, tail), tail + windows * cost.zcdp_delta)
-    return min(added, composed)
+    tail = max(_DELTA, delta)
+    within = gaussian_epsilon if spent.gdp else epsilon_within
+    composed = (within(spent.rho, tail), tail + spent.zcdp_delta)
+    return min((spent.epsilon, spent.delta), composed)
 
 
 def _cost(mechanism: Mechanism, k: int, counts: Counts | None) -> Cost:

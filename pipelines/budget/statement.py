@@ -45,7 +45,8 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
 def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
     """The guarantee for a user who is in every window that was ever published, in all periods of the budget."""
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
-    spent = over_windows(most("user", charges), 1) if charges else (Fraction(0), Fraction(0))
+    largest_delta = max((entry.cost.delta for entry in charges), default=Fraction(0))
+    spent = over_windows(most("user", charges), largest_delta) if charges else (Fraction(0), Fraction(0))
     return dict(zip(("epsilon", "delta"), spent, strict=True))
 
 

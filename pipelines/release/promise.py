@@ -52,11 +52,14 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
         for each in charges
         for name in ("epsilon", "delta")
     )
+    delta = max(each.cost.delta for each in charges)
+    if unit == "user":  # as a ledger whose total this is shared from: it keeps the delta of a single ranking
+        delta /= declared.rankings_of_a_user_in_a_window or 1
     if changed or dearer or _reached(unit, charges) > _covered(first):
-        declared = _restated(declared, most(unit, charges), everything.number, _reached(unit, charges))
+        declared = _restated(declared, most(unit, charges), delta, everything.number, _reached(unit, charges))
     if unit == "user" or everything.number == 1:
         return declared, None
-    return declared, _budget(*over_windows(most("user", charges), 1))
+    return declared, _budget(*over_windows(most("user", charges), delta))
 
 
 def _facts(cost: Cost) -> tuple[float | bool, ...]:
@@ -122,9 +125,9 @@ def _decimal(value: float) -> Fraction:
     return Fraction(str(value))
 
 
-def _restated(declared: PrivacyFacts, spent: Cost, windows: int, reached: int) -> PrivacyFacts:
+def _restated(declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int, reached: int) -> PrivacyFacts:
     """The promise of a unit that is in more windows than its budget was declared for."""
-    epsilon, delta = over_windows(spent, 1)
+    epsilon, delta = over_windows(spent, delta)
     pure = declared.guarantee == "pure" and not delta
     facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}

@@ -170,4 +170,12 @@ def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | 
     order = sorted(held, key=lambda item: (-len(held[item]), sum(n for n in held[item] if n != "•") / len(held[item])))
     shared = [(item, [ranks[group].get(item, "") for group in groups]) for item in order[:_SHARED]]
     title = newest.title() + ("" if newest.ranked else ", in no order of rank")
-    return {"title": title, "most": most, "groups": rows, "shared": shared, "new": any(new != "" for *_, new in rows)}
+    noise = [group for group, listing in latest.items() if listing.noise]
+    return {
+        "title": title,
+        "most": most,
+        "noise": noise,
+        "groups": rows,
+        "shared": shared,
+        "new": any(new != "" for *_, new in rows),
+    }

@@ -198,11 +198,13 @@ class PublishedReport:
         ]
 
     def by_group(self) -> dict[str | None, list[Listing]]:
-        """The listings of every group, in order of their windows."""
+        """The listings of every group, in order of their windows; groups as the newest window has them, so that one
+        which was added later stands in its place, and behind those that the newest window no longer has.
+        """
         groups: dict[str | None, list[Listing]] = {}
-        for listing in self.listings():
+        for listing in reversed(self.listings()):
             groups.setdefault(listing.group, []).append(listing)
-        return {group: sorted(of_it, key=_in_time) for group, of_it in groups.items()}
+        return {group: sorted(groups[group], key=_in_time) for group in reversed(groups)}
 
     def of_group(self, group: str | None) -> PublishedReport:
         """The report of one group, with the same guarantee."""

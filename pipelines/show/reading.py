@@ -36,7 +36,8 @@ def read_published(*places: str) -> PublishedReport:
     """
     found = [_files(as_path(place, "ranking")) for place in places]
     files = list(dict.fromkeys(file for some, _ in found for file in some))
-    contents = _uncorrected({file: _read(file) for file in files})
+    published = {file: _read(file) for file in files}
+    contents = _uncorrected(published)
     rows = [row for some, _ in contents.values() for row in some]
     manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
@@ -64,7 +65,12 @@ def read_published(*places: str) -> PublishedReport:
         for file, (_, each) in contents.items()
         if each and file.endswith(MANIFEST)
     }
-    return PublishedReport(rows, _merged(manifests), changes=changes, lost=lost)
+    return PublishedReport(
+        rows,
+        _merged(manifests, [each for _, each in published.values() if each is not None]),
+        changes=changes,
+        lost=lost,
+    )
 
 
 def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
@@ -79,12 +85,13 @@ def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
     }
 
 
-def _merged(manifests: Sequence[Manifest]) -> Manifest:
+def _merged(manifests: Sequence[Manifest], published: Sequence[Manifest]) -> Manifest:
     """The manifest of a series: what all have, the windows of all, and what these promise together. What was asked
     otherwise before is told as the newest has it; what else differs, such as ids, is not shown.
 
     Args:
         manifests: in order of time.
+        published: with those that were corrected.
     """
     first, windows = manifests[-1], tuple(window for each in manifests for window in each.windows)
     asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups"}
@@ -92,6 +99,10 @@ def _merged(manifests: Sequence[Manifest]) -> Manifest:
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
     shown = {each.release_id for each in manifests}
+    by_key: dict[str | None, float] = {}
+    for each in published:  # a hash is shared, or not, anew under every key
+        by_key[each.key_id] = max(by_key.get(each.key_id, 0), each.delta_of_a_shared_hash or 0)
+    facts["delta_of_a_shared_hash"] = sum(by_key.values()) or None
     facts["corrects"] = tuple(
         dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
     )

@@ -212,16 +212,16 @@ def test_epsilon_within_is_the_inverse_of_rho_within(rho: str) -> None:
 def test_a_user_in_all_windows_is_promised_what_composes(windows: int) -> None:
     """Randomised response of 200 windows added up exactly, against both sums; and the promise is worth having."""
     cost = Cost(Fraction(1, 2), Fraction(0))
-    epsilon, delta = over_windows(cost, windows)
+    epsilon, delta = over_windows(windows * cost, cost.delta)
     p = math.exp(0.5) / (1 + math.exp(0.5))
     ways = [math.comb(windows, i) for i in range(windows + 1)]
     laws = [np.array([w * x**i * (1 - x) ** (windows - i) for i, w in enumerate(ways)]) for x in (p, 1 - p)]
     assert hockey_stick(*laws, float(epsilon)) <= float(delta) + 1e-15
     assert epsilon <= windows * cost.epsilon and (epsilon < windows * cost.epsilon) == (windows == 200)
-    normal = over_windows(Cost(Fraction(1), MICRO, Fraction(1, 50), gdp=True), 26)
-    assert normal[1] == 26 * MICRO == pytest.approx(normal_delta(float(normal[0]), math.sqrt(52 / 50)), rel=1e-9)
+    normal = over_windows(26 * Cost(Fraction(1), MICRO, Fraction(1, 50), gdp=True), MICRO)
+    assert normal[1] == MICRO == pytest.approx(normal_delta(float(normal[0]), math.sqrt(52 / 50)), rel=1e-9)
     gaussian = Cost(Fraction(1), MICRO, Fraction(1, 50))
-    assert over_windows(gaussian, 26) == (epsilon_within(Fraction(26, 50), 26 * MICRO), 26 * MICRO)
+    assert over_windows(26 * gaussian, 2 * MICRO) == (epsilon_within(Fraction(26, 50), 2 * MICRO), 2 * MICRO)
 
 
 @pytest.mark.long

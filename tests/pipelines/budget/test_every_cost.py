@@ -111,22 +111,25 @@ COMPOSITIONS = {
     "readings": Composition(Cost.readings, NOISE, [NOISE, Cost(E, D)], FIELDS),
     "reading": Composition(Cost.readings, ADDING, [ADDING], FIELDS),
     "windows that add up": Composition(
-        lambda cost: over_windows(cost, 2), replace(NOISE, rho=Fraction(9)), (2 * E, 2 * D), {"epsilon", "delta"}
+        lambda cost: over_windows(2 * cost, cost.delta),
+        replace(NOISE, rho=Fraction(9)),
+        (2 * E, 2 * D),
+        {"epsilon", "delta"},
     ),
     "many windows": Composition(
-        lambda cost: over_windows(cost, 50),
-        NOISE,
+        lambda cost: over_windows(50 * cost, cost.delta),
+        replace(NOISE, delta=50 * D),
         (epsilon_within(50 * R, 50 * D), 50 * D + 50 * Z),
         {"delta", "rho", "zcdp_delta", "gdp"},
     ),
     "many normal windows": Composition(
-        lambda cost: over_windows(cost, 50),
-        NORMAL,
+        lambda cost: over_windows(50 * cost, cost.delta),
+        replace(NORMAL, delta=50 * D),
         (gaussian_epsilon(50 * R, 50 * D), 50 * D + 50 * Z),
         {"delta", "rho", "zcdp_delta", "gdp"},
     ),
     "many windows of a small delta": Composition(
-        lambda cost: over_windows(cost, 5),
+        lambda cost: over_windows(5 * cost, cost.delta),
         replace(NOISE, epsilon=Fraction(9)),
         (epsilon_within(5 * R, Fraction(1, 10**6)), Fraction(1, 10**6) + 5 * Z),
         {"rho", "zcdp_delta", "gdp"},

@@ -242,17 +242,22 @@ def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
     assert "This corrects r, published too" in " ".join(command("show", "r.csv").out.split())
 
 
+def _of_a_year(question: Question) -> tuple[Fraction, Fraction]:
+    cost = cost_of(question.top_k)
+    return over_windows(52 * cost, cost.delta)
+
+
 def test_many_windows_are_stated_as_a_ledger_states_them() -> None:
     """By zCDP where that is less, and as one Gaussian where they are: to the digit."""
     year = Period.of("2026-01-05", "2027-01-04", "7d")
     for mechanism in (Joint(1.0), Gaussian(0.5, 1e-7), LimitDomain(0.25, 1e-7)):
         domain = ["tea", "cake"] if mechanism.guarantee.domain == "public" else UnknownDomain()
         question = question_of(1, mechanism, domain, period=year, release=Release(KEY, "r"))
-        epsilon, delta = over_windows(cost_of(question.top_k), 52)
+        epsilon, delta = _of_a_year(question)
         everything = manifest_of(question).all_windows
         assert everything is not None and number(everything.epsilon) == number(epsilon) < number(52)
         assert everything.delta == float(number(delta)) > 0
-    assert over_windows(cost_of(question_of(1, Joint(1.0), ["tea"], period=year).top_k), 52)[0] < 52
+    assert _of_a_year(question_of(1, Joint(1.0), ["tea"], period=year))[0] < 52
 
 
 def test_windows_are_the_same_however_they_are_listed() -> None:
@@ -299,7 +304,9 @@ def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: st
     for mechanism, epsilon in (("joint", 2.0), ("laplace", 1.0)):
         after = made("b", NEXT[1], mechanism, epsilon)
         costs = [cost_of_a_window(each) for each in (before, after)]
-        least = over_windows(costs[0] + costs[1], 1)[0] if unit == "user" else max(each.epsilon for each in costs)
+        least = (
+            over_windows(costs[0] + costs[1], Fraction(0))[0] if unit == "user" else max(each.epsilon for each in costs)
+        )
         for order in ((before, after), (after, before)):
             privacy, everything = promise_of(order)
             assert privacy.epsilon >= float(least) * (1 - 1e-6), (mechanism, privacy)
@@ -333,7 +340,7 @@ def test_two_kinds_of_proof_are_promised_by_their_epsilons_and_deltas() -> None:
 
     parts = [made("a", DAYS[4], "gaussian"), made("b", NEXT[4], "joint")]
     read = [Cost(each.epsilon, each.delta) for each in map(cost_of_a_window, parts)]
-    epsilon, delta = over_windows(4 * read[0] + 4 * read[1], 1)
+    epsilon, delta = over_windows(4 * read[0] + 4 * read[1], max(each.delta for each in read))
     assert promise_of(parts)[0].epsilon == pytest.approx(float(epsilon), rel=1e-5)
     assert promise_of(parts)[0].delta == pytest.approx(float(delta), rel=1e-5)
 

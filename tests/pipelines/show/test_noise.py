@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,12 @@ def test_of_many_groups_nothing_is_said(groups: int, tmp_path: Path, monkeypatch
     write(tmp_path / "lands.txt", "".join(f"land {n}\n" for n in range(groups - 1)) + "DE\n")
     published(tmp_path, group_column="country", groups="lands.txt")
     assert (SAID in command("show", "r.csv").out) == (groups == 50)
+    assert command("show", "r.csv", "--html", "r.html").status == 0
+    compared = re.search(r"Most is noise in (\d+) of these 50, by .* They are (.*)\.</p>", Path("r.html").read_text())
+    assert (compared is not None) == (groups == 50)
+    if compared:
+        of_noise = {page.stem for page in Path("r-groups").iterdir() if SAID in page.read_text()}
+        assert set(compared[2].split(", ")) == of_noise and len(of_noise) == int(compared[1]) and "DE" not in of_noise
 
 
 def test_a_manifest_of_something_else_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows import Period
 from tests.pipelines.show.rankings import PAGES, answered, asked, day, published
 from tests.pipelines.support import command, write
@@ -211,6 +214,42 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     assert "a person in all of them is protected by epsilon 2." in " ".join(command("show", "days").out.split())
     alone = command("show", "days/5.csv", "--sign-off").out
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
+
+
+def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:
+    """Of two keys that a series has had, either may be the one under which two users share a hash."""
+
+    def told() -> str:
+        return " ".join(command("show", "days").out.split())
+
+    for number in (5, 6):
+        published(f"days/{number}.csv", asked(str(number), **day(number), max_items_per_user=1))
+    assert "every other person adds 5.42102e-20 to delta." in told()
+    write(tmp_path / "key", "1" * 32)
+    for number in (7, 8):
+        published(f"days/{number}.csv", asked(str(number), **day(number), max_items_per_user=1))
+    assert "every other person adds 1.08421e-19 to delta." in told()
+    published("days/9.csv", asked("9", **day(9)))
+    assert "every other person adds 1.08421e-19 to delta." in told(), "also where one of them counts all rows of a user"
+
+
+@pytest.mark.parametrize("groups", [None, ["x", "y"]])
+def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(groups: list[str] | None) -> None:
+    """Rhos add up, and are turned into an epsilon once, at the delta of one release and not of all."""
+    budget(epsilon=10, delta=Fraction(2, 10**6), unit="user")
+    shared = {"mechanism": "cdp-peeling", "epsilon": 2.0, "delta": 1e-6, "privacy_unit": "user", "horizon": 2}
+    for number in range(5, 13):
+        more = {} if groups is None else {"groups": groups, "groups_per_user": 2}
+        charged(f"days/{number}.csv", asked(str(number), **day(number), **shared, **more))
+    words = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    stated = re.search(r" budget epsilon (\S+), delta 1e-06 ", words)
+    assert stated and f"8 releases have spent epsilon {stated[1]}, delta 1e-06, composed." in words, words
+    rho = re.search(r"rho (\S+) \(zCDP\)", words)
+    assert rho and float(stated[1]) == pytest.approx(
+        float(epsilon_within(8 * Fraction(rho[1]), Fraction(1, 10**6))), rel=1e-5
+    )
+    shown = " ".join(command("show", "days").out.split())
+    assert f"e^{stated[1]} · P(A(D′) ∈ S) + 1e-06 for every set S" in shown
 
 
 @pytest.mark.parametrize("apart", [False, True])

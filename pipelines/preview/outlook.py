@@ -96,7 +96,9 @@ class Outlook:
         draws: how many were made.
         pure: whether the run as a whole would be pure.
         right: for each place of a sequence, the chance that an item of the right count stands there; none for a set.
-        belongs: for each place of a sequence, the chance that its item is one of the top k; none for a set.
+            An item that nobody has is right nowhere.
+        belongs: for each place of a sequence, the chance that its item is one of the top k, and somebody has it; none
+            for a set.
         found: for each of the true ranks, the chance that its item is among those returned; of items with equal counts,
             how many of those that the top k has room for.
         so_far: for each place of a sequence, the chance that it and all before it are right.
@@ -295,11 +297,12 @@ class _Top:
         off = np.abs(self.counts - np.maximum(places, 0))
         found = np.zeros(k)
         found[: self.wanted] = np.minimum(self._alike(ordered), self._spots) / self._spots
-        found[self.counts == 0] = 0  # an item that nobody has is no find
+        # An item that nobody has is no find and stands nowhere right: where all others tie, any order would be right.
+        found[self.counts == 0] = 0
         total = int(self.counts.sum())
         return _Seen(
-            right=places == self.counts,
-            belongs=places >= self.counts[self.wanted - 1],
+            right=(places == self.counts) & (self.counts > 0),
+            belongs=places >= max(self.counts[self.wanted - 1], 1),
             found=found,
             recall=float(found.sum()) / self.wanted,
             l_inf=float(off.max()),

@@ -167,7 +167,7 @@ def _order(best: Outlook) -> Iterator[str]:
 
 
 def _first(best: Outlook) -> str:
-    """A sentence on how far down the order can be relied on; none where nothing is found, since all ties are right."""
+    """A sentence on how far down the order can be relied on; none where nothing is found."""
     if not best.recall.value:
         return ""
     for least in (_SURE, 0.5):

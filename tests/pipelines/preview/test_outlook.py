@@ -110,7 +110,18 @@ def test_an_unknown_domain_with_fewer_items_than_k() -> None:
 
 
 def test_an_order_of_all_zero_counts_is_not_called_right() -> None:
-    """All of them tie, so that every order is right, and says nothing."""
+    """All of them tie, so that no place of them says anything."""
     nothing = look(Joint(1.0), Histogram.of(np.zeros(5, np.int64)), K, 30)
-    assert nothing.recall.value == 0 and nothing.order.value == 1
+    assert nothing.recall.value == 0 and nothing.order.value == 0
     assert "right" not in short(nothing) and not any("right" in said for said in reasons([nothing]))
+
+
+@pytest.mark.parametrize("held", range(1, 5))
+def test_places_of_items_that_nobody_has_are_neither_right_nor_found(held: int) -> None:
+    """As in an earlier ranking with noisy counts of 0 at its end: only those that are found stand in their places."""
+    few = look(Joint(20.0), Histogram.of(np.array([1000 - 100 * n if n < held else 0 for n in range(9)])), 5, 30)
+    assert few.recall.value == few.order.value == pytest.approx(held / 5)
+    assert [one.value for one in few.belongs] == [one.value for one in few.right] == [1] * held + [0] * (5 - held)
+    which = f"the top {held} are in their right places" if held > 1 else "the first place is right"
+    assert which in short(few) and f"finds {held} of the top 5" in short(few)
+    assert any(said.startswith("Rank") and "noise" in said for said in reasons([few])) is (held > 2)

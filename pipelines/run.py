@@ -111,6 +111,12 @@ def check(report: Report, launch: Launch) -> None:
         report.sink.check_columns(report.manifest)
         report.sink.check_place(report.windows, question.release, report.manifest)
     report.source.check_runner(launch)
+    if launch.deferred and not report.source.bounded:
+        raise InvalidArgument(
+            "runner",
+            f"{launch.runner} would hand this stream over to a launcher, and nobody would watch what is published",
+            "start the stream without --template_location, or let a flex template rank files",
+        )
     if not launch.remote:  # where the key may not be read here, the workers look
         _check_record(report)
     if launch.holding_tasks:

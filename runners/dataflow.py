@@ -59,9 +59,11 @@ def prepare(arguments: Sequence[str]) -> Launch:
     google = options.view_as(GoogleCloudOptions)
     handed_over = bool(google.template_location)
     if handed_over and LAUNCHED not in os.environ:
-        raise ValueError(
-            "--template_location makes a classic template, which would be charged once and could be run at any time: "
-            "use the flex template (docs/dataflow.md), each of whose runs is a report"
+        raise InvalidArgument(
+            "runner",
+            "dataflow makes no classic template of --template_location: it would be charged once and could be run at "
+            "any time",
+            "use the flex template (docs/dataflow.md), each of whose runs is a report",
         )
     missing = [f"--{name}" for name in ("project", "region", "temp_location") if not getattr(google, name)]
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -12,6 +13,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines.files import FileInfo, is_local, open_file
 from private_topk.transforms.errors import InvalidArgument, refused
+
+_HASHING = threading.Lock()
 
 
 class Stamp(NamedTuple):
@@ -101,7 +104,12 @@ def _digest_of(path: str) -> str:
         return hashlib.file_digest(cast(Any, source), "sha256").hexdigest()
 
 
-@lru_cache(maxsize=1 << 12)
 def _digest_once(path: str, stamp: Stamp) -> str:
     """The digest of a file, which is read once while its stamp stays, however many of its pieces are checked."""
+    with _HASHING:  # threads that ask at once would each read all of it
+        return _digest_with(path, stamp)
+
+
+@lru_cache(maxsize=1 << 12)
+def _digest_with(path: str, stamp: Stamp) -> str:
     return _digest_of(path)

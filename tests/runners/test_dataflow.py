@@ -19,6 +19,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from private_topk.runners.dataflow import prepare
+from tests.refusals import refused
 from tests.runners.cloud import BUCKET, Cloud, cloud_serving
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import module_serving
@@ -236,7 +237,7 @@ def test_the_submitted_pipeline_publishes_the_same(
 def test_a_classic_template_is_refused(tmp_path: Path) -> None:
     """Whoever has one runs it as often as they like, over rows that have changed and under one charge."""
     template = tmp_path / "weekly.json"
-    with pytest.raises(ValueError, match="--template_location makes a classic template.*use the flex template"):
+    with refused("runner", "no classic template of --template_location", "use the flex template"):
         prepare([f"--template_location={template}"])
     assert not template.exists()
 

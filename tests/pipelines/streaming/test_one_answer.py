@@ -393,6 +393,14 @@ def test_a_charged_stream_to_an_unreadable_sink_is_not_repeated() -> None:
     assert [charge["outcome"] for charge in charges()] == ["started"]
 
 
+def test_a_stream_is_not_handed_over_to_a_launcher() -> None:
+    """Its charge would be booked as released once its job is written, and nobody could finish it."""
+    report, launch = report_of({**_plain(), **BOOKS}, watch=True), prepare("direct", ["--streaming"])
+    with refused("runner", "would hand this stream over", "let a flex template rank files"):
+        run(report, dataclasses.replace(launch, deferred=True))
+    assert charges() == [] and not Path("out").exists()
+
+
 def _plain() -> dict[str, Any]:
     return dict(options_of(parser_of("stream").read(options(**ASKED))[0]))
 

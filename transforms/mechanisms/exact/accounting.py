@@ -72,6 +72,8 @@ def about(rising: Callable[[Fraction], float], wanted: float, start: Fraction) -
         if abs(step) > _FAR:
             return 0.0
         place *= exp(step)
+        if not 0 < place < inf:
+            return 0.0
         if abs(step) < _NEAR:
             break
         before, value = value, rising(Fraction(place))

@@ -134,7 +134,10 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "broken.avro"], "broken.avro cannot be read: "),
         (["show", "changed.csv"], "is not the file that its manifest is of: one of the two was changed"),
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
-        (["show", "two"], "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too: give one of them"),
+        (
+            ["show", "two"],
+            "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too: give one of them",
+        ),
         (
             ["show", "two/a.csv", "other.csv"],
             "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart",

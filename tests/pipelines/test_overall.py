@@ -171,7 +171,9 @@ def test_beam_yaml_ranks_all_rows_too() -> None:
 def test_it_is_refused_without_groups_and_beside_a_group_of_its_name() -> None:
     words = "--domain items.txt --k 1 --epsilon 1 --output out.csv --overall".split()
     without = command("run", "--input", "rows.csv", *words)
-    assert without.status == 2 and "--overall needs --group-column" in without.err
+    assert (
+        without.status == 2 and "--overall needs --group-column, the column of the groups, and --groups" in without.err
+    )
     Path("lands.txt").write_text("fr\noverall\n")
     named = command("run", "--input", "rows.csv", *ASKED, "--output", "out.csv")
     assert named.status == 2 and "--groups has a group overall" in named.err and "rename" in named.err

@@ -136,7 +136,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
         (
             ["show", "two"],
-            "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too: give one of them",
+            "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too",
         ),
         (
             ["show", "two/a.csv", "other.csv"],

@@ -72,6 +72,8 @@ def told(differing: Differences) -> str:
 
 
 def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
+    if name == "groups" and None not in (was, now):
+        return "another list of groups"
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"{'other' if name in _SEVERAL else 'another'} {name}"
     return f"{setting(name, was)} (now {'none' if now is None else 'given' if now is True else now})"

@@ -405,7 +405,7 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
                 "release_id", f"{known}, which does not tell its input: nothing more can be drawn", ANOTHER_RELEASE
             )
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
-            raise _other_input(request, earlier)
+            raise _other_input(asked, earlier)
         if not asked.asks_as(earlier):
             raise _other_question(asked, earlier)
         if asked.repeats(earlier):
@@ -479,22 +479,26 @@ def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
             )
 
 
-def _other_input(request: Request, earlier: Entry) -> InvalidArgument:
+def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
+    also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
     return InvalidArgument(
         "release_id",
-        f"{verbatim(request.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
-        f"another output (dataset {verbatim(earlier.dataset)})",
-        f"restore it, also the order of its rows (free), or {ANOTHER_RELEASE}; publishing twice under one id would "
-        "reveal the change",
+        f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
+        f"another output (dataset {verbatim(earlier.dataset)}){verbatim(also)}",
+        f"restore {'both' if also else 'it'}, also the order of its rows (free), or {ANOTHER_RELEASE}; publishing "
+        "twice under one id would reveal the change",
     )
 
 
 def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:
-    was, now = json.loads(earlier.question), json.loads(asked.question)
-    rule = f"{asked.release_id} was charged on {earlier.charged} with {told(differing(was, now, _as_asked))}"
+    rule = f"{asked.release_id} was charged on {earlier.charged} with {_differing(asked, earlier)}"
     return InvalidArgument(
         "release_id", verbatim(rule), f"ask the same again, which costs nothing, or {ANOTHER_RELEASE}"
     )
+
+
+def _differing(asked: Entry, earlier: Entry) -> str:
+    return told(differing(json.loads(earlier.question), json.loads(asked.question), _as_asked))
 
 
 def _as_asked(question: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -113,13 +114,24 @@ def called(name: str, command: Command, words: list[str]) -> object:
         try:
             return command.execute(arguments, others)
         except UnknownArgument as error:
-            raise parser.unknown(error.word, error.known, " or of Beam") from None
+            raise parser.unknown(error.word, error.known, " or of Beam", partial(_where, name)) from None
     if others:
-        raise parser.unknown(others[0])
+        raise parser.unknown(others[0], where=partial(_where, name))
     if command.alone and command.takes and not getattr(arguments, command.alone[0].lower()):
         raise InvalidArgument("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
     return command.execute(arguments, others)
+
+
+def _where(command: str, word: str) -> str:
+    """Where an argument belongs that a command does not take: the report file, or other commands; else nothing."""
+    for option in OPTIONS:
+        if flag(option.name) == word:
+            if command == "report" and option.field:
+                return f"write it into the report file, as {option.field}"
+            others = option.commands if isinstance(option.help, str) else tuple(option.help)
+            return f"it is an argument of {', '.join(f'`private-topk {other}`' for other in others)}" if others else ""
+    return ""
 
 
 def options_of(arguments: argparse.Namespace) -> Options:

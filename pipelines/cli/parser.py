@@ -94,8 +94,15 @@ class Parser(argparse.ArgumentParser):
                 "", f"{name} needs a value; one that starts with a dash is given as {name}=-1"
             ) from None
 
-    def unknown(self, word: str, others: Sequence[str] = (), owner: str = "") -> InvalidArgument:
-        """The refusal of a word that is no argument here, nor one of the others, which are known elsewhere."""
+    def unknown(
+        self, word: str, others: Sequence[str] = (), owner: str = "", where: Callable[[str], str] = lambda _: ""
+    ) -> InvalidArgument:
+        """The refusal of a word that is no argument here, nor one of the others, which are known elsewhere.
+
+        Args:
+            owner: whose arguments the others are.
+            where: says of a name where it is known, as a remedy; nothing if it is not.
+        """
         if not word.startswith("-"):
             rule = f"{verbatim(repr(word))} stands alone: values follow their argument, as in --input rows.csv"
             return InvalidArgument("", rule, "those with spaces are quoted, and globs are too")
@@ -103,7 +110,7 @@ class Parser(argparse.ArgumentParser):
         return InvalidArgument(
             "",
             f"{verbatim(name)} is no argument of `{self.prog}`{owner}",
-            did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"),
+            where(name) or did_you_mean(name, known, f"`{self.prog} --help` lists the arguments"),
         )
 
     def error(self, message: str) -> NoReturn:

@@ -327,7 +327,8 @@ def _check_groups(options: Options) -> bool:
         )
     for name in ("groups", "groups_per_user", "overall"):
         if options.get(name, False) is not False and "group_column" not in options:
-            raise InvalidArgument(name, "needs {group_column}: the column of the groups")
+            rest = "" if "groups" in options else " and {groups}, their public list"
+            raise InvalidArgument(name, f"needs {{group_column}}, the column of the groups{',' * bool(rest)}{rest}")
     return "groups" in options
 
 

@@ -120,6 +120,16 @@ def test_what_is_refused_as_another_question_is_told_as_it_was_asked(ledger: boo
         assert told.status == 2 and "--release-id" in told.err, told.err
         assert f"with {said}: ask" in told.err, told.err
         assert not any(name in told.err for name in ("account", "share", "rankings_of", "guarantee")), told.err
+    Path("lands.txt").write_text("fr\n")
+    told = command("run", "--input", "rows.csv", *ASKED, "--output", "out.csv", *words)
+    assert "with another list of groups: ask the same again" in told.err, told.err
+    if ledger:
+        with open("rows.csv", "a") as sink:
+            sink.write("\nlate,tea,2026-01-06,fr")
+        both = command("run", "--input", "rows.csv", *without, "--output", "out.csv", *words)
+        assert (
+            "another output (dataset d), and with another list of groups, overall (now none): restore both" in both.err
+        )
 
 
 def test_rows_of_no_listed_group_are_told_to_count_in_it_alone() -> None:
@@ -161,7 +171,9 @@ def test_beam_yaml_ranks_all_rows_too() -> None:
 def test_it_is_refused_without_groups_and_beside_a_group_of_its_name() -> None:
     words = "--domain items.txt --k 1 --epsilon 1 --output out.csv --overall".split()
     without = command("run", "--input", "rows.csv", *words)
-    assert without.status == 2 and "--overall needs --group-column" in without.err
+    assert (
+        without.status == 2 and "--overall needs --group-column, the column of the groups, and --groups" in without.err
+    )
     Path("lands.txt").write_text("fr\noverall\n")
     named = command("run", "--input", "rows.csv", *ASKED, "--output", "out.csv")
     assert named.status == 2 and "--groups has a group overall" in named.err and "rename" in named.err

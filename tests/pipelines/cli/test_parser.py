@@ -24,6 +24,23 @@ def test_the_near_name_is_suggested(word: str, near: str) -> None:
     assert done.status == 2 and done.err.rstrip().endswith(f"did you mean {near}?"), done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "word", "where"),
+    [
+        ("run", "--correction=1", "it is an argument of `private-topk report`"),
+        ("run", "--backfill", "it is an argument of `private-topk report`"),
+        ("run", "--html", "it is an argument of `private-topk show`"),
+        ("report", "--overall", "write it into the report file, as groups.overall"),
+        ("report", "--html", "it is an argument of `private-topk show`"),
+    ],
+)
+def test_an_argument_of_another_command_or_of_the_report_file_is_said_to_be_that(
+    name: str, word: str, where: str
+) -> None:
+    done = command(*name.split(), word)
+    assert done.status == 2 and where in done.err and "did you mean" not in done.err, done.err
+
+
 @pytest.mark.parametrize("word", ["--zzz", "--i", "--co", "--x=1"])
 def test_no_name_is_guessed_where_none_stands_out(word: str) -> None:
     done = command("run", word)

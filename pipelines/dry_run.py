@@ -92,7 +92,7 @@ def _privacy(report: Report) -> str:
     privacy, everything = promised([(manifest, Windows.of(report.question.period))])
     manifest = msgspec.structs.replace(manifest, privacy=privacy, all_windows=everything)
     share = privacy.share_of_a_window
-    each = "" if share is None else f"; {shared_by(privacy)}: {in_numbers(share)} each"
+    each = "" if share is None else f"; {shared_by(manifest)}: {in_numbers(share)} each"
     return f"{promise(manifest)}{each}{more}"
 
 

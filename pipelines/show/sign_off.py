@@ -90,7 +90,7 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
         "not_protected": _NOT_PROTECTED,
-        "shared": shared_by(privacy),
+        "shared": shared_by(manifest),
         "books": books,
         "spans": spans,
         "when": when(start, end, report.zone),

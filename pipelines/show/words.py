@@ -215,15 +215,19 @@ def promise(manifest: Manifest | None) -> str:
     return "" if manifest is None else "; ".join(f"{in_numbers(each)} for {rows}" for each, rows in _budgets(manifest))
 
 
-def shared_by(privacy: PrivacyFacts) -> str:
+def shared_by(manifest: Manifest) -> str:
     """How the budget adds up over windows, or nothing where each has its own."""
-    if privacy.windows is None:
+    privacy = manifest.privacy
+    if privacy is None or privacy.windows is None:
         return ""
     bound, rankings = privacy.windows_of_a_user, privacy.rankings_of_a_user_in_a_window
     windows = "one window" if privacy.windows == 1 else f"{privacy.windows:,} windows"
     among = "" if bound is None else f"{bound:,} of "
     each = "" if rankings is None else f"{rankings:,} rankings of {'each of ' if privacy.windows > 1 else ''}"
-    return f"{privacy.accounting} composition over {each}{among}{windows}"
+    corrected = len(manifest.corrects) if privacy.of_all_windows else 0
+    before = "one publication that was" if corrected == 1 else f"{corrected:,} publications that were"
+    more = f", and over {before} corrected" if corrected else ""
+    return f"{privacy.accounting} composition over {each}{among}{windows}{more}"
 
 
 def what_is_ranked(manifest: Manifest | None) -> str:
@@ -268,7 +272,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("groups", manifest.groups and of_groups(manifest.groups)),
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),
-        ("how the budget adds up", privacy and shared_by(privacy)),
+        ("how the budget adds up", shared_by(manifest)),
         ("a user is", columns and f"a value of the column {columns.get('user')}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),

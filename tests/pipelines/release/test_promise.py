@@ -247,6 +247,20 @@ def _of_a_year(question: Question) -> tuple[Fraction, Fraction]:
     return over_windows(52 * cost, cost.delta)
 
 
+def test_a_series_says_that_what_was_corrected_counts_beside_its_windows() -> None:
+    """How the budget adds up, as its epsilon has it: two windows, of which one was published twice."""
+    asked = {"privacy_unit": "user", "horizon": 2}
+    for place, (days, corrects) in enumerate(
+        ((DAYS[1], ()), (NEXT[1], (Publication(release_id="1", epsilon=1.0, delta=0.0),)))
+    ):
+        period = Period.of(*days, "1d")
+        release = Release(KEY, f"{place}/again")
+        publish(question_of(1, Joint(2.0), ["tea"], period=period, release=release, **asked), f"{place}.csv", corrects)
+    said = " ".join(command("show", "0.csv", "1.csv", "--sign-off").out.split())
+    assert "budget epsilon 3, delta 0" in said
+    assert "basic composition over 2 windows, and over one publication that was corrected" in said
+
+
 def test_many_windows_are_stated_as_a_ledger_states_them() -> None:
     """By zCDP where that is less, and as one Gaussian where they are: to the digit."""
     year = Period.of("2026-01-05", "2027-01-04", "7d")

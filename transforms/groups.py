@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from private_topk.transforms.columnar import Codes, Words, mix
 from private_topk.transforms.composite import alike
@@ -84,9 +85,12 @@ class Groups:
             raise InvalidArgument("groups_per_user", error.rule) from None
         if not isinstance(self.overall, bool):
             raise InvalidArgument("overall", f"must be True or False, got {type(self.overall).__name__}")
-        if self.overall and self.labels.encode(pa.array([self._overall])).max() >= 0:
+        # In whatever case: whoever reads the rankings would take `Overall` for that of all rows.
+        if self.overall and pc.any(pc.equal(pc.utf8_lower(self.labels.index().labels), self._overall)).as_py():
             raise InvalidArgument(
-                "groups", f"has a group {OVERALL}, as the ranking of all rows is called", "rename it in list and rows"
+                "groups",
+                f"has a group {OVERALL}, in whatever case, as the ranking of all rows is called",
+                "rename it in list and rows",
             )
 
     @property

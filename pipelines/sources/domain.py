@@ -123,6 +123,12 @@ def read_domain(path: str, column: tuple[str, ...]) -> PublicDomain:
     source = DomainFile(_found_at(path), column)
     with _about(path):
         labels = check_items(source())
+        if not has_columns(path) and labels[0].as_py() == column[0]:
+            raise InvalidArgument(
+                "domain",
+                f"begins with {verbatim(column[0])}, as the column is called: a list of lines has no header",
+                "remove that line; if it is no header, put it further down, or give a table, such as a CSV",
+            )
     return PublicDomain(source, digest_of(labels), len(labels))
 
 

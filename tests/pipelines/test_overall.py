@@ -174,6 +174,6 @@ def test_it_is_refused_without_groups_and_beside_a_group_of_its_name() -> None:
     assert (
         without.status == 2 and "--overall needs --group-column, the column of the groups, and --groups" in without.err
     )
-    Path("lands.txt").write_text("fr\noverall\n")
+    Path("lands.txt").write_text("fr\nOverall\n")
     named = command("run", "--input", "rows.csv", *ASKED, "--output", "out.csv")
     assert named.status == 2 and "--groups has a group overall" in named.err and "rename" in named.err

@@ -223,6 +223,10 @@ def test_a_group_of_that_name_is_refused() -> None:
         Groups(["fr", "overall"], overall=True)
     with refused("groups", "has a group overall"):
         Groups([("fr", "tv"), ("overall", "overall")], overall=True)
+    for listed in (["fr", "Overall"], ["OVERALL"], [("fr", "tv"), ("Overall", "overall")]):
+        with refused("groups", "has a group overall, in whatever case", "rename it"):
+            Groups(listed, overall=True)
+    assert Groups(["fr", "Overall"]).size == 2 and Groups([1, 2], overall=True).size == 3
     assert Groups(["fr", "overall"]).size == 2 and Groups([("overall", "tv")], overall=True).size == 2
     with refused("overall", "must be True or False"):
         Groups(["fr"], overall=1)

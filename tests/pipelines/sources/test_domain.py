@@ -62,6 +62,11 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
     [
         ("d.txt", "", "at least one item"),
         ("d.txt", "\n \n", "at least one item"),
+        (
+            "d.txt",
+            "item\na\n",
+            "d.txt begins with item, as .* remove that line; if it is no header, put it further",
+        ),
         ("d.txt", "a\n\nb\n", "must not hold empty items, got 1: remove them"),
         ("d.txt", "a\nb\na\n", "every item once, got 1 repeated: give a catalogue"),
         ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
@@ -83,6 +88,11 @@ def test_an_invalid_domain_file_is_refused(tmp_path: Path, name: str, content: b
     with pytest.raises(InvalidArgument, match=message) as caught:
         read_domain(str(write(tmp_path / name, content)), ("item",))
     assert name in str(caught.value)
+
+
+def test_an_item_may_be_called_as_its_column_is(tmp_path: Path) -> None:
+    for name, content in (("d.txt", "a\nitem\n"), ("d.csv", "item\nitem\na\n"), ("d.txt", "Item\na\n")):
+        assert read_domain(str(write(tmp_path / name, content)), ("item",)).size == 2
 
 
 def test_a_domain_pattern_must_match_exactly_one_file(tmp_path: Path) -> None:

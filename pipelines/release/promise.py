@@ -34,11 +34,7 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
         published: private releases with the same privacy unit, and windows of theirs. The same release may come several
             times, as it does from a folder with a file for each window; each of its windows counts once.
     """
-    releases: dict[tuple[str | None, str | None], tuple[Manifest, list[Windows]]] = {}
-    for manifest, some in published:
-        windows = some if manifest.to_date is None else Windows.at(manifest.paid_for())
-        releases.setdefault((manifest.release_id, manifest.key_id), (manifest, []))[1].append(windows)
-    parts = [(manifest, Windows.union(each)) for manifest, each in releases.values()]
+    parts = _by_release(published)
     first, everything = parts[0][0], Windows.union([each for _, each in parts])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
     declared, own = _declared(first), charges[0].cost
@@ -60,6 +56,31 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     if unit == "user" or everything.number == 1:
         return declared, None
     return declared, _budget(*over_windows(most("user", charges), delta))
+
+
+def _by_release(published: Iterable[tuple[Manifest, Windows]]) -> list[tuple[Manifest, Windows]]:
+    releases: dict[tuple[str | None, str | None], tuple[Manifest, list[Windows]]] = {}
+    for manifest, some in published:
+        windows = some if manifest.to_date is None else Windows.at(manifest.paid_for())
+        releases.setdefault((manifest.release_id, manifest.key_id), (manifest, []))[1].append(windows)
+    return [(manifest, Windows.union(each)) for manifest, each in releases.values()]
+
+
+def rankings_of_a_user(published: Sequence[Manifest]) -> int | None:
+    """How many rankings one user may have changed, of all that was published; None where that is not known.
+
+    Args:
+        published: private releases with the same privacy unit, with those that were corrected.
+    """
+    known = {manifest.release_id for manifest in published}
+    lost = any(each.release_id not in known for manifest in published for each in manifest.corrects)
+    if lost or any(manifest.to_date is not None for manifest in published):
+        return None
+    parts = _by_release((manifest, Windows.at(manifest.bounds())) for manifest in published)
+    return sum(
+        _charge(manifest, windows).reached() * (manifest.groups.rankings_of_a_user if manifest.groups else 1)
+        for manifest, windows in parts
+    )
 
 
 def _facts(cost: Cost) -> tuple[float | bool, ...]:

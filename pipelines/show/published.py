@@ -115,6 +115,7 @@ class PublishedReport:
         changes: the first windows of a series for which something was asked otherwise than before, and what.
         lost: the names of manifests whose rankings are lost, and their windows, which count and are not shown; and of
             rankings whose manifests are lost, of which nothing is known.
+        rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
     """
 
     rows: Rows
@@ -122,6 +123,7 @@ class PublishedReport:
     heading: str = ""
     changes: Sequence[tuple[datetime | None, str]] = ()
     lost: Mapping[str, Collection[Window]] = field(default_factory=dict)
+    rankings_of_a_user: int | None = None
 
     @property
     def _grouped(self) -> bool:

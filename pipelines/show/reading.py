@@ -12,7 +12,7 @@ from private_topk.pipelines.files import as_path, exists, match_any, open_file, 
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, SeriesFacts, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
-from private_topk.pipelines.release.promise import promise_of
+from private_topk.pipelines.release.promise import promise_of, rankings_of_a_user
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
@@ -43,11 +43,11 @@ def read_published(*places: str) -> PublishedReport:
     _check_series(contents)
     if len(contents) > 1:
         rows.sort(key=_moment)
-    lost: dict[str, frozenset[Any]] = {
+    unknown: dict[str, frozenset[Any]] = {
         _name(file): frozenset() for _, some in found for file in some if file not in files
     }
     if len(manifests) < len(contents):
-        return PublishedReport(rows, lost=lost)
+        return PublishedReport(rows, lost=unknown)
     manifests.sort(key=_first_start)
     changes = [
         (_first_start(now)[1], words)
@@ -60,17 +60,14 @@ def read_published(*places: str) -> PublishedReport:
         if each and not file.endswith(MANIFEST)
         for window in each.windows
     }
-    lost |= {
+    lost = unknown | {
         _name(file): frozenset(each.windows) - there
         for file, (_, each) in contents.items()
         if each and file.endswith(MANIFEST)
     }
-    return PublishedReport(
-        rows,
-        _merged(manifests, [each for _, each in published.values() if each is not None]),
-        changes=changes,
-        lost=lost,
-    )
+    paid = [each for _, each in published.values() if each is not None]
+    of_a_user = rankings_of_a_user(paid) if manifests[0].private and not unknown else None
+    return PublishedReport(rows, _merged(manifests, paid), "", changes, lost, of_a_user)
 
 
 def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:

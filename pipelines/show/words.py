@@ -262,7 +262,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     asked = ("items asked for", "all above a threshold" if report.k is None else f"{report.k:,}")
     if manifest is None:
         return [("release", report.name), *([asked] if report.rows else [])]
-    privacy, columns = manifest.privacy, manifest.columns
+    privacy, columns, of_a_user = manifest.privacy, manifest.columns, report.rankings_of_a_user or 1
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     settings = (
         ("release", report.name),
@@ -273,6 +273,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),
         ("how the budget adds up", shared_by(manifest)),
+        ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that was published"),
         ("a user is", columns and f"a value of the column {columns.get('user')}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),

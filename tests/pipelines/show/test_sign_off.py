@@ -216,6 +216,26 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
 
 
+def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_published(tmp_path: Path) -> None:
+    """Also where the question has changed, which no sheet is written for: two days of two rankings, two of one."""
+
+    def told(place: str) -> str | None:
+        assert command("show", place, "--html", "page.html", "--overwrite").status == 0
+        text = " ".join((tmp_path / "page.html").read_text().split())
+        found = re.search("rankings one user can change</dt><dd>(.*?)</dd>", text)
+        return found and found[1]
+
+    for number, most in ((5, 2), (6, 2), (7, 1), (8, 1)):
+        question = asked(str(number), **day(number), groups=["x", "y"], groups_per_user=most)
+        published(f"days/{number}.csv", question)
+    assert told("days") == "6 of all that was published" and told("days/5.csv") == "2 of all that was published"
+    assert told("days/7.csv") is None
+    sheet = " ".join(command("show", "days/5.csv", "--sign-off").out.split())
+    assert "rankings one user can change 2 of all that was published" in sheet
+    (tmp_path / "days" / "6.manifest.json").unlink()
+    assert told("days") is None, "nothing tells what became of that day"
+
+
 def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:
     """Of two keys that a series has had, either may be the one under which two users share a hash."""
 

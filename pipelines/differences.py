@@ -14,7 +14,7 @@ NOT_KNOWN = "not known"
 _SEVERAL = ("groups", "columns", "windows")
 _RANKINGS = "rankings_of_a_user"
 _OF_GROUPS = ("per_user", "overall", _RANKINGS)
-_AS_A_WHOLE = ("domain", "reading", "windowing", "allowed_lateness", *_SEVERAL)
+_AS_A_WHOLE = ("domain", "reading", "windowing", *_SEVERAL)
 """The settings of which a message says that there is another one, since their parts say nothing to a reader."""
 _SOME = 4
 """The most differences that a message names."""
@@ -76,6 +76,8 @@ def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
         return "another list of groups"
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"{'other' if name in _SEVERAL else 'another'} {name}"
+    if name == "allowed_lateness":  # in microseconds, and in seconds as it may be typed
+        was, now = (f"{value / 10**6:.15g}s" if isinstance(value, int) else value for value in (was, now))
     return f"{setting(name, was)} (now {'none' if now is None else 'given' if now is True else now})"
 
 

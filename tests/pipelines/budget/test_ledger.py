@@ -198,16 +198,16 @@ def test_gaussian_noise_is_told_that_its_budget_needs_a_delta(url: str) -> None:
     assert "renew" not in str(caught.value) and "only the rhos count" in str(caught.value)
 
 
-def test_a_changed_lateness_is_told_by_its_name(url: str) -> None:
+def test_a_changed_lateness_is_told_with_the_one_to_type_again(url: str) -> None:
     """The windows are the same."""
     ledger = Ledger(url)
     ledger.create(budget("1"))
-    days = [Period.of("2026-01-05", "2026-01-07", "1d", allowed_lateness=late) for late in ("0s", "1h")]
+    days = [Period.of("2026-01-05", "2026-01-07", "1d", allowed_lateness=late) for late in ("10s", "1h")]
     release = Release.fresh()
     asked = (question_of(1, Joint(0.1), ["tea"], period=each, release=release) for each in days)
     first, second = (each.request(dataset="plays", key_id="k", fingerprint="f") for each in asked)
     ledger.charge(first)
-    with refused("release_id", "with another allowed_lateness: ask the same again"):
+    with refused("release_id", "with allowed_lateness 10s (now 3600s): ask the same again"):
         ledger.charge(second)
 
 

@@ -236,6 +236,8 @@ def _row(chosen: list[tuple[Kind, Any]]) -> tuple | str:
         meant = tuple(None if value == "" else value for value in meant)
     except ValueError:
         return "unreadable"
+    if len(meant) == len(WIDE_ROLES) and meant[-1] is None:
+        meant = (*meant[:-1], "")  # a row of no group counts among all rows
     return "null" if None in meant else meant
 
 

@@ -334,9 +334,10 @@ class TestKeys:
             3.0,
             "São+P=aulo",
         )
+        of_no_group = rows("country=a/dt=5/city=__DEFAULT_PARTITION__")
+        assert of_no_group == [("u", "a", 5_000_000, 3.0, ""), ("v", "a", 5_000_000, 4.0, "")]
         for null in (
             "country=__HIVE_DEFAULT_PARTITION__/dt=5/city=a",
-            "country=a/dt=5/city=__DEFAULT_PARTITION__",
             "country=a/dt=/city=a",
             "country=a/dt=b/city=a",
         ):

@@ -61,6 +61,10 @@ class Listing(NamedTuple):
         return any(row.get("noisy_weight") is not None for row in self.rows)
 
     @property
+    def has_ranges(self) -> bool:
+        return any(row.get("noise_95") is not None for row in self.rows)
+
+    @property
     def certainty(self) -> str:
         """How sure the order is, as far as published counts tell; nothing where none are."""
         counts = self._counts

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -352,10 +353,8 @@ def _as_asked(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     if not ranking:
         return facts
     # The share is parted as the whole is, so the whole is parted as the share: but for the rounding of a float.
-    counted = counts.get("epsilon", 0)
-    epsilon, of_counts = (
-        float(f"{privacy['epsilon'] * part / (ranking + counted):.12g}") for part in (ranking, counted)
-    )
+    parts = [Fraction(part) for part in (ranking, counts.get("epsilon") or 0)]  # texts, where floats would not do
+    epsilon, of_counts = (float(f"{float(Fraction(privacy['epsilon']) * part / sum(parts)):.12g}") for part in parts)
     composed = privacy["guarantee"] == "approximate" or share is privacy
     asked = {
         "epsilon": epsilon,

@@ -136,9 +136,10 @@ def sole_launcher(path: str, release_id: str) -> Iterator[None]:
         yield
         return
     folder = os.path.dirname(os.path.abspath(path))
+    new = not os.path.isdir(folder)
     os.makedirs(folder, exist_ok=True)
-    name = f"{_LAUNCHER}{hashlib.sha256(release_id.encode()).hexdigest()[:32]}"
-    with open(f"{folder}/{name}", "a+") as holder:
+    held = f"{folder}/{_LAUNCHER}{hashlib.sha256(release_id.encode()).hexdigest()[:32]}"
+    with open(held, "a+") as holder:
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -150,7 +151,13 @@ def sole_launcher(path: str, release_id: str) -> Iterator[None]:
         holder.truncate(0)
         holder.write(f"process {os.getpid()} of {socket.gethostname()}")
         holder.flush()
-        yield
+        try:
+            yield
+        finally:
+            if new and os.listdir(folder) == [os.path.basename(held)]:  # refused or failed: no folder is left behind
+                with suppress(OSError):
+                    os.remove(held)
+                    os.rmdir(folder)
 
 
 def sweep(path: str) -> None:

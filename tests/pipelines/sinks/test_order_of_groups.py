@@ -77,10 +77,10 @@ def test_a_folder_is_in_the_order_of_the_list_of_groups() -> None:
     assert [len(listings) for listings in report.by_group().values()] == [2] * 5
 
 
-def test_a_series_with_two_lists_has_the_first_list_then_what_the_second_adds() -> None:
-    publish("a.csv", to=WINDOWS[1])
+def test_a_series_with_two_lists_has_the_newest_and_before_it_what_it_leaves_out() -> None:
+    publish("a.csv", ["gone", *LISTED], to=WINDOWS[1])
     publish("b.csv", ["new", *reversed(LISTED)], first=WINDOWS[1])
-    assert list(read_published("a.csv", "b.csv").by_group()) == [*LISTED, "new"]
+    assert list(read_published("a.csv", "b.csv").by_group()) == ["gone", "new", *reversed(LISTED)]
 
 
 def test_a_notebook_is_in_the_order_of_the_list_of_groups() -> None:
